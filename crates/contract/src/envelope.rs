@@ -1,0 +1,256 @@
+//! The envelopes of a call (BC-1 and BC-2, LIFE-009…020): what a caller sends, and what comes back.
+//!
+//! These types are promises to the outside: every field name is fixed by the wire contract (DESIGN §3). Requests refuse
+//! members they do not know, because a misspelt limit that is silently ignored is worse than an error. Doors build and
+//! render them; the kernel works with its own types.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::ErrorEnvelope;
+use crate::ids::{InvocationId, Subject, TenantId, TraceId};
+use crate::schema::CoercionNote;
+use crate::version::Version;
+
+/// `tool.invoke`: one call (BC-2).
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InvokeRequest {
+    /// `namespace.tool_id`, `tool_id`, or a registered alias.
+    pub tool_id: String,
+    /// A version, a range such as `^1.0.0`, `1.x`, or `LATEST`; absent means `LATEST`.
+    #[serde(default)]
+    pub tool_version: Option<String>,
+    #[serde(default, alias = "params", alias = "args", alias = "input")]
+    pub parameters: Map<String, Value>,
+    /// A UUID of the caller's own; otherwise one is made.
+    #[serde(default)]
+    pub invocation_id: Option<InvocationId>,
+    #[serde(default)]
+    pub agent_context: Option<AgentContext>,
+    #[serde(default)]
+    pub execution_options: ExecutionOptions,
+    #[serde(default)]
+    pub resource_limits: CallLimits,
+    #[serde(default)]
+    pub document_context: Option<DocumentContext>,
+    #[serde(default)]
+    pub checkpoint_config: Option<CheckpointOptions>,
+    /// The older spelling of `execution_options.async_mode`.
+    #[serde(default)]
+    pub execution_mode: Option<ExecutionMode>,
+}
+
+/// The older spelling of sync and async.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionMode {
+    Sync,
+    Async,
+}
+
+/// Who the caller says it is. The token is the truth: what contradicts it is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentContext {
+    #[serde(default)]
+    pub agent_did: Option<Subject>,
+    #[serde(default)]
+    pub tenant_id: Option<TenantId>,
+    #[serde(default)]
+    pub user_did: Option<Subject>,
+    #[serde(default)]
+    #[schemars(length(max = 255))]
+    pub session_id: Option<String>,
+    #[serde(default)]
+    #[schemars(length(max = 255))]
+    pub parent_sandbox_id: Option<String>,
+}
+
+/// How urgent a call is (X-39: low = 3, normal = 5, high = 8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+}
+
+/// How the call is to be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecutionOptions {
+    pub async_mode: bool,
+    #[schemars(length(min = 1, max = 255))]
+    pub idempotency_key: Option<String>,
+    #[schemars(length(max = 255))]
+    pub turn_group_id: Option<String>,
+    pub dry_run: bool,
+    pub require_approval: bool,
+    pub priority: Priority,
+}
+
+/// Limits of this call; each can only lower what the manifest allows.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CallLimits {
+    #[schemars(range(min = 0.001, max = 86400.0))]
+    pub timeout_seconds: Option<f64>,
+    #[schemars(range(min = 1))]
+    pub cpu_millicore_limit: Option<u32>,
+    #[schemars(range(min = 1))]
+    pub memory_mb_limit: Option<u32>,
+    #[schemars(range(min = 1))]
+    pub network_bandwidth_mbps: Option<u32>,
+}
+
+/// Documents the call refers to (LIFE-016).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DocumentContext {
+    pub document_refs: Vec<String>,
+    pub version_pinning: BTreeMap<String, String>,
+    pub query: Option<String>,
+}
+
+/// Checkpointing of the call (LIFE-017).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointOptions {
+    pub enable_checkpointing: Option<bool>,
+    pub checkpoint_interval_seconds: Option<u32>,
+    pub resume_from_checkpoint_id: Option<String>,
+}
+
+/// The canonical status words (LIFE-020, X-30) and DESIGN §5's `indeterminate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InvocationStatus {
+    Pending,
+    Running,
+    Success,
+    Error,
+    Timeout,
+    Cancelled,
+    PermissionDenied,
+    PendingApproval,
+    Indeterminate,
+}
+
+impl InvocationStatus {
+    /// The word on the wire, in metrics and in the audit log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::PermissionDenied => "permission_denied",
+            Self::PendingApproval => "pending_approval",
+            Self::Indeterminate => "indeterminate",
+        }
+    }
+}
+
+/// The answer to a call that ran to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct InvokeResponse {
+    pub invocation_id: InvocationId,
+    pub status: InvocationStatus,
+    pub result: Value,
+    pub tool_id: String,
+    pub tool_version: Version,
+    /// Was the result of an earlier call returned?
+    pub cached: bool,
+    pub execution_time_ms: u64,
+    pub execution_metadata: ExecutionMetadata,
+    pub trace_id: TraceId,
+}
+
+/// The answer to a call that did not: problem details (RFC 9457) carrying the error envelope.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ErrorResponse {
+    /// A page about the code.
+    pub r#type: String,
+    pub title: &'static str,
+    pub detail: String,
+    pub error: ErrorEnvelope,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invocation_id: Option<InvocationId>,
+    /// The status word of the invocation, not the HTTP status: that is in the status line and in the error table.
+    pub status: InvocationStatus,
+}
+
+/// Times, usage and notices of one call (LIFE-019).
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ExecutionMetadata {
+    pub duration_ms: u64,
+    pub started_at: String,
+    pub completed_at: String,
+    pub cpu_used_millicore_seconds: u64,
+    pub memory_peak_mb: u64,
+    pub network_bytes_sent: u64,
+    pub network_bytes_received: u64,
+    /// Strings that were taken for the numbers or booleans they stand for.
+    pub coercions: Vec<CoercionNote>,
+    /// Set when the version is on its way out.
+    pub deprecation: Option<DeprecationNotice>,
+    /// Set when the result was cut to its limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncation: Option<Truncation>,
+    /// Tokens used by the model behind the tool, if one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_used: Option<u64>,
+    /// Decimal text in the currency of the price list.
+    pub cost: String,
+}
+
+/// What a caller of a deprecated version should know (REG-010, REG-011).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeprecationNotice {
+    /// RFC 3339 times, UTC.
+    pub deprecated_at: String,
+    /// From here on only exact pins are served.
+    pub sunset_at: String,
+    /// From here on the version may be removed.
+    pub removal_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub successor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration_guide: Option<String>,
+}
+
+/// How a result was cut (VALID-013): never silently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Truncation {
+    pub strings_cut: u32,
+    pub arrays_cut: u32,
+}
+
+/// `POST /v1/tools/invoke/batch`.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchRequest {
+    #[schemars(length(min = 1, max = 10))]
+    pub calls: Vec<BatchCall>,
+}
+
+/// One call of a batch.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+pub struct BatchCall {
+    /// Does a failure of this call stop the batch? Default true (LIFE-021).
+    #[serde(default = "yes")]
+    pub critical: bool,
+    #[serde(flatten)]
+    pub call: InvokeRequest,
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,14 @@
+//! What a tool *is*: manifest, versions, schemas, side-effect classes, the error table and the envelopes of a call.
+//!
+//! Pure by rule: no I/O, no clock, no randomness, no async. Everything here is a function of what is handed in, which is
+//! why doors, kernel, CLI and tests can share it without dragging each other along.
+
+pub mod canonical;
+pub mod compat;
+pub mod envelope;
+pub mod error;
+pub mod ids;
+pub mod json;
+pub mod manifest;
+pub mod schema;
+pub mod version;

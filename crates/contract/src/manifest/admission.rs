@@ -1,0 +1,272 @@
+//! The admission rules: what a well-formed manifest must also satisfy before its tool may be used (REG-002, MAN-001).
+//!
+//! Every broken rule is reported, never only the first, and nothing is silently degraded. Each rule is one function from
+//! the manifest to at most a few findings; adding a rule is adding a line to [`findings`].
+//!
+//! Not here: rules that need other tools or earlier versions (compensation target, compatibility): the registry has them.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Execution, Isolation, Manifest, SideEffectPolicy, TimeoutClass};
+use crate::ids::ToolId;
+
+/// One reason why a manifest is not admitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// JSON pointer to the member; empty for the whole.
+    pub path: String,
+    pub message: String,
+}
+
+impl Finding {
+    /// A finding at a path.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() { f.write_str(&self.message) } else { write!(f, "{}: {}", self.path, self.message) }
+    }
+}
+
+/// Why a manifest was refused: every reason at once (E3105).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestError {
+    findings: Vec<Finding>,
+}
+
+impl ManifestError {
+    /// From at least one finding.
+    pub fn new(findings: Vec<Finding>) -> Self {
+        Self { findings }
+    }
+
+    /// From exactly one.
+    pub fn one(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { findings: vec![Finding::new(path, message)] }
+    }
+
+    /// All reasons, in document order.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.findings.as_slice() {
+            [only] => write!(f, "the manifest is not admitted: {only}"),
+            many => {
+                write!(f, "the manifest is not admitted for {} reasons:", many.len())?;
+                many.iter().try_for_each(|finding| write!(f, " [{finding}]"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+/// Every broken rule of an otherwise well-formed manifest.
+pub fn findings(manifest: &Manifest) -> Vec<Finding> {
+    let mut out = Vec::new();
+    names(manifest, &mut out);
+    parameters_are_an_object(manifest, &mut out);
+    effects(manifest, &mut out);
+    timeouts(manifest, &mut out);
+    resources(manifest, &mut out);
+    execution(manifest, &mut out);
+    cache(manifest, &mut out);
+    lifecycle(manifest, &mut out);
+    examples(manifest, &mut out);
+    out
+}
+
+fn names(manifest: &Manifest, out: &mut Vec<Finding>) {
+    if let Err(error) = manifest.id() {
+        out.push(Finding::new("/tool_id", error.to_string()));
+    }
+    for (path, id) in [
+        ("/compensation_tool_id", &manifest.compensation_tool_id),
+        ("/replacement_tool_id", &manifest.replacement_tool_id),
+    ] {
+        if let Some(Err(error)) = id.as_ref().map(|id| id.parse::<ToolId>()) {
+            out.push(Finding::new(path, error.to_string()));
+        }
+    }
+    if let Some(text) = [&manifest.name, &manifest.description].into_iter().find(|t| t.chars().any(is_unprintable)) {
+        let path = if std::ptr::eq(text, &manifest.name) { "/name" } else { "/description" };
+        out.push(Finding::new(path, "must not contain control characters"));
+    }
+}
+
+fn is_unprintable(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t' | '\r')
+}
+
+fn parameters_are_an_object(manifest: &Manifest, out: &mut Vec<Finding>) {
+    if manifest.parameters.get("type").and_then(|t| t.as_str()) != Some("object") {
+        out.push(Finding::new(
+            "/parameters/type",
+            "parameters are passed by name, so the schema's type must be `object`",
+        ));
+    }
+}
+
+/// MutationClassLabeled and IdempotencySpecified of REG-002; MAN-027, MAN-028.
+fn effects(manifest: &Manifest, out: &mut Vec<Finding>) {
+    let policy = manifest.side_effect_policy;
+    if policy.has_effects() {
+        if manifest.side_effects.is_empty() {
+            out.push(Finding::new(
+                "/side_effects",
+                format!(
+                    "a tool whose side_effect_policy is `{}` must list what it changes: [{{ resource, op, scope }}]",
+                    policy.as_str()
+                ),
+            ));
+        }
+        if manifest.idempotency.is_none() {
+            out.push(Finding::new(
+                "/idempotency",
+                format!("a tool whose side_effect_policy is `{}` must say how repeated calls are recognised: {{ key_fields = [], window_seconds = 86400 }}", policy.as_str()),
+            ));
+        }
+    } else if !manifest.side_effects.is_empty() {
+        out.push(Finding::new(
+            "/side_effects",
+            "a pure tool has no side effects: remove them or change side_effect_policy",
+        ));
+    }
+    match (policy, &manifest.compensation_tool_id) {
+        (SideEffectPolicy::Compensatable, None) => out.push(Finding::new(
+            "/compensation_tool_id",
+            "a compensatable tool must name the tool that undoes it; if nothing does, it is `irreversible`",
+        )),
+        (SideEffectPolicy::Pure | SideEffectPolicy::Irreversible, Some(_)) => out.push(Finding::new(
+            "/compensation_tool_id",
+            format!("a tool whose side_effect_policy is `{}` cannot have one", policy.as_str()),
+        )),
+        _ => {}
+    }
+    if let Some(spec) = &manifest.idempotency {
+        let declared = manifest.parameters.get("properties").and_then(|p| p.as_object());
+        for (index, field) in spec.key_fields.iter().enumerate() {
+            if declared.is_none_or(|d| !d.contains_key(field)) {
+                out.push(Finding::new(
+                    format!("/idempotency/key_fields/{index}"),
+                    format!("`{field}` is not a declared parameter"),
+                ));
+            }
+        }
+    }
+}
+
+/// the class gives the ceiling; the numbers may only lower it.
+fn timeouts(manifest: &Manifest, out: &mut Vec<Finding>) {
+    let class_seconds = manifest.timeout_class.max_ms().div_ceil(1000);
+    for (path, seconds) in [("/timeout_default", manifest.timeout_default), ("/timeout_max", manifest.timeout_max)] {
+        if let Some(seconds) = seconds
+            && u64::from(seconds) > class_seconds
+            // MAN-012's own default is allowed to stand in any class; it is cut at run time.
+            && !(path == "/timeout_default" && seconds == 30)
+        {
+            out.push(Finding::new(
+                path,
+                format!(
+                    "{seconds} s is more than the {class_seconds} s of timeout_class `{}`",
+                    class_name(manifest.timeout_class)
+                ),
+            ));
+        }
+    }
+    if let (Some(default), Some(max)) = (manifest.timeout_default, manifest.timeout_max)
+        && default > max
+    {
+        out.push(Finding::new("/timeout_default", format!("{default} s is more than timeout_max, {max} s")));
+    }
+}
+
+fn class_name(class: TimeoutClass) -> &'static str {
+    match class {
+        TimeoutClass::Interactive => "interactive",
+        TimeoutClass::Standard => "standard",
+        TimeoutClass::LongRunning => "long_running",
+        TimeoutClass::Async => "async",
+    }
+}
+
+fn resources(manifest: &Manifest, out: &mut Vec<Finding>) {
+    let Some(limits) = &manifest.resource_limits else { return };
+    let values = [
+        ("cpu", limits.cpu_millicores()),
+        ("memory", limits.memory_mb()),
+        ("ephemeral_storage", limits.ephemeral_storage_mb()),
+    ];
+    for (member, value) in values {
+        if value.is_none_or(|v| v == 0) {
+            out.push(Finding::new(format!("/resource_limits/{member}"), "must be more than nothing and fit a machine"));
+        }
+    }
+}
+
+fn execution(manifest: &Manifest, out: &mut Vec<Finding>) {
+    match &manifest.execution {
+        Some(Execution::Process { command, env, isolation, .. }) => {
+            if command.first().is_none_or(String::is_empty) {
+                out.push(Finding::new("/execution/command", "must name a program: [\"python3\", \"main.py\"]"));
+            }
+            if command.iter().any(|part| part.contains('\0')) {
+                out.push(Finding::new("/execution/command", "must not contain NUL characters"));
+            }
+            if env.iter().any(|(key, value)| key.is_empty() || key.contains(['=', '\0']) || value.contains('\0')) {
+                out.push(Finding::new(
+                    "/execution/env",
+                    "names must not be empty or contain `=`, and nothing may contain NUL",
+                ));
+            }
+            debug_assert!(*isolation >= Isolation::Process);
+        }
+        Some(Execution::Composite { .. }) if manifest.timeout_class == TimeoutClass::Interactive => {
+            out.push(Finding::new("/timeout_class", "a composite is at least `standard`"));
+        }
+        _ => {}
+    }
+}
+
+fn cache(manifest: &Manifest, out: &mut Vec<Finding>) {
+    if manifest.cache_ttl_seconds.is_some() && manifest.side_effect_policy.has_effects() {
+        out.push(Finding::new("/cache_ttl_seconds", "only results of pure tools may be cached"));
+    }
+}
+
+fn lifecycle(manifest: &Manifest, out: &mut Vec<Finding>) {
+    use super::LifecycleState::{Active, Deprecated, Removed, Sunset};
+    match manifest.lifecycle_state.unwrap_or_default() {
+        Active | Deprecated => {}
+        state @ (Sunset | Removed) => {
+            out.push(Finding::new(
+                "/lifecycle_state",
+                format!("a version cannot be published as `{}`", state.as_str()),
+            ));
+        }
+    }
+}
+
+/// Declared examples are promises to testers and models: they must be valid parameters.
+fn examples(manifest: &Manifest, out: &mut Vec<Finding>) {
+    if manifest.examples.is_empty() {
+        return;
+    }
+    let Ok(schema) = manifest.compile_parameters() else { return };
+    for (index, example) in manifest.examples.iter().enumerate() {
+        if let Err(invalid) = schema.prepare(example.clone()) {
+            let reason = invalid.violations.first().map_or_else(String::new, |v| format!("{}: {}", v.path, v.message));
+            out.push(Finding::new(format!("/examples/{index}"), format!("is not valid for `parameters` ({reason})")));
+        }
+    }
+}

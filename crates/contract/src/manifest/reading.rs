@@ -1,0 +1,161 @@
+//! From text to [`Manifest`]: syntax, import aliases, the published schema, then the types.
+//!
+//! Structure is checked by the JSON Schema that is generated from the types, not by serde alone, because serde stops at
+//! the first fault and an author wants all of them, each with its path and the nearest known name.
+
+use std::sync::LazyLock;
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use super::admission::{self, Finding, ManifestError};
+use super::{CoercionMode, Manifest};
+use crate::json::{self, JsonLimits};
+use crate::schema::{Coercion, CompiledSchema, SchemaLimits};
+
+/// The identity of the published manifest schema.
+const SCHEMA_ID: &str = "https://gantry.dev/schemas/tool-manifest.schema.json";
+
+/// Names other systems use for the same member; accepted on the way in, never written (MAN-007).
+const ALIASES: &[(&str, &str)] = &[
+    ("parameter_schema", "parameters"),
+    ("inputSchema", "parameters"),
+    ("input_schema", "parameters"),
+    ("outputSchema", "result_schema"),
+    ("output_schema", "result_schema"),
+    ("costConfig", "cost_config"),
+    ("cacheTTL", "cache_ttl_seconds"),
+    ("requiresPermission", "requires_permission"),
+];
+
+/// The syntaxes a manifest may be written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ManifestFormat {
+    Toml,
+    Yaml,
+    Json,
+}
+
+impl ManifestFormat {
+    /// By file extension.
+    pub fn from_extension(extension: &str) -> Option<Self> {
+        match extension {
+            "toml" => Some(Self::Toml),
+            "yaml" | "yml" => Some(Self::Yaml),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// The published JSON Schema of the manifest (MAN-002). Written to `schemas/` and used for reading alike.
+pub fn schema() -> &'static Value {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+        let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Manifest>();
+        let mut schema = root.to_value();
+        if let Some(members) = schema.as_object_mut() {
+            members.insert("$id".into(), SCHEMA_ID.into());
+            members.insert("title".into(), "Tool Manifest".into());
+        }
+        schema
+    });
+    &SCHEMA
+}
+
+fn compiled() -> Result<&'static CompiledSchema, ManifestError> {
+    static COMPILED: LazyLock<Option<CompiledSchema>> = LazyLock::new(|| {
+        let mut schema = schema().clone();
+        if let Some(members) = schema.as_object_mut() {
+            members.remove("$id");
+        }
+        CompiledSchema::input(&schema, &SchemaLimits::default(), Coercion::Off).ok()
+    });
+    // A test keeps the generated schema compilable, so this is never met in a released build.
+    COMPILED.as_ref().ok_or_else(|| ManifestError::one("", "the manifest schema of this build does not compile"))
+}
+
+impl Manifest {
+    /// Reads a manifest from text.
+    pub fn read(text: &str, format: ManifestFormat) -> Result<Self, ManifestError> {
+        let value = match format {
+            ManifestFormat::Json => json::read(text.as_bytes(), &JsonLimits::default())
+                .map_err(|e| ManifestError::one("", format!("not valid JSON: {e}")))?,
+            ManifestFormat::Toml => toml::from_str::<Value>(text)
+                .map_err(|e| ManifestError::one("", format!("not valid TOML: {}", e.message())))?,
+            ManifestFormat::Yaml => serde_yaml_ng::from_str::<Value>(text)
+                .map_err(|e| ManifestError::one("", format!("not valid YAML: {e}")))?,
+        };
+        Self::from_value(value)
+    }
+
+    /// Reads a manifest from parsed JSON, naming every fault at once.
+    pub fn from_value(value: Value) -> Result<Self, ManifestError> {
+        let Value::Object(members) = value else {
+            return Err(ManifestError::one("", "a manifest is an object with members such as `tool_id` and `version`"));
+        };
+        let value = Value::Object(without_aliases(members)?);
+
+        let mut findings: Vec<Finding> = match compiled()?.prepare(value.clone()) {
+            Ok(_) => Vec::new(),
+            Err(invalid) => invalid.violations.into_iter().map(|v| Finding::new(v.path, v.message)).collect(),
+        };
+        findings.extend(schema_findings(&value));
+        if !findings.is_empty() {
+            return Err(ManifestError::new(findings));
+        }
+        let manifest: Self = serde_json::from_value(value).map_err(|e| ManifestError::one("", e.to_string()))?;
+        let broken = admission::findings(&manifest);
+        if broken.is_empty() { Ok(manifest) } else { Err(ManifestError::new(broken)) }
+    }
+
+    /// Compiles the parameter schema the way calls will be checked against it.
+    pub fn compile_parameters(&self) -> Result<CompiledSchema, ManifestError> {
+        let coercion = match self.coercion.unwrap_or_default() {
+            CoercionMode::Lossless => Coercion::Lossless,
+            CoercionMode::Off => Coercion::Off,
+        };
+        CompiledSchema::input(&self.parameters, &SchemaLimits::default(), coercion)
+            .map_err(|errors| ManifestError::new(prefixed("/parameters", errors)))
+    }
+
+    /// Compiles the result schema.
+    pub fn compile_result(&self) -> Result<CompiledSchema, ManifestError> {
+        CompiledSchema::output(&self.result_schema, &SchemaLimits::default())
+            .map_err(|errors| ManifestError::new(prefixed("/result_schema", errors)))
+    }
+}
+
+/// Renames imported members; one that is given under two names is refused rather than guessed.
+fn without_aliases(mut members: Map<String, Value>) -> Result<Map<String, Value>, ManifestError> {
+    let mut findings = Vec::new();
+    for (alias, name) in ALIASES {
+        if let Some(value) = members.remove(*alias)
+            && members.insert((*name).to_owned(), value).is_some()
+        {
+            findings
+                .push(Finding::new(format!("/{alias}"), format!("is another name for `{name}`, which is given too")));
+        }
+    }
+    if findings.is_empty() { Ok(members) } else { Err(ManifestError::new(findings)) }
+}
+
+/// The faults inside the two schemas, found even when other members are wrong.
+fn schema_findings(value: &Value) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let limits = SchemaLimits::default();
+    if let Some(parameters) = value.get("parameters").filter(|p| p.is_object())
+        && let Err(errors) = CompiledSchema::input(parameters, &limits, Coercion::Off)
+    {
+        findings.extend(prefixed("/parameters", errors));
+    }
+    if let Some(result) = value.get("result_schema").filter(|r| r.is_object())
+        && let Err(errors) = CompiledSchema::output(result, &limits)
+    {
+        findings.extend(prefixed("/result_schema", errors));
+    }
+    findings
+}
+
+fn prefixed(prefix: &str, errors: crate::schema::SchemaErrors) -> Vec<Finding> {
+    errors.0.into_iter().map(|e| Finding::new(format!("{prefix}{}", e.path), e.message)).collect()
+}

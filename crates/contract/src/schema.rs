@@ -1,0 +1,372 @@
+//! Schemas of tools: compiled once for each version of a tool, asked on every call. (VALID-001…006, X-18, DESIGN §2)
+//!
+//! An input schema is read more strictly than JSON Schema does: undeclared properties are refused, defaults are filled in,
+//! and strings that can only have been meant as numbers or booleans are converted and reported. An output schema is read
+//! as it stands. The checking itself is the `jsonschema` crate's, always as draft 2020-12, with the regular expression
+//! engine that runs in linear time and without any way to the network or to a file.
+//!
+//! ```text
+//! schema ─▶ admit ─▶ strict (input) ─▶ compile ─┐
+//!                                               ├─▶ prepare: fill defaults ─▶ check ─▶ coerce ─▶ check ─▶ Prepared
+//! parameters ───────────────────────────────────┘                                          └─▶ InvalidInput (wording)
+//! ```
+//!
+//! Invariants
+//! - SCHEMA-1: a value that is valid as it stands comes out with nothing changed but absent defaults added.
+//! - SCHEMA-2: `prepare` of what `prepare` gave changes nothing, so what was validated is what is executed (VALID-005).
+//! - SCHEMA-3: whatever the schema, compiling and validating are bounded; the caller bounds the depth of values (64).
+//!
+//! Not here: whether two schemas are compatible (`compat`), error codes (`contract::errors`), injection guards (kernel).
+
+mod admit;
+mod coerce;
+pub(crate) mod defaults;
+pub(crate) mod document;
+pub(crate) mod strict;
+pub(crate) mod wording;
+
+use jsonschema::error::ValidationError;
+use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions, Validator, ValidatorMap};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use self::defaults::Defaults;
+use self::document::META_SCHEMA;
+pub use self::wording::VIOLATIONS_MAX;
+use self::wording::Wording;
+
+/// The formats that are asserted; all others are annotations.
+pub const ASSERTED_FORMATS: [&str; 9] =
+    ["date-time", "date", "time", "uri", "email", "uuid", "hostname", "ipv4", "ipv6"];
+
+/// Formats the validator knows but that are not promised: a schema that names one gets a remark, not a check.
+const SILENT_FORMATS: [&str; 10] = [
+    "duration",
+    "idn-email",
+    "idn-hostname",
+    "iri",
+    "iri-reference",
+    "json-pointer",
+    "regex",
+    "relative-json-pointer",
+    "uri-reference",
+    "uri-template",
+];
+
+/// How many times strings are converted and the value checked again; one round reveals the next only in nested branches.
+const COERCION_ROUNDS_MAX: usize = 8;
+
+/// How large and how deep a schema may be. A schema over a limit is refused with the limit named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaLimits {
+    /// Nesting of the schema document, default 64.
+    pub depth_max: usize,
+    /// Values of any kind in the schema document, default 10,000.
+    pub nodes_max: usize,
+    /// Length of the schema as compact JSON, default 512 KiB.
+    pub bytes_max: usize,
+    /// `$ref` and `$dynamicRef` in the document, default 500.
+    pub refs_max: usize,
+    /// Evaluations of one instance location that branches and references can multiply to, default 10,000.
+    pub expansion_max: u64,
+    /// Different patterns in the document, default 200.
+    pub patterns_max: usize,
+    /// Length of one pattern, default 2,048 bytes.
+    pub pattern_bytes_max: usize,
+    /// Size of one compiled pattern, default 1 MiB.
+    pub pattern_compiled_bytes_max: usize,
+}
+
+impl Default for SchemaLimits {
+    fn default() -> Self {
+        Self {
+            depth_max: 64,
+            nodes_max: 10_000,
+            bytes_max: 512 * 1024,
+            refs_max: 500,
+            expansion_max: 10_000,
+            patterns_max: 200,
+            pattern_bytes_max: 2_048,
+            pattern_compiled_bytes_max: 1024 * 1024,
+        }
+    }
+}
+
+/// Whether strings may become numbers and booleans (X-18: switchable per manifest).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Coercion {
+    /// Where the value as it stands is invalid and nothing is lost.
+    #[default]
+    Lossless,
+    /// Never.
+    Off,
+}
+
+/// Why a schema cannot be compiled: one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SchemaError {
+    /// JSON pointer into the schema.
+    pub path: String,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+/// Why a schema cannot be compiled: every reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("the schema is not admissible: {}", .0.first().map_or("no reason given", |one| one.message.as_str()))]
+pub struct SchemaErrors(
+    /// At least one.
+    pub Vec<SchemaError>,
+);
+
+/// One thing that is wrong with a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Violation {
+    /// JSON pointer into the value.
+    pub path: String,
+    /// What is expected; never a sensitive or long value.
+    pub message: String,
+}
+
+/// One string that was converted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CoercionNote {
+    /// JSON pointer into the parameters.
+    pub path: String,
+    /// Always `string`.
+    pub from: &'static str,
+    /// `integer`, `number` or `boolean`.
+    pub to: &'static str,
+}
+
+/// Parameters as the tool will get them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prepared {
+    /// What was validated and is to be executed (VALID-005).
+    pub value: Value,
+    /// What was converted on the way.
+    pub coercions: Vec<CoercionNote>,
+    /// JSON pointers of the defaults that were filled in.
+    pub defaults_filled: Vec<String>,
+}
+
+/// Parameters that are refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("the parameters do not match the schema of the tool")]
+pub struct InvalidInput {
+    /// At most [`VIOLATIONS_MAX`].
+    pub violations: Vec<Violation>,
+    /// How many violations there are beyond those.
+    pub omitted: usize,
+    /// All violations are strings that would have to be numbers or booleans and are not: E3302, otherwise E3301.
+    pub coercion_failed: bool,
+}
+
+/// A schema ready for use.
+///
+/// ```
+/// use gantry_contract::schema::{Coercion, CompiledSchema, SchemaLimits};
+/// use serde_json::json;
+///
+/// let schema = json!({
+///     "type": "object",
+///     "properties": { "city": { "type": "string" }, "days": { "type": "integer", "default": 3 } },
+///     "required": ["city"]
+/// });
+/// let compiled = CompiledSchema::input(&schema, &SchemaLimits::default(), Coercion::Lossless)?;
+///
+/// let prepared = compiled.prepare(json!({ "city": "Oslo" })).expect("valid");
+/// assert_eq!(prepared.value, json!({ "city": "Oslo", "days": 3 }));
+///
+/// let refused = compiled.prepare(json!({ "ctiy": "Oslo", "city": "Oslo" })).expect_err("misspelt");
+/// assert_eq!(refused.violations[0].message, "`ctiy` is not declared; did you mean `city`?");
+/// # Ok::<(), gantry_contract::schema::SchemaErrors>(())
+/// ```
+#[derive(Debug)]
+pub struct CompiledSchema {
+    validator: Validator,
+    /// The schema that was compiled, for wording; an output or plain schema is as its author wrote it.
+    schema: Value,
+    defaults: Defaults,
+    coercion: Coercion,
+    /// Whether messages may quote values: of callers yes, of tools no (VALID-006).
+    quotes: bool,
+}
+
+impl CompiledSchema {
+    /// Compiles the schema of a tool's parameters: strict, with defaults, formats and coercion.
+    ///
+    /// # Errors
+    /// Every reason why the schema is not admissible.
+    pub fn input(schema: &Value, limits: &SchemaLimits, coercion: Coercion) -> Result<Self, SchemaErrors> {
+        admitted(schema, limits, &[], true)?;
+        let schema = strict::closed(schema);
+        let options = tool_options(limits);
+        let validator = options.build(&schema).map_err(not_compiled)?;
+        let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
+        Ok(Self { validator, schema, defaults, coercion, quotes: true })
+    }
+
+    /// Compiles the schema of a tool's result: formats are checked, further fields are fine, nothing is changed.
+    ///
+    /// # Errors
+    /// Every reason why the schema is not admissible.
+    pub fn output(schema: &Value, limits: &SchemaLimits) -> Result<Self, SchemaErrors> {
+        admitted(schema, limits, &[], true)?;
+        let validator = tool_options(limits).build(schema).map_err(not_compiled)?;
+        Ok(Self::unchanging(validator, schema.clone()))
+    }
+
+    /// Compiles a schema as JSON Schema 2020-12 has it, `format` being an annotation. `documents` are the only other
+    /// documents that it may refer to, by their addresses.
+    ///
+    /// # Errors
+    /// Every reason why the schema is not admissible.
+    pub fn plain(schema: &Value, limits: &SchemaLimits, documents: &[(String, Value)]) -> Result<Self, SchemaErrors> {
+        let addresses: Vec<&str> = documents.iter().map(|(address, _)| address.as_str()).collect();
+        admitted(schema, limits, &addresses, false)?;
+        let resources = documents
+            .iter()
+            .map(|(address, document)| (address.as_str(), Draft::Draft202012.create_resource(document.clone())));
+        let registry =
+            Registry::new().draft(Draft::Draft202012).extend(resources).and_then(|builder| builder.prepare());
+        let registry =
+            registry.map_err(|error| single("", format!("a document that was handed in is not usable: {error}")))?;
+        let own_dialect = schema.get("$schema").and_then(Value::as_str).is_some_and(|named| named != META_SCHEMA);
+        let mut options = base_options(limits).with_registry(&registry);
+        if !own_dialect {
+            options = options.with_draft(Draft::Draft202012);
+        }
+        let validator = options.build(schema).map_err(not_compiled)?;
+        Ok(Self::unchanging(validator, schema.clone()))
+    }
+
+    fn unchanging(validator: Validator, schema: Value) -> Self {
+        Self { validator, schema, defaults: Defaults::default(), coercion: Coercion::Off, quotes: false }
+    }
+
+    /// Makes parameters ready for the tool, or says everything that is wrong with them.
+    ///
+    /// # Errors
+    /// The violations that remain after defaults and coercion.
+    pub fn prepare(&self, params: Value) -> Result<Prepared, InvalidInput> {
+        let mut value = params;
+        let filled = self.defaults.fill(&mut value);
+        if self.validator.is_valid(&value) {
+            return Ok(Prepared { value, coercions: Vec::new(), defaults_filled: filled });
+        }
+        self.repair(value, filled)
+    }
+
+    /// Whether a value satisfies the schema, without changing it.
+    ///
+    /// # Errors
+    /// At most [`VIOLATIONS_MAX`] violations; if there are more, a last one counts them.
+    pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).collect();
+        let (mut violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
+        if omitted > 0 {
+            violations.push(Violation { path: String::new(), message: format!("and {omitted} more") });
+        }
+        Err(violations)
+    }
+
+    /// The slow way: the value is not valid with all its defaults.
+    #[cold]
+    fn repair(&self, mut value: Value, filled: Vec<String>) -> Result<Prepared, InvalidInput> {
+        if !filled.is_empty() {
+            // A default must never make an acceptable call unacceptable (`oneOf` over `required`, `maxProperties`).
+            defaults::undo(&mut value, &filled);
+            if self.validator.is_valid(&value) {
+                return Ok(Prepared { value, coercions: Vec::new(), defaults_filled: Vec::new() });
+            }
+            self.defaults.fill(&mut value);
+        }
+        let coercions = match self.coercion {
+            Coercion::Lossless => self.coerce(&mut value),
+            Coercion::Off => Vec::new(),
+        };
+        if !coercions.is_empty() {
+            if self.validator.is_valid(&value) {
+                return Ok(Prepared { value, coercions, defaults_filled: filled });
+            }
+            if !filled.is_empty() {
+                defaults::undo(&mut value, &filled);
+                if self.validator.is_valid(&value) {
+                    return Ok(Prepared { value, coercions, defaults_filled: Vec::new() });
+                }
+                self.defaults.fill(&mut value);
+            }
+        }
+        let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(&value).collect();
+        let (violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
+        let coercion_failed = self.coercion == Coercion::Lossless && errors.iter().all(coerce::is_hopeless);
+        Err(InvalidInput { violations, omitted, coercion_failed })
+    }
+
+    /// Converts what the validator refuses for its type, until it refuses nothing more of that kind.
+    fn coerce(&self, value: &mut Value) -> Vec<CoercionNote> {
+        let mut notes = Vec::new();
+        for _ in 0..COERCION_ROUNDS_MAX {
+            let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).collect();
+            let fixes = coerce::fixes(&errors);
+            drop(errors);
+            if fixes.is_empty() {
+                break;
+            }
+            for fix in fixes {
+                if let Some(place) = value.pointer_mut(&fix.path) {
+                    *place = fix.value;
+                    notes.push(CoercionNote { path: fix.path, from: "string", to: fix.to });
+                }
+            }
+        }
+        notes
+    }
+}
+
+// -------------------------------------------------------------------------------------------------- compilation
+
+/// One validator for each place of a tool's schema; none when the schema cannot be compiled.
+pub(crate) fn place_validators(schema: &Value, limits: &SchemaLimits) -> Option<ValidatorMap> {
+    tool_options(limits).build_map(schema).ok()
+}
+
+/// Every reason why `schema` could not be a tool's schema.
+pub(crate) fn admitted(
+    schema: &Value,
+    limits: &SchemaLimits,
+    documents: &[&str],
+    tool: bool,
+) -> Result<(), SchemaErrors> {
+    let reasons = admit::reasons(schema, limits, documents, tool);
+    if reasons.is_empty() { Ok(()) } else { Err(SchemaErrors(reasons)) }
+}
+
+fn base_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {
+    let patterns = PatternOptions::regex().size_limit(limits.pattern_compiled_bytes_max);
+    jsonschema::options().offline().with_pattern_options(patterns)
+}
+
+fn tool_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {
+    let options = base_options(limits).with_draft(Draft::Draft202012).should_validate_formats(true);
+    SILENT_FORMATS.iter().fold(options, |options, name| options.with_format(*name, |_: &str| true))
+}
+
+fn single(path: &str, message: String) -> SchemaErrors {
+    SchemaErrors(vec![SchemaError { path: path.to_owned(), message }])
+}
+
+/// What admission did not see coming; kept as a reason, because a schema must never take the service down.
+fn not_compiled(error: ValidationError<'static>) -> SchemaErrors {
+    let text = error.masked_with("this value").to_string();
+    single(error.schema_path().as_str(), format!("the schema cannot be compiled: {text}"))
+}
+
+#[cfg(test)]
+mod tests;

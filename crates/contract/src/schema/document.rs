@@ -1,0 +1,336 @@
+//! One schema document: where its sub-schemas are, and what its references mean.
+//!
+//! A schema is a JSON tree, but only some places in it are schemas: `default`, `const` and `enum` hold data that may look
+//! like one. Everything that walks a schema (admission, strictness, defaults, wording, comparison) asks this file, so
+//! that there is one table of keywords and one reading of `$ref`.
+//!
+//! Invariants
+//! - DOC-1: a document is one resource. A nested `$id` would change what `#` means half-way down; admission refuses it, so
+//!   `$dynamicRef` can be read as `$ref`.
+//! - DOC-2: no walk recurses over references: work lists and visited sets only, because a schema may be cyclic.
+//!
+//! Not here: limits (`admit`), what a keyword asserts (the `jsonschema` crate and `compat`).
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+/// The only dialect spoken here; also the one outside document that may be referred to.
+pub(crate) const META_SCHEMA: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// How a sub-schema relates to the instance its parent is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The same instance, and it has to hold (at least in one of the branches).
+    InPlace,
+    /// The same instance, but only asked, never demanded: `if` and `not`.
+    Question,
+    /// A part of the instance.
+    Child,
+    /// A part of the instance, but only asked: `contains`.
+    ChildQuestion,
+    /// A property name of the instance.
+    Name,
+    /// No instance: kept for reference.
+    Definition,
+}
+
+/// A sub-schema of one schema object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sub<'a> {
+    pub(crate) place: Place,
+    pub(crate) keyword: &'a str,
+    /// The property name or the index under the keyword; none when the keyword's value is the schema itself.
+    pub(crate) key: Key<'a>,
+    pub(crate) schema: &'a Value,
+}
+
+/// The second step from a schema object to its sub-schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key<'a> {
+    Whole,
+    Name(&'a str),
+    Index(usize),
+}
+
+/// How the value of an applicator keyword holds its schemas.
+#[derive(Clone, Copy)]
+enum Shape {
+    One,
+    List,
+    Named,
+}
+
+/// Every keyword of 2020-12 that holds schemas. `definitions` is the older name of `$defs`, still in wide use.
+const APPLICATORS: [(&str, Shape, Place); 21] = [
+    ("allOf", Shape::List, Place::InPlace),
+    ("anyOf", Shape::List, Place::InPlace),
+    ("oneOf", Shape::List, Place::InPlace),
+    ("then", Shape::One, Place::InPlace),
+    ("else", Shape::One, Place::InPlace),
+    ("dependentSchemas", Shape::Named, Place::InPlace),
+    ("if", Shape::One, Place::Question),
+    ("not", Shape::One, Place::Question),
+    ("properties", Shape::Named, Place::Child),
+    ("patternProperties", Shape::Named, Place::Child),
+    ("additionalProperties", Shape::One, Place::Child),
+    ("unevaluatedProperties", Shape::One, Place::Child),
+    ("items", Shape::One, Place::Child),
+    ("prefixItems", Shape::List, Place::Child),
+    ("unevaluatedItems", Shape::One, Place::Child),
+    ("contains", Shape::One, Place::ChildQuestion),
+    ("propertyNames", Shape::One, Place::Name),
+    ("contentSchema", Shape::One, Place::Definition),
+    ("$defs", Shape::Named, Place::Definition),
+    ("definitions", Shape::Named, Place::Definition),
+    // Not an applicator of this draft, listed so that the table says it was thought of: `dependencies` asserts nothing.
+    ("dependencies", Shape::Named, Place::Definition),
+];
+
+/// The sub-schemas of one schema object, references not followed.
+pub(crate) fn subschemas(map: &Map<String, Value>) -> Vec<Sub<'_>> {
+    let mut subs = Vec::new();
+    for (keyword, value) in map {
+        let Some((_, shape, place)) = APPLICATORS.iter().find(|(name, _, _)| name == keyword) else { continue };
+        let (place, keyword) = (*place, keyword.as_str());
+        match (shape, value) {
+            (Shape::One, schema) => subs.push(Sub { place, keyword, key: Key::Whole, schema }),
+            (Shape::List, Value::Array(list)) => subs.extend(list.iter().enumerate().map(|(index, schema)| Sub {
+                place,
+                keyword,
+                key: Key::Index(index),
+                schema,
+            })),
+            (Shape::Named, Value::Object(named)) => subs.extend(
+                named
+                    .iter()
+                    .filter(|(_, schema)| schema.is_object() || schema.is_boolean())
+                    .map(|(name, schema)| Sub { place, keyword, key: Key::Name(name), schema }),
+            ),
+            (Shape::List | Shape::Named, _) => {}
+        }
+    }
+    subs
+}
+
+/// The references a schema object makes on the same instance.
+pub(crate) fn references(map: &Map<String, Value>) -> impl Iterator<Item = (&'static str, &str)> {
+    ["$ref", "$dynamicRef"].into_iter().filter_map(|keyword| Some((keyword, map.get(keyword)?.as_str()?)))
+}
+
+/// `pointer` one step further down, escaped as RFC 6901 wants it.
+pub(crate) fn join(pointer: &str, token: &str) -> String {
+    format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"))
+}
+
+impl Sub<'_> {
+    /// Where this sub-schema is, given where its parent is.
+    pub(crate) fn pointer(&self, parent: &str) -> String {
+        let keyword = join(parent, self.keyword);
+        match self.key {
+            Key::Whole => keyword,
+            Key::Name(name) => join(&keyword, name),
+            Key::Index(index) => format!("{keyword}/{index}"),
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- Document
+
+/// A schema with its anchors indexed.
+#[derive(Debug)]
+pub(crate) struct Document<'a> {
+    root: &'a Value,
+    id: Option<&'a str>,
+    anchors: HashMap<&'a str, String>,
+}
+
+/// What a reference leads to.
+#[derive(Debug)]
+pub(crate) enum Target<'a> {
+    Local(String, &'a Value),
+    /// The 2020-12 meta-schema or one of its vocabularies: known to the validator, opaque to everyone else.
+    Meta,
+    /// Inside this document, but nothing is there.
+    Missing,
+    Remote,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn new(root: &'a Value) -> Self {
+        let id = root.get("$id").and_then(Value::as_str).map(|id| id.trim_end_matches('#'));
+        let mut document = Self { root, id, anchors: HashMap::new() };
+        let mut anchors = HashMap::new();
+        for (pointer, schema) in document.positions() {
+            for keyword in ["$anchor", "$dynamicAnchor"] {
+                if let Some(name) = schema.get(keyword).and_then(Value::as_str) {
+                    anchors.entry(name).or_insert_with(|| pointer.clone());
+                }
+            }
+        }
+        document.anchors = anchors;
+        document
+    }
+
+    pub(crate) fn root(&self) -> &'a Value {
+        self.root
+    }
+
+    /// What `reference` means anywhere in this document (DOC-1: the base is the same everywhere).
+    pub(crate) fn resolve(&self, reference: &str) -> Target<'a> {
+        let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        if !base.is_empty() && !self.is_own(base) {
+            let meta = base.starts_with("https://json-schema.org/draft/2020-12/");
+            return if meta { Target::Meta } else { Target::Remote };
+        }
+        let fragment = percent_decoded(fragment);
+        let pointer = if fragment.is_empty() || fragment.starts_with('/') {
+            Some(fragment)
+        } else {
+            self.anchors.get(fragment.as_str()).cloned()
+        };
+        match pointer.and_then(|pointer| Some((self.root.pointer(&pointer)?, pointer))) {
+            Some((schema, pointer)) => Target::Local(pointer, schema),
+            None => Target::Missing,
+        }
+    }
+
+    fn is_own(&self, base: &str) -> bool {
+        self.id.is_some_and(|id| {
+            // A relative reference replaces the last segment of the base: only that one form leads back here.
+            id == base || (!base.contains(':') && !base.contains('/') && id.rsplit('/').next() == Some(base))
+        })
+    }
+
+    /// Every place of the document that is a schema: those under a keyword, and those only a reference says are one.
+    pub(crate) fn positions(&self) -> Vec<(String, &'a Value)> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        let mut work = vec![(String::new(), self.root)];
+        while let Some((pointer, schema)) = work.pop() {
+            if !seen.insert(pointer.clone()) {
+                continue;
+            }
+            if let Value::Object(map) = schema {
+                work.extend(subschemas(map).iter().map(|sub| (sub.pointer(&pointer), sub.schema)));
+                for (_, reference) in references(map) {
+                    if let Target::Local(target, schema) = self.resolve(reference) {
+                        work.push((target, schema));
+                    }
+                }
+            }
+            found.push((pointer, schema));
+        }
+        found
+    }
+
+    /// The schemas that speak about the same instance as the one at `pointer`, itself first: branches and references
+    /// included, questions (`if`, `not`) left out. The flag says whether all of them could be looked into.
+    pub(crate) fn in_place(&self, pointer: &str, schema: &'a Value) -> (Vec<(String, &'a Map<String, Value>)>, bool) {
+        let mut members = Vec::new();
+        let mut complete = true;
+        let mut seen = HashSet::new();
+        let mut work = vec![(pointer.to_owned(), schema)];
+        while let Some((pointer, schema)) = work.pop() {
+            let Value::Object(map) = schema else { continue };
+            if !seen.insert(pointer.clone()) {
+                continue;
+            }
+            for (_, reference) in references(map) {
+                match self.resolve(reference) {
+                    Target::Local(target, schema) => work.push((target, schema)),
+                    Target::Meta | Target::Missing | Target::Remote => complete = false,
+                }
+            }
+            let in_place = subschemas(map).into_iter().filter(|sub| sub.place == Place::InPlace);
+            work.extend(in_place.map(|sub| (sub.pointer(&pointer), sub.schema)));
+            members.push((pointer, map));
+        }
+        (members, complete)
+    }
+
+    /// The schemas that speak about the instance at `path`, as far as names and positions can tell.
+    pub(crate) fn at_instance(&self, path: &str) -> Vec<(String, &'a Map<String, Value>)> {
+        let mut here = self.in_place("", self.root).0;
+        for token in path.split('/').skip(1) {
+            let token = token.replace("~1", "/").replace("~0", "~");
+            let mut next = Vec::new();
+            for (pointer, map) in &here {
+                for sub in subschemas(map) {
+                    let leads = match (sub.keyword, sub.key) {
+                        ("properties", Key::Name(name)) => name == token,
+                        ("prefixItems", Key::Index(index)) => index.to_string() == token,
+                        (
+                            "items"
+                            | "additionalProperties"
+                            | "patternProperties"
+                            | "unevaluatedProperties"
+                            | "unevaluatedItems",
+                            _,
+                        ) => true,
+                        _ => false,
+                    };
+                    if leads {
+                        next.extend(self.in_place(&sub.pointer(pointer), sub.schema).0);
+                    }
+                }
+            }
+            next.dedup_by(|left, right| left.0 == right.0);
+            here = next;
+        }
+        here
+    }
+}
+
+/// A URI fragment without its percent escapes; what is no valid escape stays as it is.
+fn percent_decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let escape = (first == b'%').then(|| tail.get(..2)).flatten();
+        let decoded = escape.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(decoded.unwrap_or(first));
+        rest = if decoded.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn references_lead_inside_the_document_or_nowhere() {
+        let schema = json!({
+            "$id": "https://example.com/tools/a.json",
+            "$defs": { "a/b c": { "$anchor": "spot", "type": "string" } },
+            "x-parts": { "loose": { "type": "integer" } },
+            "properties": { "p": { "$ref": "#/x-parts/loose" } },
+            "default": { "$ref": "http://not.a.reference/" }
+        });
+        let document = Document::new(&schema);
+        for (reference, expected) in [
+            ("#", Some("")),
+            ("#/$defs/a~1b%20c", Some("/$defs/a~1b c")),
+            ("#spot", Some("/$defs/a~1b c")),
+            ("a.json#spot", Some("/$defs/a~1b c")),
+            ("https://example.com/tools/a.json", Some("")),
+            ("#/nowhere", None),
+            ("https://example.com/other.json", None),
+        ] {
+            let found = match document.resolve(reference) {
+                Target::Local(pointer, _) => Some(pointer),
+                Target::Meta | Target::Missing | Target::Remote => None,
+            };
+            assert_eq!(found.as_deref(), expected, "{reference}");
+        }
+        assert!(matches!(document.resolve(META_SCHEMA), Target::Meta));
+        assert!(document.positions().iter().any(|(pointer, _)| pointer == "/x-parts/loose"));
+        assert!(!document.positions().iter().any(|(pointer, _)| pointer == "/default"));
+    }
+}

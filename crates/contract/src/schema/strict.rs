@@ -1,0 +1,320 @@
+//! Strictness: undeclared properties are refused unless the author said otherwise. (VALID-002, X-18)
+//!
+//! A misspelt optional parameter that is silently dropped is a call that did something else than was asked. JSON Schema
+//! accepts it by default, so the schema is rewritten once, before it is compiled: wherever a part of the value begins and
+//! its schemas declare properties, without a word about further ones, `additionalProperties: false` is added, or the
+//! dearer `unevaluatedProperties: false` when the declarations are spread over `allOf`, `$ref` and the like.
+//!
+//! Invariants
+//! - STRICT-1: only where an instance location begins. A member of `allOf` sees part of the declarations; closing it
+//!   would refuse its siblings' properties.
+//! - STRICT-2: never inside a question (`if`, `not`, `contains`): closing changes when it holds, not what is accepted.
+//! - STRICT-3: never where two schemas that must both hold describe the same part, for the same reason as STRICT-1.
+//! - STRICT-4: `{"type": "object"}` without properties stays a free-form map.
+//!
+//! Not here: what the refusal says (`wording`).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use super::document::{Document, Key, Place, Target, join, references, subschemas};
+
+/// The schema with every open object that declares properties closed.
+pub(crate) fn closed(schema: &Value) -> Value {
+    let document = Document::new(schema);
+    let mut survey =
+        Survey { document: &document, closings: BTreeMap::new(), left_open: HashSet::new(), sites: Vec::new() };
+    survey.walk();
+    let wrapped = survey.wrapped();
+    let mut closings = survey.closings;
+    closings.retain(|pointer, _| !survey.left_open.contains(pointer));
+    let mut result = schema.clone();
+    if !wrapped.is_empty() {
+        redirect(&document, &wrapped, &mut result);
+    }
+    // The deepest first, so that a wrapping does not move what is still to be closed.
+    let mut order: Vec<(&String, &Closing)> = closings.iter().collect();
+    order.sort_by_key(|(pointer, _)| std::cmp::Reverse(pointer.len()));
+    for (pointer, closing) in order {
+        if let Some(Value::Object(map)) = result.pointer_mut(pointer) {
+            if wrapped.contains(pointer) {
+                wrap(map);
+            } else {
+                map.insert(closing.keyword().to_owned(), Value::Bool(false));
+            }
+        }
+    }
+    result
+}
+
+/// How a place is closed.
+#[derive(Debug, Clone, Copy)]
+enum Closing {
+    /// All declarations are in one object: the cheap way.
+    Additional,
+    Unevaluated,
+}
+
+impl Closing {
+    fn keyword(self) -> &'static str {
+        match self {
+            Self::Additional => "additionalProperties",
+            Self::Unevaluated => "unevaluatedProperties",
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ Survey
+
+type Members<'a> = Vec<(String, &'a Map<String, Value>)>;
+
+struct Survey<'d, 'a> {
+    document: &'d Document<'a>,
+    closings: BTreeMap<String, Closing>,
+    left_open: HashSet<String>,
+    sites: Vec<(String, Members<'a>)>,
+}
+
+impl<'a> Survey<'_, 'a> {
+    /// Visits every place where an instance location begins; `true` in the work list means "leave open".
+    fn walk(&mut self) {
+        let mut seen = HashSet::new();
+        let mut work = vec![(String::new(), self.document.root(), false)];
+        while let Some((pointer, schema, leave)) = work.pop() {
+            if !seen.insert((pointer.clone(), leave)) {
+                continue;
+            }
+            let (members, complete) = self.document.in_place(&pointer, schema);
+            if leave {
+                self.left_open.insert(pointer.clone());
+            } else if let Some(closing) = closing_for(&members, complete) {
+                self.closings.insert(pointer.clone(), closing);
+            }
+            let shared = described(self.document, schema);
+            for (at, map) in &members {
+                for sub in subschemas(map) {
+                    let begins = match sub.place {
+                        Place::Child | Place::Name => {
+                            leave || shared.get(&part(sub.keyword, sub.key)).is_some_and(|n| *n > 1)
+                        }
+                        Place::ChildQuestion | Place::Question => true,
+                        Place::InPlace | Place::Definition => continue,
+                    };
+                    work.push((sub.pointer(at), sub.schema, begins));
+                }
+            }
+            self.sites.push((pointer, members));
+        }
+    }
+
+    /// Places that are closed where they stand, but also extended from elsewhere by reference: there the closing must
+    /// not travel along with the reference.
+    fn wrapped(&self) -> BTreeSet<String> {
+        let mut wrapped = BTreeSet::new();
+        for (site, members) in &self.sites {
+            for (target, _) in members {
+                if target == site || !self.closings.contains_key(target) || self.left_open.contains(target) {
+                    continue;
+                }
+                let Some(schema) = self.document.root().pointer(target) else { continue };
+                let own: HashSet<String> =
+                    self.document.in_place(target, schema).0.into_iter().map(|(at, _)| at).collect();
+                let extends = members.iter().any(|(at, map)| !own.contains(at) && speaks_of_properties(map));
+                if extends {
+                    wrapped.insert(target.clone());
+                }
+            }
+        }
+        wrapped
+    }
+}
+
+fn closing_for(members: &Members<'_>, complete: bool) -> Option<Closing> {
+    let explicit = |map: &Map<String, Value>| {
+        map.contains_key("additionalProperties") || map.contains_key("unevaluatedProperties")
+    };
+    let declares = |map: &Map<String, Value>| map.contains_key("properties") || map.contains_key("patternProperties");
+    if !complete || members.iter().any(|(_, map)| explicit(map)) || !members.iter().any(|(_, map)| declares(map)) {
+        return None;
+    }
+    // `if` alone also evaluates properties, so a lone member with one is not the cheap case.
+    let alone = members.len() == 1 && members.iter().all(|(_, map)| !map.contains_key("if"));
+    Some(if alone { Closing::Additional } else { Closing::Unevaluated })
+}
+
+fn speaks_of_properties(map: &Map<String, Value>) -> bool {
+    ["properties", "patternProperties", "additionalProperties", "unevaluatedProperties"]
+        .iter()
+        .any(|keyword| map.contains_key(*keyword))
+}
+
+/// The part of the value a child schema is about, as a key for counting.
+fn part(keyword: &str, key: Key<'_>) -> String {
+    match key {
+        Key::Whole => keyword.to_owned(),
+        Key::Name(name) => join(keyword, name),
+        Key::Index(index) => format!("{keyword}/{index}"),
+    }
+}
+
+/// How many schemas that must hold together describe each part (STRICT-3). Branches of which one is enough count once.
+fn described(document: &Document<'_>, schema: &Value) -> HashMap<String, usize> {
+    let Value::Object(map) = schema else { return HashMap::new() };
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    let mut either: HashMap<&str, HashMap<String, usize>> = HashMap::new();
+    for sub in subschemas(map) {
+        match (sub.place, sub.keyword) {
+            (Place::Child, _) if may_declare(sub.schema) => *counts.entry(part(sub.keyword, sub.key)).or_default() += 1,
+            (Place::InPlace, "anyOf" | "oneOf" | "then" | "else") => {
+                let group = either.entry(if sub.keyword == "else" { "then" } else { sub.keyword }).or_default();
+                for (name, count) in described(document, sub.schema) {
+                    let most = group.entry(name).or_default();
+                    *most = count.max(*most);
+                }
+            }
+            (Place::InPlace, _) => add(&mut counts, described(document, sub.schema)),
+            (Place::Child | Place::Question | Place::ChildQuestion | Place::Name | Place::Definition, _) => {}
+        }
+    }
+    for (_, reference) in references(map) {
+        if let Target::Local(_, target) = document.resolve(reference) {
+            add(&mut counts, described(document, target));
+        }
+    }
+    for (_, group) in either {
+        add(&mut counts, group);
+    }
+    counts
+}
+
+/// Whether anything at or below this schema could declare properties. A mere `required` or `minItems` shares nothing.
+fn may_declare(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            speaks_of_properties(map) || references(map).next().is_some() || map.values().any(may_declare)
+        }
+        Value::Array(items) => items.iter().any(may_declare),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn add(counts: &mut HashMap<String, usize>, more: HashMap<String, usize>) {
+    for (name, count) in more {
+        *counts.entry(name).or_default() += count;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- wrapping
+
+/// `{…}` becomes `{"allOf": [{…}], "unevaluatedProperties": false}`; what belongs to the document stays on top.
+fn wrap(map: &mut Map<String, Value>) {
+    let mut body = std::mem::take(map);
+    for keyword in ["$schema", "$id"] {
+        if let Some(value) = body.remove(keyword) {
+            map.insert(keyword.to_owned(), value);
+        }
+    }
+    map.insert("allOf".to_owned(), json!([body]));
+    map.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+}
+
+/// Points every reference at where its target will be after the wrapping.
+fn redirect(document: &Document<'_>, wrapped: &BTreeSet<String>, result: &mut Value) {
+    for (pointer, schema) in document.positions() {
+        let Value::Object(map) = schema else { continue };
+        for (keyword, reference) in references(map) {
+            let fragment = reference.split_once('#').map_or("", |(_, fragment)| fragment);
+            let by_pointer = fragment.is_empty() || fragment.starts_with('/');
+            if let (Target::Local(target, _), true) = (document.resolve(reference), by_pointer)
+                && let Some(Value::Object(place)) = result.pointer_mut(&pointer)
+            {
+                place.insert(
+                    keyword.to_owned(),
+                    Value::String(format!("#{}", moved(&target, wrapped).replace('%', "%25"))),
+                );
+            }
+        }
+    }
+}
+
+fn moved(target: &str, wrapped: &BTreeSet<String>) -> String {
+    let (mut before, mut after) = (String::new(), String::new());
+    let step = |before: &str, after: &mut String| {
+        if wrapped.contains(before) {
+            after.push_str("/allOf/0");
+        }
+    };
+    step(&before, &mut after);
+    for token in target.split('/').skip(1) {
+        for path in [&mut before, &mut after] {
+            path.push('/');
+            path.push_str(token);
+        }
+        step(&before, &mut after);
+    }
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(schema: &Value, instance: &Value) -> bool {
+        jsonschema::draft202012::options().offline().build(&closed(schema)).unwrap().is_valid(instance)
+    }
+
+    #[test]
+    fn an_open_object_is_closed_the_cheap_way_when_that_is_enough() {
+        let schema = json!({ "properties": { "a": { "properties": { "b": {} } }, "free": { "type": "object" } } });
+        let expected = json!({
+            "properties": { "a": { "properties": { "b": {} }, "additionalProperties": false }, "free": { "type": "object" } },
+            "additionalProperties": false
+        });
+        assert_eq!(closed(&schema), expected);
+    }
+
+    #[test]
+    fn closing_refuses_what_is_undeclared_and_nothing_else() {
+        let composed = json!({
+            "allOf": [{ "$ref": "#/$defs/base" }, { "properties": { "b": {} } }],
+            "$defs": { "base": { "properties": { "a": {} } } }
+        });
+        let asked = json!({
+            "properties": { "addr": { "properties": { "country": {}, "zip": {} } }, "list": { "items": { "properties": { "k": {}, "v": {} } }, "contains": { "properties": { "k": { "const": 1 } }, "required": ["k"] } } },
+            "if": { "properties": { "addr": { "properties": { "country": { "const": "US" } }, "required": ["country"] } }, "required": ["addr"] },
+            "then": { "properties": { "addr": { "required": ["zip"] } } }
+        });
+        let recursive = json!({ "properties": { "name": {}, "next": { "$ref": "#" } } });
+        let extended = json!({
+            "properties": { "name": {}, "more": { "$ref": "#", "properties": { "extra": {} } } }
+        });
+        let shared = json!({
+            "allOf": [{ "properties": { "p": { "properties": { "a": {} } } } }, { "properties": { "p": { "properties": { "b": {} } } } }]
+        });
+        let union = json!({ "oneOf": [{ "properties": { "k": { "const": 1 }, "a": {} } }, { "properties": { "k": { "const": 2 }, "b": {} } }] });
+        for (schema, instance, expected) in [
+            (&composed, json!({ "a": 1, "b": 2 }), true),
+            (&composed, json!({ "a": 1, "c": 2 }), false),
+            (&asked, json!({ "addr": { "country": "US", "zip": 1 } }), true),
+            (&asked, json!({ "addr": { "country": "US" } }), false),
+            (&asked, json!({ "addr": { "cuontry": "US" } }), false),
+            (&asked, json!({ "list": [{ "k": 1, "v": 2 }] }), true),
+            (&asked, json!({ "list": [{ "k": 1, "w": 2 }] }), false),
+            (&recursive, json!({ "name": 1, "next": { "next": { "name": 1 } } }), true),
+            (&recursive, json!({ "next": { "next": { "nam": 1 } } }), false),
+            (&extended, json!({ "more": { "extra": 1, "name": 2, "more": { "extra": 1 } } }), true),
+            (&extended, json!({ "extra": 1 }), false),
+            (&extended, json!({ "more": { "exrta": 1 } }), false),
+            (&shared, json!({ "p": { "a": 1, "b": 1 } }), true),
+            (&shared, json!({ "q": 1 }), false),
+            (&union, json!({ "k": 2, "b": 1 }), true),
+            (&union, json!({ "k": 2, "a": 1 }), false),
+            (&json!({ "type": "object" }), json!({ "anything": 1 }), true),
+            (&json!({ "properties": { "a": {} }, "additionalProperties": true }), json!({ "z": 1 }), true),
+            (&json!({ "type": "object", "properties": {} }), json!({ "z": 1 }), false),
+        ] {
+            assert_eq!(accepts(schema, &instance), expected, "{instance} in {}", closed(schema));
+        }
+    }
+}

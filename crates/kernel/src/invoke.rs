@@ -1,0 +1,111 @@
+//! The kernel: what it is made of, and the one way a call is carried through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::envelope::{InvocationStatus, InvokeRequest};
+use contract::error::{ErrorEnvelope, Refusal};
+use contract::ids::{InvocationId, TraceId};
+use policy::BearerSecret;
+
+use crate::identity::Identity;
+use crate::phases::{self, Facts, Returned, Verified};
+use crate::ports::clock::Clock;
+use crate::ports::entropy::Entropy;
+use crate::ports::executor::Executor;
+use crate::ports::observer::Observer;
+use crate::recorder::Recorder;
+use crate::registry::Registry;
+
+/// Everything a kernel needs.
+#[derive(Debug)]
+pub struct KernelParts {
+    pub registry: Registry,
+    pub identity: Identity,
+    pub recorder: Recorder,
+    pub executors: Vec<Arc<dyn Executor>>,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub observer: Arc<dyn Observer>,
+}
+
+/// Carries calls through the six phases.
+#[derive(Debug)]
+pub struct Kernel {
+    pub(crate) parts: KernelParts,
+}
+
+/// A call as it comes through a door.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    /// What the caller shows to prove itself.
+    pub credential: Option<BearerSecret<'a>>,
+    pub request: InvokeRequest,
+    /// The caller's trace, if it has one.
+    pub trace_id: Option<TraceId>,
+    /// Time left of the call that made this one, if one did.
+    pub parent_left: Option<Duration>,
+}
+
+/// A call that did not come to a result.
+#[derive(Debug)]
+pub struct Failed {
+    pub refusal: Refusal,
+    pub status: InvocationStatus,
+    pub invocation_id: InvocationId,
+    pub trace_id: TraceId,
+}
+
+impl Failed {
+    /// The error as it goes over the wire.
+    pub fn envelope(&self) -> ErrorEnvelope {
+        self.refusal.envelope(self.trace_id, Some(self.invocation_id))
+    }
+}
+
+impl Kernel {
+    /// From its parts.
+    pub fn new(parts: KernelParts) -> Self {
+        Self { parts }
+    }
+
+    /// Which tools there are.
+    pub fn registry(&self) -> &Registry {
+        &self.parts.registry
+    }
+
+    /// Who is calling.
+    pub fn identity(&self) -> &Identity {
+        &self.parts.identity
+    }
+
+    /// The time by which this kernel lives.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.parts.clock
+    }
+
+    /// The randomness its ids are made from.
+    pub fn entropy(&self) -> &dyn Entropy {
+        &*self.parts.entropy
+    }
+
+    /// Can calls be recorded at the moment?
+    pub fn is_recording(&self) -> bool {
+        self.parts.recorder.is_writable()
+    }
+
+    /// Runs one call of one tool. There is no other way to run one.
+    pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Failed> {
+        let mut facts = Facts::begin(self, &arrival);
+        let carried = self.carry(&mut facts, arrival).await;
+        phases::finish(self, facts, carried)
+    }
+
+    async fn carry(&self, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Verified, Refusal> {
+        let received = phases::receive(self, facts, arrival).await?;
+        let validated = phases::validate(facts, received)?;
+        let authorized = phases::authorize(self, validated)?;
+        let executed = phases::execute(self, facts, authorized).await?;
+        phases::verify(executed)
+    }
+}

@@ -1,0 +1,114 @@
+//! Phase 3, authorize: may this caller run this version with these parameters, now?
+//!
+//! The order is fixed: the token first, then scopes, then what the tool itself demands (LIFE-005). A refusal here is
+//! recorded like every other end of a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::envelope::{AgentContext, CallLimits};
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::SideEffectPolicy;
+use contract::schema::CoercionNote;
+use policy::Caller;
+use serde_json::{Value, json};
+
+use super::validate::Validated;
+use crate::deadline::time_allowed;
+use crate::invoke::Kernel;
+use crate::ports::clock::UnixMillis;
+use crate::registry::ToolVersion;
+
+/// A call that may run.
+#[derive(Debug)]
+pub struct Authorized {
+    pub(super) caller: Arc<Caller>,
+    pub(super) tool: Arc<ToolVersion>,
+    pub(super) parameters: Arc<Value>,
+    pub(super) coercions: Vec<CoercionNote>,
+    pub(super) time_allowed: Duration,
+    pub(super) limits: CallLimits,
+}
+
+/// Runs the phase.
+pub fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
+    let Validated { caller, tool, parameters, coercions, require_approval, time_asked, parent_left, limits, context } = validated;
+    token_names_the_tool(&caller, &tool)?;
+    scopes_cover_the_needs(&caller, &tool)?;
+    context_agrees_with_the_token(&caller, &context)?;
+    tool_is_enabled(&tool)?;
+    effects_are_gated(&tool, require_approval)?;
+
+    let token_left = caller.expires_at_ms().map(|end| UnixMillis(end).since(kernel.clock().now()));
+    let time_allowed = time_allowed(&tool.manifest, time_asked, token_left, parent_left)
+        .ok_or_else(|| Refusal::new(ErrorCode::E3002, "no time is left for this call"))?;
+    Ok(Authorized { caller, tool, parameters, coercions, time_allowed, limits })
+}
+
+fn token_names_the_tool(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {
+    if caller.may_call(&tool.id, &tool.version) {
+        return Ok(());
+    }
+    Err(Refusal::new(ErrorCode::E3204, format!("the token does not name `{}` {}", tool.id, tool.version))
+        .hint("ask for a token whose `tools` include it"))
+}
+
+/// AUTH-013: what the tool needs must be granted in full.
+fn scopes_cover_the_needs(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {
+    let manifest = &tool.manifest;
+    let needs = manifest.required_permissions.iter().chain(manifest.requires_permission.iter()).map(String::as_str);
+    match caller.missing_scope(needs) {
+        None => Ok(()),
+        Some(missing) => Err(Refusal::new(ErrorCode::E3206, format!("scope `{missing}` is not granted"))
+            .hint(format!("ask for a token whose `scopes` cover `{missing}`"))
+            .details(json!({ "missing_scope": missing }))),
+    }
+}
+
+/// the token is the truth; a body that says otherwise is a mistake or an attack.
+fn context_agrees_with_the_token(caller: &Caller, context: &AgentContext) -> Result<(), Refusal> {
+    let contradiction = [
+        ("agent_did", context.agent_did.as_ref().is_some_and(|given| given != caller.subject())),
+        ("tenant_id", context.tenant_id.as_ref().is_some_and(|given| given != caller.tenant())),
+        ("user_did", context.user_did.as_ref().is_some_and(|given| Some(given) != caller.user())),
+        ("session_id", caller.session().is_some_and(|own| context.session_id.as_deref().is_some_and(|given| given != own))),
+    ];
+    match contradiction.into_iter().find(|(_, contradicts)| *contradicts) {
+        None => Ok(()),
+        Some((member, _)) => {
+            Err(Refusal::new(ErrorCode::E3206, format!("agent_context.{member} contradicts the token"))
+                .hint("leave it out, or use a token that says the same"))
+        }
+    }
+}
+
+fn tool_is_enabled(tool: &ToolVersion) -> Result<(), Refusal> {
+    if tool.manifest.is_enabled() {
+        return Ok(());
+    }
+    Err(Refusal::new(ErrorCode::E3108, format!("`{}` {} is switched off by its manifest", tool.id, tool.version))
+        .hint("use another version or tool")
+        .retryable(false))
+}
+
+/// What cannot be undone waits for a person, and what must not happen twice needs a ledger. Until both are built, such
+/// calls are refused rather than let through (DESIGN §6.1, §8.19).
+fn effects_are_gated(tool: &ToolVersion, require_approval: bool) -> Result<(), Refusal> {
+    let manifest = &tool.manifest;
+    if require_approval || manifest.needs_approval() {
+        return Err(Refusal::new(ErrorCode::E3208, format!("`{}` {} may run only after a person has approved it", tool.id, tool.version))
+            .hint("this server has no approvals yet, so the call cannot be run here"));
+    }
+    if manifest.requires_confirmation == Some(true) {
+        return Err(Refusal::new(ErrorCode::E3210, format!("`{}` {} may run only after its user has confirmed it", tool.id, tool.version))
+            .hint("this server cannot ask for confirmation yet, so the call cannot be run here"));
+    }
+    match manifest.side_effect_policy {
+        SideEffectPolicy::Pure | SideEffectPolicy::Idempotent => Ok(()),
+        policy @ (SideEffectPolicy::Compensatable | SideEffectPolicy::Irreversible) => Err(Refusal::new(
+            ErrorCode::E3010,
+            format!("`{}` {} is {}: running it needs the idempotency ledger, which this server does not have", tool.id, tool.version, policy.as_str()),
+        )
+        .hint("nothing was run; pure and idempotent tools can be called")),
+    }
+}

@@ -1,0 +1,69 @@
+//! Phase 4, execute: run the tool once, under its deadline.
+
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::schema::CoercionNote;
+
+use super::authorize::Authorized;
+use super::facts::{Facts, millis};
+use crate::invoke::Kernel;
+use crate::ports::audit_sink::AuditAction;
+use crate::ports::executor::{Executor, ToolCall, ToolOutput, no_executor};
+use crate::registry::ToolVersion;
+
+/// A call that ran to its end. Its output has not been looked at.
+#[derive(Debug)]
+pub struct Executed {
+    pub(super) tool: Arc<ToolVersion>,
+    pub(super) coercions: Vec<CoercionNote>,
+    pub(super) output: ToolOutput,
+}
+
+/// Runs the phase.
+pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) -> Result<Executed, Refusal> {
+    let Authorized { caller, tool, parameters, coercions, time_allowed, limits } = authorized;
+    let executor = executor_for(kernel, &tool)?;
+
+    // The intent of a tool with effects is durable before it starts.
+    if tool.manifest.side_effect_policy.has_effects() {
+        let slot = kernel.parts.recorder.reserve().await?;
+        slot.record_durably(facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None)).await?;
+    }
+
+    let call = ToolCall {
+        invocation_id: facts.invocation_id,
+        trace_id: facts.trace_id,
+        tool: Arc::clone(&tool),
+        parameters,
+        tenant: caller.tenant().clone(),
+        subject: caller.subject().clone(),
+        time_left: time_allowed,
+        limits,
+    };
+    let output = tokio::select! {
+        biased;
+        output = executor.execute(call) => output?,
+        () = kernel.clock().sleep(time_allowed) => return Err(timed_out(&tool, millis(time_allowed))),
+    };
+    Ok(Executed { tool, coercions, output })
+}
+
+fn executor_for<'k>(kernel: &'k Kernel, tool: &ToolVersion) -> Result<&'k Arc<dyn Executor>, Refusal> {
+    let Some(binding) = &tool.manifest.execution else {
+        return Err(Refusal::new(ErrorCode::E3108, format!("`{}` {} is catalogued without a way to run it", tool.id, tool.version))
+            .hint("publish a version whose manifest has an `execution` table")
+            .retryable(false));
+    };
+    let kind = binding.kind();
+    let executor = kernel.parts.executors.iter().find(|executor| executor.kind() == kind).ok_or_else(|| no_executor(kind))?;
+    executor.ready(tool, binding)?;
+    Ok(executor)
+}
+
+fn timed_out(tool: &ToolVersion, after_ms: u64) -> Refusal {
+    let refusal = Refusal::new(ErrorCode::E3402, format!("`{}` {} took longer than its {after_ms} ms", tool.id, tool.version))
+        .hint("ask for more time with resource_limits.timeout_seconds if the tool's timeout_class allows it, or ask for less work");
+    // a timed-out write must not be repeated blindly.
+    refusal.retryable(tool.manifest.side_effect_policy.is_safe_to_retry())
+}

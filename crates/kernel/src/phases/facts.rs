@@ -1,0 +1,84 @@
+//! What is known about a call so far, whatever becomes of it: the record is made from this.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::canonical::Digest;
+use contract::envelope::InvocationStatus;
+use contract::error::{ErrorCode, ErrorKind};
+use contract::ids::{InvocationId, TraceId};
+use policy::Caller;
+
+use crate::invoke::{Arrival, Kernel};
+use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::clock::UnixMillis;
+use crate::ports::entropy::{new_invocation_id, new_trace_id};
+use crate::recorder::Slot;
+use crate::registry::ToolVersion;
+
+/// Facts of one call, gathered as it goes.
+#[derive(Debug)]
+pub struct Facts {
+    pub(super) invocation_id: InvocationId,
+    pub(super) trace_id: TraceId,
+    pub(super) started_at: UnixMillis,
+    pub(super) started: Duration,
+    pub(super) caller: Option<Arc<Caller>>,
+    pub(super) tool: Option<Arc<ToolVersion>>,
+    pub(super) parameters_digest: Option<Digest>,
+    /// Room in the audit log; there once the call was let in.
+    pub(super) slot: Option<Slot>,
+}
+
+impl Facts {
+    /// The facts of a call that has just come in.
+    pub(crate) fn begin(kernel: &Kernel, arrival: &Arrival<'_>) -> Self {
+        let (clock, entropy) = (kernel.clock(), kernel.entropy());
+        let started_at = clock.now();
+        Self {
+            invocation_id: arrival.request.invocation_id.unwrap_or_else(|| new_invocation_id(entropy, started_at)),
+            trace_id: arrival.trace_id.unwrap_or_else(|| new_trace_id(entropy)),
+            started_at,
+            started: clock.monotonic(),
+            caller: None,
+            tool: None,
+            parameters_digest: None,
+            slot: None,
+        }
+    }
+
+    /// The audit record of this call at this moment.
+    pub(super) fn record(&self, action: AuditAction, at: UnixMillis, end: Option<(InvocationStatus, Option<ErrorCode>, Duration)>) -> AuditRecord {
+        AuditRecord {
+            at,
+            action,
+            trace_id: self.trace_id,
+            invocation_id: Some(self.invocation_id),
+            tenant: self.caller.as_ref().map(|caller| caller.tenant().clone()),
+            subject: self.caller.as_ref().map(|caller| caller.subject().clone()),
+            tool: self.tool.as_ref().map(|tool| tool.id.clone()),
+            version: self.tool.as_ref().map(|tool| tool.version.clone()),
+            status: end.map(|(status, _, _)| status),
+            code: end.and_then(|(_, code, _)| code),
+            parameters_digest: self.parameters_digest.clone(),
+            duration_ms: end.map(|(_, _, took)| millis(took)),
+            note: None,
+        }
+    }
+}
+
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The status word for a failed call.
+pub(super) fn status_of(code: ErrorCode) -> InvocationStatus {
+    match code {
+        ErrorCode::E3002 | ErrorCode::E3402 => InvocationStatus::Timeout,
+        ErrorCode::E3703 => InvocationStatus::Cancelled,
+        ErrorCode::E3413 => InvocationStatus::Indeterminate,
+        other if other.row().kind == ErrorKind::AuthorizationDenied => InvocationStatus::PermissionDenied,
+        other if other.row().kind == ErrorKind::ApprovalRequired => InvocationStatus::PermissionDenied,
+        _ => InvocationStatus::Error,
+    }
+}

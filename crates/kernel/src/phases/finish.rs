@@ -1,0 +1,72 @@
+//! Phase 6, return: record how the call ended, count it, and make the envelope.
+//!
+//! Runs for every call, whatever became of it, so that nothing ends without a record.
+
+use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
+use contract::error::Refusal;
+
+use super::facts::{Facts, millis, status_of};
+use super::verify::Verified;
+use crate::invoke::{Failed, Kernel};
+use crate::ports::audit_sink::AuditAction;
+use crate::ports::observer::Finished;
+
+/// A call that passed all six phases.
+#[derive(Debug)]
+pub struct Returned(InvokeResponse);
+
+impl Returned {
+    /// The answer for the caller.
+    pub fn into_response(self) -> InvokeResponse {
+        self.0
+    }
+}
+
+/// Runs the phase.
+pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refusal>) -> Result<Returned, Failed> {
+    let clock = kernel.clock();
+    let completed_at = clock.now();
+    let took = clock.monotonic().saturating_sub(facts.started);
+    let (status, code) = match &carried {
+        Ok(_) => (InvocationStatus::Success, None),
+        Err(refusal) => (status_of(refusal.code), Some(refusal.code)),
+    };
+    kernel.parts.observer.invocation_finished(&Finished {
+        tool: facts.tool.as_ref().map(|tool| &tool.id),
+        status,
+        code,
+        duration: took,
+    });
+    if let Some(slot) = facts.slot.take() {
+        slot.record(facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took))));
+    }
+
+    let (invocation_id, trace_id) = (facts.invocation_id, facts.trace_id);
+    let verified = carried.map_err(|refusal| Failed { refusal, status, invocation_id, trace_id })?;
+    let tool = &verified.tool;
+    let notice = tool.lifecycle.notice.as_ref();
+    Ok(Returned(InvokeResponse {
+        invocation_id,
+        status,
+        tool_id: tool.id.to_string(),
+        tool_version: tool.version.clone(),
+        cached: false,
+        execution_time_ms: millis(took),
+        execution_metadata: ExecutionMetadata {
+            duration_ms: millis(took),
+            started_at: facts.started_at.to_string(),
+            completed_at: completed_at.to_string(),
+            cpu_used_millicore_seconds: verified.usage.cpu_millicore_seconds,
+            memory_peak_mb: verified.usage.memory_peak_mb,
+            network_bytes_sent: verified.usage.network_bytes_sent,
+            network_bytes_received: verified.usage.network_bytes_received,
+            coercions: verified.coercions,
+            deprecation: notice.map(crate::registry::Notice::on_the_wire),
+            truncation: verified.truncation,
+            tokens_used: verified.usage.tokens,
+            cost: tool.manifest.cost_config.as_ref().and_then(|cost| cost.fixed_cost.clone()).unwrap_or_else(|| "0".into()),
+        },
+        result: verified.result,
+        trace_id,
+    }))
+}

@@ -1,0 +1,110 @@
+//! Phase 2, validate: everything about the call that can be judged by its shape. Nothing has run, nothing is changed.
+//!
+//! The parameters that leave this phase are the ones that will be executed; nobody touches them in between (VALID-005).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::canonical;
+use contract::envelope::{CallLimits, ExecutionMode, InvokeRequest};
+use contract::error::{ErrorCode, Refusal};
+use contract::schema::{CoercionNote, InvalidInput};
+use policy::Caller;
+use serde_json::{Value, json};
+
+use super::facts::Facts;
+use super::receive::Received;
+use crate::registry::ToolVersion;
+
+/// Longest idempotency key.
+const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
+
+/// A call whose parameters fit the tool.
+#[derive(Debug)]
+pub struct Validated {
+    pub(super) caller: Arc<Caller>,
+    pub(super) tool: Arc<ToolVersion>,
+    pub(super) parameters: Arc<Value>,
+    pub(super) coercions: Vec<CoercionNote>,
+    pub(super) require_approval: bool,
+    pub(super) time_asked: Option<Duration>,
+    pub(super) parent_left: Option<Duration>,
+    pub(super) limits: CallLimits,
+    pub(super) context: contract::envelope::AgentContext,
+}
+
+/// Runs the phase.
+pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
+    let Received { caller, tool, request, parent_left } = received;
+    refuse_what_is_not_built(&request)?;
+    idempotency_key_shape(request.execution_options.idempotency_key.as_deref())?;
+    let time_asked = time_asked(request.resource_limits.timeout_seconds)?;
+
+    let schema = tool.parameters_schema()?;
+    let prepared = schema.prepare(Value::Object(request.parameters)).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
+    facts.parameters_digest = Some(
+        canonical::digest(&prepared.value).map_err(|error| Refusal::new(ErrorCode::E3301, format!("parameters: {error}")))?,
+    );
+    Ok(Validated {
+        caller,
+        tool,
+        parameters: Arc::new(prepared.value),
+        coercions: prepared.coercions,
+        require_approval: request.execution_options.require_approval,
+        time_asked,
+        parent_left,
+        limits: request.resource_limits,
+        context: request.agent_context.unwrap_or_default(),
+    })
+}
+
+/// An option that cannot be honoured is refused, never ignored: a dry run that runs would be a lie.
+fn refuse_what_is_not_built(request: &InvokeRequest) -> Result<(), Refusal> {
+    let options = &request.execution_options;
+    let asked = [
+        (options.async_mode || request.execution_mode == Some(ExecutionMode::Async), "execution_options.async_mode"),
+        (options.dry_run, "execution_options.dry_run"),
+        (request.document_context.is_some(), "document_context"),
+        (request.checkpoint_config.as_ref().is_some_and(|c| c.enable_checkpointing == Some(true) || c.resume_from_checkpoint_id.is_some()), "checkpoint_config"),
+    ];
+    match asked.into_iter().find(|(wanted, _)| *wanted) {
+        None => Ok(()),
+        Some((_, option)) => Err(Refusal::new(ErrorCode::E3010, format!("`{option}` is not available on this server"))
+            .hint(format!("leave `{option}` out; the call was not run"))),
+    }
+}
+
+fn idempotency_key_shape(key: Option<&str>) -> Result<(), Refusal> {
+    let fine = key.is_none_or(|key| {
+        !key.is_empty() && key.chars().count() <= IDEMPOTENCY_KEY_CHARS_MAX && key.chars().all(|c| !c.is_control())
+    });
+    if fine {
+        return Ok(());
+    }
+    Err(Refusal::new(ErrorCode::E3004, "execution_options.idempotency_key has a wrong shape")
+        .hint(format!("use 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable characters")))
+}
+
+fn time_asked(seconds: Option<f64>) -> Result<Option<Duration>, Refusal> {
+    const SECONDS_MAX: f64 = 86_400.0;
+    match seconds {
+        None => Ok(None),
+        Some(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(Some(Duration::from_secs_f64(seconds))),
+        Some(_) => Err(Refusal::new(ErrorCode::E3004, "resource_limits.timeout_seconds is out of range")
+            .hint("use more than 0 and at most 86400 seconds")),
+    }
+}
+
+/// E3301 with every violation, or E3302 when strings could not be taken for what they should be (VALID-001, VALID-003).
+fn invalid_parameters(tool: &ToolVersion, invalid: &InvalidInput) -> Refusal {
+    let code = if invalid.coercion_failed { ErrorCode::E3302 } else { ErrorCode::E3301 };
+    let first = invalid.violations.first().map_or_else(String::new, |v| {
+        if v.path.is_empty() { format!(": {}", v.message) } else { format!(": {}: {}", v.path, v.message) }
+    });
+    let more = match invalid.violations.len() {
+        0 | 1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    Refusal::new(code, format!("the parameters do not fit `{}` {}{first}{more}", tool.id, tool.version))
+        .details(json!({ "errors": invalid.violations }))
+}

@@ -1,0 +1,13 @@
+//! What the kernel needs from the outside, one trait per concern, each named for the need and not for the product.
+//!
+//! Adapters know the kernel; the kernel knows no adapter. The doc comment of each method is its contract: ordering,
+//! atomicity, what "not found" means, who bounds the wait. What must be atomic is one method; no transaction handle
+//! crosses a port.
+
+pub mod audit_sink;
+pub mod clock;
+pub mod entropy;
+pub mod executor;
+pub mod observer;
+pub mod registry_store;
+pub mod tool_search;

@@ -1,0 +1,58 @@
+//! Where audit records go. One record per call, refusal and administrative change.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::envelope::InvocationStatus;
+use contract::error::ErrorCode;
+use contract::ids::{InvocationId, Subject, TenantId, ToolId, TraceId};
+use contract::version::Version;
+use serde::Serialize;
+
+use super::clock::UnixMillis;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditAction {
+    /// A tool with effects is about to run. Written durably before it starts.
+    InvocationStarted,
+    /// A call came to its end, whatever the end.
+    InvocationFinished,
+    ToolRegistered,
+    ToolLifecycleChanged,
+    TokenMinted,
+}
+
+/// One record. Parameters and results are never in it: only their digests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditRecord {
+    pub at: UnixMillis,
+    pub action: AuditAction,
+    pub trace_id: TraceId,
+    pub invocation_id: Option<InvocationId>,
+    pub tenant: Option<TenantId>,
+    pub subject: Option<Subject>,
+    pub tool: Option<ToolId>,
+    pub version: Option<Version>,
+    pub status: Option<InvocationStatus>,
+    pub code: Option<ErrorCode>,
+    pub parameters_digest: Option<Digest>,
+    pub duration_ms: Option<u64>,
+    /// A word or two more, for example the new lifecycle state. Never caller-controlled free text.
+    pub note: Option<String>,
+}
+
+/// Why records could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("the audit log cannot be written")]
+pub struct AuditError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+
+/// Keeps records.
+#[async_trait]
+pub trait AuditSink: Send + Sync + fmt::Debug {
+    /// Appends all records in order and returns once they are durable. On an error none, some or all may be written;
+    /// the caller repeats the whole batch, so readers must tolerate repeated records (at least once).
+    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError>;
+}

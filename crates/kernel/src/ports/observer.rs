@@ -1,0 +1,30 @@
+//! Who watches. The kernel tells; metrics, traces and alerts are made elsewhere.
+
+use std::fmt;
+use std::time::Duration;
+
+use contract::envelope::InvocationStatus;
+use contract::error::ErrorCode;
+use contract::ids::ToolId;
+
+/// One finished call, for counting.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    /// Known once the tool was resolved; unknown names are never reported, so that callers cannot make up labels.
+    pub tool: Option<&'a ToolId>,
+    pub status: InvocationStatus,
+    pub code: Option<ErrorCode>,
+    pub duration: Duration,
+}
+
+/// Hears of everything worth measuring. Must not block and must not fail.
+pub trait Observer: Send + Sync + fmt::Debug {
+    /// A call came to its end.
+    fn invocation_finished(&self, event: &Finished<'_>);
+    /// The registry snapshot was swapped; it now has this many tools and versions.
+    fn registry_swapped(&self, tools: usize, versions: usize);
+    /// Records wait in the audit queue.
+    fn audit_queue(&self, waiting: usize);
+    /// Writing audit records failed and will be repeated.
+    fn audit_append_failed(&self);
+}

@@ -1,0 +1,92 @@
+//! The durable truth about published versions.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::ids::{Subject, ToolId};
+use contract::manifest::Manifest;
+use contract::version::Version;
+
+use super::clock::UnixMillis;
+use crate::registry::Lifecycle;
+
+/// A version about to be published.
+#[derive(Debug, Clone)]
+pub struct NewVersion {
+    pub tool: ToolId,
+    pub version: Version,
+    pub manifest: Manifest,
+    pub digest: Digest,
+    pub lifecycle: Lifecycle,
+    pub published_at: UnixMillis,
+    pub published_by: Subject,
+}
+
+/// A version as the store has it.
+#[derive(Debug, Clone)]
+pub struct StoredVersion {
+    pub tool: ToolId,
+    pub version: Version,
+    pub manifest: Manifest,
+    pub digest: Digest,
+    pub lifecycle: Lifecycle,
+    pub published_at: UnixMillis,
+    pub published_by: Subject,
+}
+
+/// What became of a publication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// The version was not there; now it is, durably.
+    New,
+    /// The very same content was published before.
+    Same,
+    /// Other content was published under this version before; nothing was changed.
+    Different { published: Digest },
+}
+
+/// What became of a lifecycle change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LifecycleChange {
+    Done,
+    /// No such version.
+    Unknown,
+    /// Somebody changed it meanwhile; this is what it is now.
+    Stale(Lifecycle),
+}
+
+/// Why the store could not answer. The variants are what callers can act upon; causes go to the log.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written; trying again later may help (locked, disk full).
+    #[error("the store is not available at the moment")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// What was read does not make sense; a person must look.
+    #[error("the store holds data that cannot be read")]
+    Corrupt(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Keeps published versions.
+#[async_trait]
+pub trait RegistryStore: Send + Sync + fmt::Debug {
+    /// Everything that was ever published, removed versions included, ordered by tool and then by version precedence.
+    async fn load(&self) -> Result<Vec<StoredVersion>, StoreError>;
+
+    /// Publishes a version, atomically: of any number of concurrent publications of one (tool, version), one is `New`.
+    /// `New` and `Same` are answered only once the version is durable. A published version is never changed.
+    async fn publish(&self, version: NewVersion) -> Result<Published, StoreError>;
+
+    /// Moves a version from one lifecycle record to another, atomically, if it still has the first.
+    /// `Done` is answered only once the change is durable.
+    async fn change_lifecycle(
+        &self,
+        tool: &ToolId,
+        version: &Version,
+        from: &Lifecycle,
+        to: &Lifecycle,
+    ) -> Result<LifecycleChange, StoreError>;
+
+    /// Can the store be read and written? For readiness probes; bounded by the caller.
+    async fn ping(&self) -> Result<(), StoreError>;
+}

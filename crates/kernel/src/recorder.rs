@@ -1,0 +1,162 @@
+//! The way into the audit log: a bounded queue with room reserved before a call runs (DESIGN §6.5, X-25).
+//!
+//! A call first takes a [`Slot`]. Holding one means its record *will* fit, so a call that cannot be recorded never
+//! starts. One task writes batches to the [`AuditSink`]; when the sink fails it keeps the batch and tries again, and new
+//! calls are refused meanwhile. Records are never dropped and never sampled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::ports::audit_sink::{AuditRecord, AuditSink};
+use crate::ports::clock::Clock;
+use crate::ports::observer::Observer;
+
+/// Records that may wait. At the limit callers wait [`SLOT_WAIT`], then get E3803.
+const QUEUE_MAX: usize = 8_192;
+/// Records written at once.
+const BATCH_MAX: usize = 512;
+/// How long a call waits for room.
+const SLOT_WAIT: Duration = Duration::from_secs(1);
+/// Pause after a failed write: doubles from the first to the last.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+struct Entry {
+    record: AuditRecord,
+    /// Told once the record is durable.
+    durable: Option<oneshot::Sender<()>>,
+}
+
+/// Hands out slots.
+#[derive(Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<Entry>,
+    writable: Arc<AtomicBool>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Room for one record.
+#[derive(Debug)]
+pub(crate) struct Slot(mpsc::OwnedPermit<Entry>);
+
+/// Owns the writing task.
+#[derive(Debug)]
+pub struct RecorderHandle {
+    closing: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Recorder {
+    /// Starts the writing task.
+    pub fn start(sink: Arc<dyn AuditSink>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> (Self, RecorderHandle) {
+        let (queue, entries) = mpsc::channel(QUEUE_MAX);
+        let writable = Arc::new(AtomicBool::new(true));
+        let closing = Arc::new(Notify::new());
+        let writer = Writer { sink, clock: Arc::clone(&clock), observer, writable: Arc::clone(&writable) };
+        let task = tokio::spawn(writer.run(entries, Arc::clone(&closing)));
+        (Self { queue, writable, clock }, RecorderHandle { closing, task })
+    }
+
+    /// Takes room for one record, or says why the call must not run.
+    pub(crate) async fn reserve(&self) -> Result<Slot, Refusal> {
+        if !self.writable.load(Ordering::Relaxed) {
+            return Err(Refusal::new(ErrorCode::E3801, "the audit log cannot be written, so no call is run")
+                .hint("an operator must look at the audit sink; calls resume by themselves once it can be written"));
+        }
+        let queue = self.queue.clone();
+        let permit = match queue.try_reserve_owned() {
+            Ok(permit) => permit,
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(shutting_down()),
+            Err(mpsc::error::TrySendError::Full(queue)) => tokio::select! {
+                permit = queue.reserve_owned() => permit.map_err(|_| shutting_down())?,
+                () = self.clock.sleep(SLOT_WAIT) => {
+                    return Err(Refusal::new(ErrorCode::E3803, "too many calls wait to be recorded"));
+                }
+            },
+        };
+        Ok(Slot(permit))
+    }
+
+    /// Can records be written at the moment?
+    pub fn is_writable(&self) -> bool {
+        self.writable.load(Ordering::Relaxed) && !self.queue.is_closed()
+    }
+}
+
+impl Slot {
+    /// Hands the record in. It will be written; nobody waits for it.
+    pub(crate) fn record(self, record: AuditRecord) {
+        self.0.send(Entry { record, durable: None });
+    }
+
+    /// Hands the record in and waits until it is durable.
+    pub(crate) async fn record_durably(self, record: AuditRecord) -> Result<(), Refusal> {
+        let (durable, written) = oneshot::channel();
+        self.0.send(Entry { record, durable: Some(durable) });
+        written.await.map_err(|_| shutting_down())
+    }
+}
+
+impl RecorderHandle {
+    /// Writes what waits, then ends. Slots handed out before are still honoured.
+    pub async fn close(self) {
+        self.closing.notify_one();
+        if self.task.await.is_err() {
+            tracing::error!("the audit writer ended abnormally");
+        }
+    }
+}
+
+fn shutting_down() -> Refusal {
+    Refusal::new(ErrorCode::E3001, "the server is shutting down").hint("send the call to another replica, or again in a moment")
+}
+
+struct Writer {
+    sink: Arc<dyn AuditSink>,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    writable: Arc<AtomicBool>,
+}
+
+impl Writer {
+    async fn run(self, mut entries: mpsc::Receiver<Entry>, closing: Arc<Notify>) {
+        let mut open = true;
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            let taken = tokio::select! {
+                taken = entries.recv_many(&mut batch, BATCH_MAX) => taken,
+                () = closing.notified(), if open => {
+                    open = false;
+                    entries.close();
+                    continue;
+                }
+            };
+            if taken == 0 {
+                return;
+            }
+            self.observer.audit_queue(entries.len());
+            self.write(batch.drain(..)).await;
+        }
+    }
+
+    async fn write(&self, batch: impl Iterator<Item = Entry>) {
+        let (records, waiting): (Vec<_>, Vec<_>) = batch.map(|entry| (entry.record, entry.durable)).unzip();
+        let mut pause = RETRY_PAUSE.0;
+        while let Err(error) = self.sink.append(&records).await {
+            tracing::error!(error = &error as &dyn std::error::Error, records = records.len(), "audit records wait to be written");
+            self.observer.audit_append_failed();
+            self.writable.store(false, Ordering::Relaxed);
+            self.clock.sleep(pause).await;
+            pause = (pause * 2).min(RETRY_PAUSE.1);
+        }
+        self.writable.store(true, Ordering::Relaxed);
+        for durable in waiting.into_iter().flatten() {
+            // A caller that has gone away does not want to know.
+            let _ = durable.send(());
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The registry: which tools there are, in which versions, in which state (REG-001…027).
+//!
+//! Truth is in the [`RegistryStore`](crate::ports::registry_store::RegistryStore). Calls never go there: they read an
+//! immutable [`Snapshot`] that is swapped atomically after each durable change.
+
+mod lifecycle;
+mod rules;
+mod service;
+mod snapshot;
+mod version;
+
+pub use lifecycle::{Lifecycle, LifecycleAction, Notice};
+pub use service::{ListFilter, Listed, Registration, Registry, ToolPage};
+pub use snapshot::{Snapshot, Tool};
+pub use version::ToolVersion;

@@ -1,0 +1,204 @@
+//! The life of a published version: active → deprecated → sunset → removed (REG-009, X-21).
+//!
+//! | state      | by exact pin | by range | as LATEST           | in search |
+//! |------------|--------------|----------|---------------------|-----------|
+//! | active     | yes          | yes      | yes                 | yes       |
+//! | deprecated | with notice  | with notice | only if none is active | yes  |
+//! | sunset     | with notice  | no       | no                  | no        |
+//! | removed    | E3104        | no       | no                  | no        |
+//!
+//! Sunset comes by itself when its date has passed, so the state in force is a function of the record and the time.
+//! Pure: (record, action, now) → record or reason.
+
+use std::time::Duration;
+
+use contract::manifest::LifecycleState;
+use contract::version::Availability;
+
+use crate::ports::clock::UnixMillis;
+
+/// From deprecation to sunset (REG-010).
+pub const SUNSET_AFTER: Duration = Duration::from_secs(90 * 86_400);
+/// From deprecation to the earliest removal: another 90 days in which exact pins are still served.
+pub const REMOVAL_AFTER: Duration = Duration::from_secs(180 * 86_400);
+
+/// What a version's users should know about its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub deprecated_at: UnixMillis,
+    pub sunset_at: UnixMillis,
+    pub removal_at: UnixMillis,
+    /// Tool id of what to use instead.
+    pub successor: Option<String>,
+    pub migration_guide: Option<String>,
+}
+
+/// The recorded life of one version.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lifecycle {
+    /// The state somebody set. [`Lifecycle::state`] is what is in force.
+    pub recorded: LifecycleState,
+    /// There from deprecation on.
+    pub notice: Option<Notice>,
+}
+
+/// What somebody wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LifecycleAction {
+    Deprecate { successor: Option<String>, migration_guide: Option<String> },
+    Sunset,
+    Restore,
+    Remove,
+}
+
+impl LifecycleAction {
+    /// The word for messages and records.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Deprecate { .. } => "deprecate",
+            Self::Sunset => "sunset",
+            Self::Restore => "restore",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+/// Why an action does not fit the state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a version that is {} cannot be {}", state.as_str(), participle)]
+pub struct TransitionError {
+    pub state: LifecycleState,
+    participle: &'static str,
+}
+
+impl Lifecycle {
+    /// The state in force at `now`.
+    pub fn state(&self, now: UnixMillis) -> LifecycleState {
+        match (self.recorded, &self.notice) {
+            (LifecycleState::Deprecated, Some(notice)) if notice.sunset_at <= now => LifecycleState::Sunset,
+            (state, _) => state,
+        }
+    }
+
+    /// The state in the terms of version resolution.
+    pub fn availability(&self, now: UnixMillis) -> Availability {
+        match self.state(now) {
+            LifecycleState::Active => Availability::Active,
+            LifecycleState::Deprecated => Availability::Deprecated,
+            LifecycleState::Sunset => Availability::Sunset,
+            LifecycleState::Removed => Availability::Removed,
+        }
+    }
+
+    /// The record after `action`. An action that changes nothing gives the same record, so that repeating is harmless.
+    pub fn apply(&self, action: &LifecycleAction, now: UnixMillis) -> Result<Self, TransitionError> {
+        use LifecycleState::{Active, Deprecated, Removed, Sunset};
+        let state = self.state(now);
+        let refused = |participle| Err(TransitionError { state, participle });
+        match (action, state) {
+            (LifecycleAction::Deprecate { successor, migration_guide }, Active) => Ok(Self {
+                recorded: Deprecated,
+                notice: Some(Notice::starting(now, successor.clone(), migration_guide.clone())),
+            }),
+            // Deprecating again may add or correct the advice, but never moves the dates.
+            (LifecycleAction::Deprecate { successor, migration_guide }, Deprecated) => Ok(Self {
+                recorded: Deprecated,
+                notice: self.notice.clone().map(|notice| Notice {
+                    successor: successor.clone().or(notice.successor),
+                    migration_guide: migration_guide.clone().or(notice.migration_guide),
+                    ..notice
+                }),
+            }),
+            (LifecycleAction::Deprecate { .. }, Sunset | Removed) => refused("deprecated"),
+            (LifecycleAction::Sunset, Active | Deprecated) => {
+                let notice = self.notice.clone().unwrap_or_else(|| Notice::starting(now, None, None));
+                Ok(Self { recorded: Sunset, notice: Some(Notice { sunset_at: notice.sunset_at.min(now), ..notice }) })
+            }
+            (LifecycleAction::Restore, Deprecated | Sunset) => Ok(Self::default()),
+            (LifecycleAction::Remove, Active | Deprecated | Sunset) => {
+                Ok(Self { recorded: Removed, notice: self.notice.clone() })
+            }
+            (LifecycleAction::Sunset, Sunset)
+            | (LifecycleAction::Restore, Active)
+            | (LifecycleAction::Remove, Removed) => Ok(self.clone()),
+            // history stays, but what was removed does not come back under the same version.
+            (LifecycleAction::Sunset, Removed) => refused("sunset"),
+            (LifecycleAction::Restore, Removed) => refused("restored"),
+        }
+    }
+}
+
+impl Notice {
+    /// The notice of a deprecation that begins now.
+    pub fn starting(now: UnixMillis, successor: Option<String>, migration_guide: Option<String>) -> Self {
+        Self {
+            deprecated_at: now,
+            sunset_at: now.plus(SUNSET_AFTER),
+            removal_at: now.plus(REMOVAL_AFTER),
+            successor,
+            migration_guide,
+        }
+    }
+
+    /// As callers see it.
+    pub fn on_the_wire(&self) -> contract::envelope::DeprecationNotice {
+        contract::envelope::DeprecationNotice {
+            deprecated_at: self.deprecated_at.to_string(),
+            sunset_at: self.sunset_at.to_string(),
+            removal_at: self.removal_at.to_string(),
+            successor: self.successor.clone(),
+            migration_guide: self.migration_guide.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+    fn deprecate() -> LifecycleAction {
+        LifecycleAction::Deprecate { successor: None, migration_guide: None }
+    }
+
+    #[test]
+    fn a_deprecated_version_becomes_sunset_when_its_date_has_passed() {
+        let life = Lifecycle::default().apply(&deprecate(), NOW).unwrap();
+        assert_eq!(life.state(NOW), LifecycleState::Deprecated);
+        assert_eq!(life.state(NOW.plus(SUNSET_AFTER)), LifecycleState::Sunset);
+    }
+
+    #[test]
+    fn every_action_in_every_state_either_changes_keeps_or_refuses() {
+        use LifecycleState::{Active, Deprecated, Removed, Sunset};
+        let actions = [deprecate(), LifecycleAction::Sunset, LifecycleAction::Restore, LifecycleAction::Remove];
+        let expected = [
+            (Active, [Some(Deprecated), Some(Sunset), Some(Active), Some(Removed)]),
+            (Deprecated, [Some(Deprecated), Some(Sunset), Some(Active), Some(Removed)]),
+            (Sunset, [None, Some(Sunset), Some(Active), Some(Removed)]),
+            (Removed, [None, None, None, Some(Removed)]),
+        ];
+        for (start, outcomes) in expected {
+            let record = Lifecycle {
+                recorded: start,
+                notice: (start != Active).then(|| Notice::starting(NOW, None, None)),
+            };
+            for (action, outcome) in actions.iter().zip(outcomes) {
+                let got = record.apply(action, NOW).ok().map(|life| life.state(NOW));
+                assert_eq!(got, outcome, "{} from {start:?}", action.verb());
+            }
+        }
+    }
+
+    #[test]
+    fn deprecating_again_corrects_the_advice_but_never_moves_the_dates() {
+        let first = Lifecycle::default().apply(&deprecate(), NOW).unwrap();
+        let later = NOW.plus(Duration::from_secs(86_400));
+        let again = LifecycleAction::Deprecate { successor: Some("new_tool".into()), migration_guide: None };
+        let second = first.apply(&again, later).unwrap();
+        let (first, second) = (first.notice.unwrap(), second.notice.unwrap());
+        assert_eq!(second.sunset_at, first.sunset_at);
+        assert_eq!(second.successor.as_deref(), Some("new_tool"));
+    }
+}

@@ -1,0 +1,111 @@
+//! Admission rules that need the rest of the registry: earlier versions, other tools, aliases (REG-016, REG-017, MAN-028).
+//!
+//! The rules about a manifest alone are in `contract::manifest::admission`.
+
+use contract::compat::{self, Direction, Verdict};
+use contract::ids::ToolId;
+use contract::manifest::{Finding, LifecycleState, Manifest};
+use contract::version::Version;
+
+use super::snapshot::Snapshot;
+use crate::ports::clock::UnixMillis;
+
+/// Every reason why `manifest` does not fit what is already registered.
+pub(super) fn findings(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMillis) -> Vec<Finding> {
+    let mut out = Vec::new();
+    aliases(id, manifest, snapshot, &mut out);
+    compensation(id, manifest, snapshot, now, &mut out);
+    numbering(id, manifest, snapshot, now, &mut out);
+    out
+}
+
+fn aliases(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, out: &mut Vec<Finding>) {
+    for (index, alias) in manifest.aliases.iter().enumerate() {
+        let path = format!("/aliases/{index}");
+        if let Some(owner) = snapshot.alias(alias).filter(|owner| *owner != id) {
+            out.push(Finding::new(path, format!("`{alias}` already leads to `{owner}`")));
+        } else if alias.parse::<ToolId>().is_ok_and(|other| other != *id && snapshot.tool(&other).is_some()) {
+            out.push(Finding::new(path, format!("`{alias}` is the id of another tool")));
+        }
+    }
+}
+
+/// MAN-028: what undoes this tool must be there when it is needed.
+fn compensation(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMillis, out: &mut Vec<Finding>) {
+    let Some(undo) = manifest.compensation_tool_id.as_ref().and_then(|undo| undo.parse::<ToolId>().ok()) else { return };
+    if undo == *id {
+        out.push(Finding::new("/compensation_tool_id", "a tool cannot undo itself"));
+        return;
+    }
+    let usable = snapshot.tool(&undo).is_some_and(|tool| {
+        tool.current(now).is_some_and(|v| v.lifecycle.state(now) != LifecycleState::Removed && v.manifest.is_enabled())
+    });
+    if !usable {
+        out.push(Finding::new("/compensation_tool_id", format!("`{undo}` is not registered or not enabled: register it first")));
+    }
+}
+
+/// REG-016, REG-017: the version number must tell the truth about the schemas.
+fn numbering(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMillis, out: &mut Vec<Finding>) {
+    let new = &manifest.version;
+    let Some(predecessor) = snapshot.tool(id).and_then(|tool| {
+        tool.versions()
+            .iter()
+            .rev()
+            .filter(|v| v.lifecycle.state(now) != LifecycleState::Removed && !v.version.is_prerelease())
+            .find(|v| v.version < *new)
+    }) else {
+        return;
+    };
+    if new.is_prerelease() {
+        return;
+    }
+    let input = compat::compare(&predecessor.manifest.parameters, &manifest.parameters, Direction::Input);
+    let output = compat::compare(&predecessor.manifest.result_schema, &manifest.result_schema, Direction::Output);
+    let verdict = input.verdict.max(output.verdict);
+    let step = step(&predecessor.version, new);
+
+    if verdict > step {
+        let reasons = [("/parameters", &input), ("/result_schema", &output)];
+        for (member, comparison) in reasons {
+            for reason in comparison.reasons.iter().filter(|reason| reason.verdict > step) {
+                out.push(Finding::new(
+                    format!("{member}{}", reason.path),
+                    format!("{} compared with {}", reason.message, predecessor.version),
+                ));
+            }
+        }
+        out.push(Finding::new(
+            "/version",
+            format!("these changes to {} need a {} version, not {new}", predecessor.version, name(verdict)),
+        ));
+    }
+    match manifest.breaking_changes {
+        Some(true) if step < Verdict::Major => {
+            out.push(Finding::new("/breaking_changes", format!("a version with breaking changes must raise the major number; {new} does not")));
+        }
+        Some(false) if verdict == Verdict::Major => {
+            out.push(Finding::new("/breaking_changes", format!("says false, but the schemas break callers of {}", predecessor.version)));
+        }
+        _ => {}
+    }
+}
+
+/// What the numbering promises. Below 1.0.0 a minor step may break (SemVer §4), but a patch may not.
+fn step(old: &Version, new: &Version) -> Verdict {
+    if old.major() != new.major() || (new.major() == 0 && old.minor() != new.minor()) {
+        Verdict::Major
+    } else if old.minor() != new.minor() {
+        Verdict::Minor
+    } else {
+        Verdict::Patch
+    }
+}
+
+fn name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Patch => "patch",
+        Verdict::Minor => "minor",
+        Verdict::Major => "major",
+    }
+}

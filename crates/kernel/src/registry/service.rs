@@ -1,0 +1,365 @@
+//! What can be done with the registry: publish, change a lifecycle, list, search. Writes go to the store first and into
+//! the snapshot after; nothing is acknowledged that is not durable.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, ToolId};
+use contract::manifest::{LifecycleState, Manifest, ManifestError};
+use contract::version::Version;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::lifecycle::{Lifecycle, LifecycleAction, Notice};
+use super::rules;
+use super::snapshot::{Snapshot, Tool};
+use super::version::ToolVersion;
+use crate::ports::clock::{Clock, UnixMillis};
+use crate::ports::observer::Observer;
+use crate::ports::registry_store::{
+    LifecycleChange, NewVersion, Published, RegistryStore, StoreError, StoredVersion,
+};
+use crate::ports::tool_search::ToolSearch;
+
+/// Largest page of a listing (API-006).
+pub const PAGE_SIZE_MAX: usize = 200;
+/// Page size when none is asked for.
+pub const PAGE_SIZE_DEFAULT: usize = 50;
+/// Most search hits in one answer.
+pub const SEARCH_LIMIT_MAX: usize = 100;
+/// Hits asked of the index per hit wanted, because some will not be for this caller's eyes.
+const SEARCH_OVERFETCH: usize = 4;
+
+/// What became of a registration.
+#[derive(Debug, Clone)]
+pub struct Registration {
+    pub version: Arc<ToolVersion>,
+    /// False: the very same content was there already.
+    pub created: bool,
+}
+
+/// What a listing should contain.
+#[derive(Debug, Clone, Default)]
+pub struct ListFilter {
+    pub category: Option<String>,
+    /// Every one of them must be there.
+    pub tags: Vec<String>,
+    /// Part of the id, name or description, any case.
+    pub text: Option<String>,
+    pub lifecycle: Option<LifecycleState>,
+    /// From 1.
+    pub page: usize,
+    pub page_size: usize,
+}
+
+/// One line of a listing or search.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    pub tool: Arc<Tool>,
+    /// The version that stands for the tool.
+    pub current: Arc<ToolVersion>,
+    /// For search only.
+    pub score: Option<f64>,
+}
+
+/// One page of a listing.
+#[derive(Debug, Clone)]
+pub struct ToolPage {
+    pub tools: Vec<Listed>,
+    pub total_count: usize,
+}
+
+/// The registry.
+#[derive(Debug)]
+pub struct Registry {
+    snapshot: ArcSwap<Snapshot>,
+    store: Arc<dyn RegistryStore>,
+    search: Arc<dyn ToolSearch>,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    /// Orders "store, then snapshot" of concurrent writers. Never taken by calls.
+    writing: Mutex<()>,
+}
+
+impl Registry {
+    /// Loads everything that was ever published.
+    pub async fn open(
+        store: Arc<dyn RegistryStore>,
+        search: Arc<dyn ToolSearch>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, StoreError> {
+        let loaded = store.load().await?;
+        let snapshot = loaded.into_iter().fold(Snapshot::default(), |snapshot, stored| snapshot.with(ToolVersion::new(stored)));
+        observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
+        Ok(Self { snapshot: ArcSwap::from_pointee(snapshot), store, search, clock, observer, writing: Mutex::new(()) })
+    }
+
+    /// The registry at this moment. Cheap; hold it for the length of one call.
+    pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    /// Is the store there?
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.store.ping().await
+    }
+
+    // ------------------------------------------------------------------------------------------------- publishing
+
+    /// Publishes a version (REG-001…003, REG-016…017).
+    pub async fn register(&self, manifest: Manifest, by: &Subject) -> Result<Registration, Refusal> {
+        let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;
+        let digest = manifest.digest().map_err(|e| not_admitted(&ManifestError::one("", e.to_string())))?;
+        let _writing = self.writing.lock().await;
+        let now = self.clock.now();
+
+        // Asked of the snapshot before the rules, so that repeating a publication is harmless for ever.
+        if let Some(known) = self.snapshot().tool(&id).and_then(|tool| tool.version(&manifest.version)) {
+            return if known.digest == digest {
+                Ok(Registration { version: Arc::clone(known), created: false })
+            } else {
+                Err(conflict(&id, &manifest.version))
+            };
+        }
+        let findings = rules::findings(&id, &manifest, &self.snapshot(), now);
+        if !findings.is_empty() {
+            return Err(not_admitted(&ManifestError::new(findings)));
+        }
+
+        let lifecycle = initial_lifecycle(&manifest, now);
+        let new = NewVersion {
+            tool: id.clone(),
+            version: manifest.version.clone(),
+            manifest,
+            digest,
+            lifecycle,
+            published_at: now,
+            published_by: by.clone(),
+        };
+        let published = self.store.publish(new.clone()).await.map_err(|e| unavailable(&e))?;
+        let created = match published {
+            Published::New => true,
+            Published::Same => false,
+            Published::Different { .. } => return Err(conflict(&id, &new.version)),
+        };
+        let version = ToolVersion::new(StoredVersion {
+            tool: new.tool,
+            version: new.version.clone(),
+            manifest: new.manifest,
+            digest: new.digest,
+            lifecycle: new.lifecycle,
+            published_at: new.published_at,
+            published_by: new.published_by,
+        });
+        self.swap(version);
+        let registered = self.snapshot().tool(&id).and_then(|tool| tool.version(&new.version)).cloned();
+        registered
+            .map(|version| Registration { version, created })
+            .ok_or_else(|| Refusal::new(ErrorCode::E3000, "the published version is not in the registry"))
+    }
+
+    /// Says whether a manifest would be published, without publishing it: every reason against it.
+    pub fn check(&self, manifest: &Manifest) -> Result<(), Refusal> {
+        let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;
+        let findings = rules::findings(&id, manifest, &self.snapshot(), self.clock.now());
+        if findings.is_empty() { Ok(()) } else { Err(not_admitted(&ManifestError::new(findings))) }
+    }
+
+    // -------------------------------------------------------------------------------------------------- lifecycle
+
+    /// Changes the state of one version, or of every version for which the action makes sense. Answers the versions
+    /// that have changed or already were as wanted.
+    pub async fn change_lifecycle(
+        &self,
+        name: &str,
+        version: Option<&Version>,
+        action: &LifecycleAction,
+    ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
+        let _writing = self.writing.lock().await;
+        let snapshot = self.snapshot().clone();
+        let tool = snapshot.find(name).ok_or_else(|| snapshot.not_found(name, |_| true))?;
+        let now = self.clock.now();
+        let chosen: Vec<&Arc<ToolVersion>> = match version {
+            Some(version) => vec![tool.version(version).ok_or_else(|| unknown_version(tool, version))?],
+            None => tool.versions().iter().collect(),
+        };
+
+        let mut changed = Vec::new();
+        let mut refused = None;
+        for current in chosen {
+            match current.lifecycle.apply(action, now) {
+                Ok(next) => changed.push(self.store_lifecycle(current, next).await?),
+                Err(error) => {
+                    refused = Some(
+                        Refusal::new(ErrorCode::E3408, format!("`{}` {}: {error}", tool.id, current.version))
+                            .hint("a version goes active → deprecated → sunset → removed; only what is not removed can be restored"),
+                    );
+                }
+            }
+        }
+        // With a whole tool, versions the action does not fit are passed over; that none fits is worth an error.
+        match refused {
+            Some(refusal) if changed.is_empty() => Err(refusal),
+            _ => Ok(changed),
+        }
+    }
+
+    async fn store_lifecycle(&self, current: &Arc<ToolVersion>, next: Lifecycle) -> Result<Arc<ToolVersion>, Refusal> {
+        if next == current.lifecycle {
+            return Ok(Arc::clone(current));
+        }
+        let change = self
+            .store
+            .change_lifecycle(&current.id, &current.version, &current.lifecycle, &next)
+            .await
+            .map_err(|e| unavailable(&e))?;
+        match change {
+            LifecycleChange::Done => {
+                let version = current.with_lifecycle(next);
+                self.swap(version);
+                let snapshot = self.snapshot();
+                let now_there = snapshot.tool(&current.id).and_then(|tool| tool.version(&current.version));
+                Ok(now_there.map_or_else(|| Arc::clone(current), Arc::clone))
+            }
+            LifecycleChange::Stale(_) => Err(Refusal::new(
+                ErrorCode::E3103,
+                format!("`{}` {} was changed by somebody else meanwhile", current.id, current.version),
+            )
+            .hint("look at it again, then decide anew")),
+            LifecycleChange::Unknown => Err(Refusal::new(
+                ErrorCode::E3102,
+                format!("`{}` {} is not in the store", current.id, current.version),
+            )),
+        }
+    }
+
+    fn swap(&self, version: ToolVersion) {
+        let next = self.snapshot.load().with(version);
+        self.observer.registry_swapped(next.tool_count(), next.version_count());
+        self.snapshot.store(Arc::new(next));
+    }
+
+    // ---------------------------------------------------------------------------------------------------- reading
+
+    /// One page of what `may_know` lets through, ordered by id.
+    pub fn list(&self, filter: &ListFilter, may_know: impl Fn(&ToolId) -> bool) -> ToolPage {
+        let now = self.clock.now();
+        let snapshot = self.snapshot();
+        let page_size = filter.page_size.clamp(1, PAGE_SIZE_MAX);
+        let skip = filter.page.saturating_sub(1).saturating_mul(page_size);
+        let wanted = filter.prepared();
+        let mut total_count = 0;
+        let mut tools = Vec::new();
+        for tool in snapshot.tools().filter(|tool| may_know(&tool.id)) {
+            let Some(current) = tool.current(now).filter(|current| wanted.matches(current, now)) else { continue };
+            if total_count >= skip && tools.len() < page_size {
+                tools.push(Listed { tool: Arc::clone(tool), current: Arc::clone(current), score: None });
+            }
+            total_count += 1;
+        }
+        ToolPage { tools, total_count }
+    }
+
+    /// The best hits that `may_know` lets through.
+    pub async fn search(
+        &self,
+        query: &str,
+        limit: usize,
+        may_know: impl Fn(&ToolId) -> bool,
+    ) -> Result<Vec<Listed>, Refusal> {
+        let limit = limit.clamp(1, SEARCH_LIMIT_MAX);
+        let hits = self.search.search(query, limit.saturating_mul(SEARCH_OVERFETCH)).await.map_err(|e| unavailable(&e))?;
+        let now = self.clock.now();
+        let snapshot = self.snapshot();
+        let visible = hits.into_iter().filter(|hit| may_know(&hit.tool)).filter_map(|hit| {
+            let tool = snapshot.tool(&hit.tool)?;
+            let current = tool.current(now)?;
+            let searchable = matches!(current.lifecycle.state(now), LifecycleState::Active | LifecycleState::Deprecated);
+            searchable.then(|| Listed { tool: Arc::clone(tool), current: Arc::clone(current), score: Some(hit.score) })
+        });
+        Ok(visible.take(limit).collect())
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------- ListFilter
+
+/// A filter whose texts have been folded once rather than once per tool.
+struct PreparedFilter<'a> {
+    category: Option<&'a str>,
+    tags: BTreeSet<&'a str>,
+    text: Option<String>,
+    lifecycle: Option<LifecycleState>,
+}
+
+impl ListFilter {
+    fn prepared(&self) -> PreparedFilter<'_> {
+        PreparedFilter {
+            category: self.category.as_deref(),
+            tags: self.tags.iter().map(String::as_str).collect(),
+            text: self.text.as_deref().map(str::to_lowercase),
+            lifecycle: self.lifecycle,
+        }
+    }
+}
+
+impl PreparedFilter<'_> {
+    fn matches(&self, version: &ToolVersion, now: UnixMillis) -> bool {
+        let manifest = &version.manifest;
+        let state = version.lifecycle.state(now);
+        // Without a wish, what can no longer be found is not listed either.
+        let state_fits = match self.lifecycle {
+            Some(wanted) => state == wanted,
+            None => matches!(state, LifecycleState::Active | LifecycleState::Deprecated),
+        };
+        state_fits
+            && self.category.is_none_or(|wanted| manifest.categories.iter().any(|c| c == wanted))
+            && self.tags.iter().all(|wanted| manifest.tags.iter().any(|tag| tag == wanted))
+            && self.text.as_ref().is_none_or(|text| {
+                [version.id.as_str(), &manifest.name, &manifest.description]
+                    .into_iter()
+                    .any(|field| field.to_lowercase().contains(text.as_str()))
+            })
+    }
+}
+
+// --------------------------------------------------------------------------------------------------------- refusals
+
+fn initial_lifecycle(manifest: &Manifest, now: UnixMillis) -> Lifecycle {
+    let recorded = manifest.lifecycle_state.unwrap_or_default();
+    let notice = (recorded != LifecycleState::Active)
+        .then(|| Notice::starting(now, manifest.replacement_tool_id.clone(), manifest.migration_guide_url.clone()));
+    Lifecycle { recorded, notice }
+}
+
+/// E3105 with every reason (MAN-002).
+pub fn not_admitted(error: &ManifestError) -> Refusal {
+    Refusal::new(ErrorCode::E3105, error.to_string())
+        .hint("mend every reason in `details.reasons`; the manifest's schema is at /schemas/tool-manifest.schema.json")
+        .details(json!({ "reasons": error.findings() }))
+}
+
+fn conflict(id: &ToolId, version: &Version) -> Refusal {
+    Refusal::new(ErrorCode::E3103, format!("`{id}` {version} is already published with other content"))
+        .hint("published versions never change: raise the version number")
+}
+
+fn unknown_version(tool: &Tool, version: &Version) -> Refusal {
+    let known: Vec<String> = tool.versions().iter().rev().take(20).map(|v| v.version.to_string()).collect();
+    Refusal::new(ErrorCode::E3102, format!("tool `{}` has no version `{version}`", tool.id))
+        .hint(format!("registered versions: {}", known.join(", ")))
+}
+
+/// The store's troubles in the terms of the error table; the cause goes to the log.
+fn unavailable(error: &StoreError) -> Refusal {
+    tracing::error!(error = error as &dyn std::error::Error, "the store failed");
+    match error {
+        StoreError::Unavailable(_) => Refusal::new(ErrorCode::E3001, error.to_string())
+            .hint("nothing was changed; try again in a moment, and if it stays, look at the server's log and disk"),
+        StoreError::Corrupt(_) => Refusal::new(ErrorCode::E3000, error.to_string())
+            .hint("an operator must look at the data directory; `gantry doctor` says more")
+            .retryable(false),
+    }
+}

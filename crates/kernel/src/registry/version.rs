@@ -1,0 +1,85 @@
+//! One published version, ready for calls: manifest plus schemas that are compiled once, on first use.
+//!
+//! Compilation is lazy because a start with ten thousand tools must not wait for schemas nobody calls. Registration has
+//! compiled them once already to check them, so a failure here means the store was changed behind our back.
+
+use std::sync::{Arc, OnceLock};
+
+use contract::canonical::Digest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, ToolId};
+use contract::manifest::Manifest;
+use contract::schema::CompiledSchema;
+use contract::version::Version;
+
+use super::Lifecycle;
+use crate::ports::clock::UnixMillis;
+use crate::ports::registry_store::StoredVersion;
+
+/// A published version.
+#[derive(Debug)]
+pub struct ToolVersion {
+    pub id: ToolId,
+    pub version: Version,
+    pub manifest: Arc<Manifest>,
+    pub digest: Digest,
+    pub lifecycle: Lifecycle,
+    pub published_at: UnixMillis,
+    pub published_by: Subject,
+    schemas: Arc<Schemas>,
+}
+
+#[derive(Debug, Default)]
+struct Schemas {
+    parameters: OnceLock<Option<CompiledSchema>>,
+    result: OnceLock<Option<CompiledSchema>>,
+}
+
+impl ToolVersion {
+    /// From what the store has.
+    pub fn new(stored: StoredVersion) -> Self {
+        Self {
+            id: stored.tool,
+            version: stored.version,
+            manifest: Arc::new(stored.manifest),
+            digest: stored.digest,
+            lifecycle: stored.lifecycle,
+            published_at: stored.published_at,
+            published_by: stored.published_by,
+            schemas: Arc::default(),
+        }
+    }
+
+    /// The same version in another state; compiled schemas are shared.
+    #[must_use]
+    pub fn with_lifecycle(&self, lifecycle: Lifecycle) -> Self {
+        Self {
+            id: self.id.clone(),
+            version: self.version.clone(),
+            manifest: Arc::clone(&self.manifest),
+            digest: self.digest.clone(),
+            lifecycle,
+            published_at: self.published_at,
+            published_by: self.published_by.clone(),
+            schemas: Arc::clone(&self.schemas),
+        }
+    }
+
+    /// The compiled parameter schema.
+    pub fn parameters_schema(&self) -> Result<&CompiledSchema, Refusal> {
+        let compiled = self.schemas.parameters.get_or_init(|| self.manifest.compile_parameters().ok());
+        compiled.as_ref().ok_or_else(|| self.broken("parameter"))
+    }
+
+    /// The compiled result schema.
+    pub fn result_schema(&self) -> Result<&CompiledSchema, Refusal> {
+        let compiled = self.schemas.result.get_or_init(|| self.manifest.compile_result().ok());
+        compiled.as_ref().ok_or_else(|| self.broken("result"))
+    }
+
+    fn broken(&self, which: &str) -> Refusal {
+        Refusal::new(ErrorCode::E3000, format!("the {which} schema of `{}` {} cannot be used", self.id, self.version))
+            .hint("publish a new version with a schema that passes `gantry tool add`")
+            .retryable(false)
+    }
+}
