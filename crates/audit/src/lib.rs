@@ -1,1 +1,13 @@
-//! placeholder
+//! The audit log: one line of JSON per record, in files that are only ever appended to.
+//!
+//! This is the embedded default of DESIGN §4. Records are durable when [`FileLog::append`] returns: one write and one
+//! `fdatasync` per batch. A file that has grown to its limit is left alone for ever and the next one begun.
+//!
+//! Invariants
+//! - AUD-A: a line is whole or it is the last one; opening after a crash cuts off a torn last line.
+//! - AUD-B: records never contain parameters or results, only their digests.
+
+mod file_log;
+mod line;
+
+pub use file_log::{FileLog, OpenError};

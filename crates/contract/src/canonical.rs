@@ -1,11 +1,12 @@
 //! One text and one digest per JSON value: RFC 8785 (JCS) and SHA-256 over it.
 //!
 //! Approvals, idempotency keys and manifests are bound to digests of what they are about, so two parties must come to
-//! the same bytes, whatever the order of keys or the spelling of numbers was. The writing is done by
-//! `serde_json_canonicalizer`; its results are held against the samples of the RFC in the tests.
+//! the same bytes, whatever the order of keys or the spelling of numbers was. Every call is digested, so the writer
+//! feeds the hash directly and builds no text on the way.
 //!
 //! RFC 8785 knows numbers as IEEE doubles only. An integer that a double cannot hold would silently become its
-//! neighbour, and an approval of one would serve for the other. Such integers are refused instead.
+//! neighbour, and an approval of one would serve for the other. Such integers (which I-JSON does not allow in the first
+//! place) keep all their digits here.
 //!
 //! Invariants
 //! - CAN-1: `canonical(parse(canonical(v))) = canonical(v)`.
@@ -18,19 +19,8 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
-
-/// Why a value has no canonical form.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CanonicalError {
-    /// The integer would change, see CAN-2.
-    #[error("integer `{value}` is not exact as a 64-bit floating point number: send it as a string")]
-    InexactInteger { value: Number },
-    /// The writer gave up, which no `Value` should make it do.
-    #[error("the value has no canonical form")]
-    Unwritable,
-}
 
 /// Why a text is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,11 +35,12 @@ pub enum DigestError {
 /// ```
 /// use gantry_contract::canonical::to_canonical_string;
 /// let value = serde_json::json!({"b": 1.50, "a": [1e2, "é"]});
-/// assert_eq!(to_canonical_string(&value).unwrap(), r#"{"a":[100,"é"],"b":1.5}"#);
+/// assert_eq!(to_canonical_string(&value), r#"{"a":[100,"é"],"b":1.5}"#);
 /// ```
-pub fn to_canonical_string(value: &Value) -> Result<String, CanonicalError> {
-    check_integers(value)?;
-    serde_json_canonicalizer::to_string(value).map_err(|_| CanonicalError::Unwritable)
+pub fn to_canonical_string(value: &Value) -> String {
+    let mut text = String::new();
+    write_value(value, &mut text);
+    text
 }
 
 /// The SHA-256 of the canonical text of a value.
@@ -59,35 +50,98 @@ pub fn to_canonical_string(value: &Value) -> Result<String, CanonicalError> {
 /// use serde_json::json;
 /// assert_eq!(digest(&json!({"a": 1, "b": 2})), digest(&json!({"b": 2.0, "a": 1})));
 /// ```
-pub fn digest(value: &Value) -> Result<Digest, CanonicalError> {
-    to_canonical_string(value).map(|text| Digest::of_bytes(text.as_bytes()))
+pub fn digest(value: &Value) -> Digest {
+    let mut hash = Sha256::new();
+    write_value(value, &mut hash);
+    Digest(hash.finalize().into())
 }
 
-/// CAN-2: an integer may stand if its digits come through unchanged. That is more than "a double can hold it":
-/// 2^60 can be held, but is written 1152921504606847000, which is another integer.
-fn check_integers(value: &Value) -> Result<(), CanonicalError> {
-    /// Up to here every integer is a double and is written with all its digits.
-    const SAFE: u64 = 1 << 53;
-    match value {
-        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
-        Value::Number(number) => {
-            let magnitude = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
-            match magnitude {
-                Some(magnitude) if magnitude > SAFE => {
-                    let written =
-                        serde_json_canonicalizer::to_string(number).map_err(|_| CanonicalError::Unwritable)?;
-                    if written == number.to_string() {
-                        Ok(())
-                    } else {
-                        Err(CanonicalError::InexactInteger { value: number.clone() })
-                    }
-                }
-                _ => Ok(()),
-            }
-        }
-        Value::Array(values) => values.iter().try_for_each(check_integers),
-        Value::Object(members) => members.values().try_for_each(check_integers),
+// ---------------------------------------------------------------------------------------------------------- writing
+
+/// Where canonical text goes: a string, or straight into a hash.
+trait Sink {
+    fn put(&mut self, text: &str);
+}
+
+impl Sink for String {
+    fn put(&mut self, text: &str) {
+        self.push_str(text);
     }
+}
+
+impl Sink for Sha256 {
+    fn put(&mut self, text: &str) {
+        self.update(text.as_bytes());
+    }
+}
+
+fn write_value(value: &Value, out: &mut impl Sink) {
+    match value {
+        Value::Null => out.put("null"),
+        Value::Bool(true) => out.put("true"),
+        Value::Bool(false) => out.put("false"),
+        Value::Number(number) => write_number(number, out),
+        Value::String(text) => write_string(text, out),
+        Value::Array(items) => {
+            out.put("[");
+            for (index, item) in items.iter().enumerate() {
+                out.put(if index == 0 { "" } else { "," });
+                write_value(item, out);
+            }
+            out.put("]");
+        }
+        Value::Object(members) => write_object(members, out),
+    }
+}
+
+fn write_object(members: &Map<String, Value>, out: &mut impl Sink) {
+    let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
+    // Keys are ordered by UTF-16 units. That is the order of bytes as long as nothing above U+D7FF takes part, and then
+    // the map has them in that order already.
+    sorted.sort_by(|(a, _), (b, _)| {
+        if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+    });
+    out.put("{");
+    for (index, (key, value)) in sorted.into_iter().enumerate() {
+        out.put(if index == 0 { "" } else { "," });
+        write_string(key, out);
+        out.put(":");
+        write_value(value, out);
+    }
+    out.put("}");
+}
+
+/// Integers by their digits (CAN-2), everything else as ECMAScript writes doubles.
+fn write_number(number: &Number, out: &mut impl Sink) {
+    match number.as_f64() {
+        Some(double) if number.is_f64() => out.put(ryu_js::Buffer::new().format(double)),
+        _ => out.put(&number.to_string()),
+    }
+}
+
+/// Only what must be escaped is, in the shortest form there is.
+fn write_string(text: &str, out: &mut impl Sink) {
+    out.put("\"");
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c < ' ' || c == '"' || c == '\\') {
+        let (plain, from) = rest.split_at(at);
+        out.put(plain);
+        let mut chars = from.chars();
+        match chars.next() {
+            Some('"') => out.put("\\\""),
+            Some('\\') => out.put("\\\\"),
+            Some('\u{8}') => out.put("\\b"),
+            Some('\t') => out.put("\\t"),
+            Some('\n') => out.put("\\n"),
+            Some('\u{c}') => out.put("\\f"),
+            Some('\r') => out.put("\\r"),
+            Some(control) => out.put(&format!("\\u{:04x}", u32::from(control))),
+            None => {}
+        }
+        rest = chars.as_str();
+    }
+    out.put(rest);
+    out.put("\"");
 }
 
 // ---------------------------------------------------------------------------------------------------------- Digest
@@ -193,25 +247,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_keep_their_digits_or_are_refused() {
-        for (number, kept) in [
-            (json!(9_007_199_254_740_991_u64), true),
-            (json!(9_007_199_254_740_992_u64), true),
-            (json!(9_007_199_254_740_993_u64), false),
-            (json!(-9_007_199_254_740_993_i64), false),
-            (json!(9_007_199_254_740_994_u64), true),
-            (json!(1_u64 << 60), false),
-            (json!(1_152_921_504_606_847_000_u64), true),
-            (json!(u64::MAX), false),
-            (json!(i64::MIN), false),
-            (json!(18_446_744_073_709_551_616.0), true),
-        ] {
-            let text = to_canonical_string(&json!({"n": [number.clone()]}));
-            match kept {
-                true => assert_eq!(text, Ok(format!("{{\"n\":[{}]}}", to_canonical_string(&number).unwrap()))),
-                false => assert!(matches!(text, Err(CanonicalError::InexactInteger { .. })), "{number}"),
-            }
+    fn integers_keep_all_their_digits_even_where_a_double_would_not() {
+        for number in [0, 1, 9_007_199_254_740_993, 1 << 60, u64::MAX] {
+            assert_eq!(to_canonical_string(&json!({ "n": [number] })), format!("{{\"n\":[{number}]}}"));
         }
+        assert_eq!(to_canonical_string(&json!(i64::MIN)), i64::MIN.to_string());
     }
 
     #[test]

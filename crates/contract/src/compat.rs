@@ -1,10 +1,187 @@
-//! (being written)
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict { Patch, Minor, Major }
-#[derive(Debug, Clone, Copy)]
-pub enum Direction { Input, Output }
-#[derive(Debug)]
-pub struct Reason { pub path: String, pub verdict: Verdict, pub message: String }
-#[derive(Debug)]
-pub struct Comparison { pub verdict: Verdict, pub reasons: Vec<Reason> }
-pub fn compare(_: &serde_json::Value, _: &serde_json::Value, _: Direction) -> Comparison { Comparison { verdict: Verdict::Patch, reasons: vec![] } }
+//! Compatibility of two schemas: what a new version means for those who use the old one. (REG-016…018)
+//!
+//! For parameters everything the old schema accepts the new one must accept; for results it is the other way round. The
+//! verdict is *sound*: `patch` and `minor` are proofs, and what cannot be proved is `major` with the reason
+//! `cannot_prove_compatible`, because a wrongly waved-through breaking change costs more than a superfluous major number.
+//! Parameters are compared as they are enforced: closed against undeclared properties, with defaults and coercion.
+//!
+//! ```text
+//! compare ─▶ prover (narrow ⊆ wide?) ─▶ gaps ─▶ reasons, major     forward
+//!         ─▶ prover (the other way)  ─▶ gaps ─▶ reasons, minor     backward
+//!         ─▶ defaults, annotations
+//! ```
+//!
+//! Invariants
+//! - COMPAT-1: `patch` or `minor` for parameters: whatever `CompiledSchema::input(old)` prepares, `input(new)` prepares.
+//! - COMPAT-2: `patch` or `minor` for results: whatever `CompiledSchema::output(new)` accepts, `output(old)` accepts.
+//!
+//! Not here: which number a version must get, and who says so (`version`, the registry).
+
+mod arrays;
+mod branches;
+mod conjunction;
+mod defaults;
+mod gap;
+mod likeness;
+mod negotiation;
+mod objects;
+mod prover;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use self::defaults::DefaultMap;
+use self::gap::{Gap, What};
+pub use self::negotiation::{Conflict, Negotiation, Outcome, negotiate};
+use self::prover::{Prover, Rules};
+use crate::schema::document::Document;
+use crate::schema::{SchemaLimits, admitted, place_validators, strict};
+
+/// At most so many reasons are given.
+pub const REASONS_MAX: usize = 200;
+
+/// Which end of a tool a schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Parameters: callers must still be understood.
+    Input,
+    /// Results: consumers must still get what they rely on.
+    Output,
+}
+
+/// The least step of the version number that is honest about a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing but annotations.
+    Patch,
+    /// Compatible additions.
+    Minor,
+    /// Something that worked may not work any more, or could not be shown to.
+    Major,
+}
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Reason {
+    /// Place in the value, `*` standing for any item; for annotations, in the schema.
+    pub path: String,
+    /// What kind of change, in snake case: `property_removed`, `maximum_tightened`, …
+    pub change: String,
+    /// What this difference alone would amount to.
+    pub verdict: Verdict,
+    /// The same for people.
+    pub message: String,
+}
+
+/// The outcome of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Comparison {
+    /// The greatest of the reasons' verdicts.
+    pub verdict: Verdict,
+    /// The weightiest first.
+    pub reasons: Vec<Reason>,
+}
+
+/// Says what replacing `old` by `new` means for the other side.
+///
+/// ```
+/// use gantry_contract::compat::{Direction, Verdict, compare};
+/// use serde_json::json;
+///
+/// let old = json!({ "properties": { "city": { "type": "string" } }, "required": ["city"] });
+/// let new = json!({ "properties": { "city": { "type": "string" }, "days": { "type": "integer" } }, "required": ["city"] });
+/// assert_eq!(compare(&old, &new, Direction::Input).verdict, Verdict::Minor);
+/// assert_eq!(compare(&new, &old, Direction::Input).reasons[0].change, "property_removed");
+/// ```
+pub fn compare(old: &Value, new: &Value, direction: Direction) -> Comparison {
+    if old == new {
+        return Comparison { verdict: Verdict::Patch, reasons: Vec::new() };
+    }
+    let limits = SchemaLimits::default();
+    let mut reasons = Vec::new();
+    for (schema, which) in [(old, "old"), (new, "new")] {
+        if let Err(errors) = admitted(schema, &limits, &[], true) {
+            let gap = Gap::new("", What::Unproven("schema")).reason(true, Verdict::Major);
+            reasons.push(Reason { message: format!("the {which} schema: {errors}"), ..gap });
+        }
+    }
+    if reasons.is_empty() {
+        reasons = match direction {
+            Direction::Input => inputs(&strict::closed(old), &strict::closed(new), &limits),
+            Direction::Output => outputs(old, new),
+        };
+        annotations(old, new, &mut reasons);
+    }
+    concluded(reasons)
+}
+
+fn inputs(old: &Value, new: &Value, limits: &SchemaLimits) -> Vec<Reason> {
+    let (old_validators, new_validators) = (place_validators(old, limits), place_validators(new, limits));
+    let (old, new) = (Document::new(old), Document::new(new));
+    let old_defaults = DefaultMap::of(&old, old_validators.as_ref());
+    let new_defaults = DefaultMap::of(&new, new_validators.as_ref());
+    let mut reasons = defaults::changes(&old_defaults, &new_defaults);
+    let rules = Rules { coercion: true, names_matter: false, defaults: new_defaults.filled };
+    let forward = Prover::new(&old, &new, rules).gaps();
+    let backward = Prover::new(&new, &old, Rules { coercion: true, ..Rules::default() }).gaps();
+    gather(&forward, &backward, true, &mut reasons);
+    reasons
+}
+
+fn outputs(old: &Value, new: &Value) -> Vec<Reason> {
+    let (old, new) = (Document::new(old), Document::new(new));
+    let mut reasons = Vec::new();
+    let forward = Prover::new(&new, &old, Rules { names_matter: true, ..Rules::default() }).gaps();
+    let backward = Prover::new(&old, &new, Rules::default()).gaps();
+    gather(&forward, &backward, false, &mut reasons);
+    reasons
+}
+
+/// Gaps forward break someone; gaps backward are only news.
+fn gather(forward: &[Gap], backward: &[Gap], wide_is_new: bool, reasons: &mut Vec<Reason>) {
+    reasons.extend(forward.iter().map(|gap| gap.reason(wide_is_new, Verdict::Major)));
+    let broken = !forward.is_empty();
+    for gap in backward {
+        // Where one direction fails for want of a proof, the other usually does too; saying it twice helps nobody.
+        let echo = broken && matches!(gap.what, What::Unproven(_) | What::Coercion);
+        if !echo {
+            reasons.push(gap.reason(!wide_is_new, Verdict::Minor));
+        }
+    }
+}
+
+/// Changed annotations at places both schemas have; sensitivity is more than a remark.
+fn annotations(old: &Value, new: &Value, reasons: &mut Vec<Reason>) {
+    let remark = |name: &str| {
+        matches!(name, "title" | "description" | "examples" | "$comment" | "deprecated" | "readOnly" | "writeOnly") || name.starts_with("x-")
+    };
+    for (pointer, before) in Document::new(old).positions() {
+        let (Value::Object(before), Some(Value::Object(after))) = (before, new.pointer(&pointer)) else { continue };
+        let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+        for name in names.filter(|name| remark(name) && before.get(*name) != after.get(*name)) {
+            let (change, verdict) = if name == "x-sensitivity" {
+                ("sensitivity_changed", Verdict::Minor)
+            } else {
+                ("annotation_changed", Verdict::Patch)
+            };
+            let message = format!("`{name}` is another one");
+            reasons.push(Reason { path: pointer.clone(), change: change.to_owned(), verdict, message });
+        }
+    }
+}
+
+fn concluded(mut reasons: Vec<Reason>) -> Comparison {
+    let verdict = reasons.iter().map(|reason| reason.verdict).max().unwrap_or(Verdict::Patch);
+    reasons.sort_by(|left, right| {
+        right.verdict.cmp(&left.verdict).then_with(|| left.path.cmp(&right.path)).then_with(|| left.change.cmp(&right.change))
+    });
+    reasons.dedup();
+    reasons.truncate(REASONS_MAX);
+    Comparison { verdict, reasons }
+}
+
+#[cfg(test)]
+mod tests;

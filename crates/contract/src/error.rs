@@ -255,7 +255,7 @@ impl Refusal {
 
     /// The general remedy or this occurrence's own.
     pub fn resolution(&self) -> &str {
-        self.hint.as_deref().unwrap_or(self.code.row().resolution)
+        self.hint.as_deref().unwrap_or_else(|| self.code.row().resolution)
     }
 
     /// The envelope that doors render.
@@ -321,7 +321,7 @@ mod tests {
         sorted.dedup();
         assert_eq!(codes, sorted);
         for row in TABLE {
-            assert!(std::ptr::eq(row.code.row(), row), "{} finds its own row", row.code);
+            assert!(std::ptr::eq(row.code.row(), *row), "{} finds its own row", row.code);
             assert_eq!(ErrorCode::ALL.iter().filter(|code| **code == row.code).count(), 1);
         }
         assert_eq!(ErrorCode::ALL.len(), TABLE.len());

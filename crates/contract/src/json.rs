@@ -204,6 +204,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
 
     #[inline]
     fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.run.count()?;
         deserializer.deserialize_any(self)
     }
 }
@@ -217,44 +218,37 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     #[inline]
     fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
-        self.run.count()?;
         Ok(Value::Null)
     }
 
     #[inline]
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
-        self.run.count()?;
         Ok(Value::Bool(value))
     }
 
     #[inline]
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
-        self.run.count()?;
         Ok(Value::Number(value.into()))
     }
 
     #[inline]
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
-        self.run.count()?;
         Ok(Value::Number(value.into()))
     }
 
     #[inline]
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        self.run.count()?;
         // serde_json hands over finite numbers only; anything else would be its mistake, not the sender's.
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
 
     #[inline]
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
-        self.run.count()?;
         self.run.check_string(value)?;
         Ok(Value::String(value.to_owned()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        self.run.count()?;
         let inner = self.inner()?;
         let mut values = Vec::new();
         while let Some(value) = seq.next_element_seed(inner)? {
@@ -264,7 +258,6 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        self.run.count()?;
         let inner = self.inner()?;
         let mut object = Map::new();
         while let Some(key) = map.next_key::<String>()? {
@@ -382,7 +375,7 @@ mod tests {
             (b"[[{\"a\":{}}]]", "deeper than 3 levels near line 1 column 9"),
             (b"\"123456789\"", "longer than 8 bytes ends at line 1 column 11"),
             (b"{\"123456789\":1}", "longer than 8 bytes ends at line 1 column 12"),
-            (b"[1,2,3,4,5,6]", "more than 6 values near line 1 column 12"),
+            (b"[1,2,3,4,5,6]", "more than 6 values near line 1 column 11"),
             (b"1e999", "a number at line 1 column 5 is too large"),
             (b"[-1e999]", "is too large"),
             (b"\"\\ud800\"", "half of a surrogate pair"),

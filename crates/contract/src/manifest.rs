@@ -304,7 +304,7 @@ impl Manifest {
     }
 
     /// Identity of the content: equal digests mean "the same manifest" whatever syntax it was written in (REG-003).
-    pub fn digest(&self) -> Result<Digest, canonical::CanonicalError> {
+    pub fn digest(&self) -> Digest {
         canonical::digest(&serde_json::to_value(self).unwrap_or(Value::Null))
     }
 

@@ -337,6 +337,11 @@ pub(crate) fn place_validators(schema: &Value, limits: &SchemaLimits) -> Option<
     tool_options(limits).build_map(schema).ok()
 }
 
+/// A validator for a schema that stands alone.
+pub(crate) fn place_validator(schema: &Value, limits: &SchemaLimits) -> Option<Validator> {
+    tool_options(limits).build(schema).ok()
+}
+
 /// Every reason why `schema` could not be a tool's schema.
 pub(crate) fn admitted(
     schema: &Value,

@@ -7,7 +7,7 @@
 //! Invariants
 //! - VER-1: `Eq`, `Ord` and `Hash` of [`Version`] all ignore build metadata. `1.0.0+a` and `1.0.0+b` have the same
 //!   precedence, so no rule could choose between them: they are one version and cannot both be registered.
-//! - VER-2: every number is at most 2^53 − 1 and every text at most 256 bytes, as npm and JSON readers have it.
+//! - VER-2: every number is at most 2^53 − 1 and every version that is read at most 256 bytes long, as npm has it.
 //!
 //! Not here: what a new version of a schema must be numbered (`compat`), which versions exist and in which state they
 //! are (the registry hands them to [`resolve`]).
@@ -23,6 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 mod algebra;
 mod bump;
 mod grammar;
+mod partial;
 mod range;
 mod spec;
 
@@ -77,9 +78,9 @@ impl Version {
             return Err(VersionError::TooLong { bytes: text.len() });
         }
         let version = semver::Version::parse(text)
-            .map_err(|error| VersionError::Malformed { given: text.to_owned(), problem: error.to_string() })?;
+            .map_err(|error| VersionError::Malformed { given: shown(text), problem: error.to_string() })?;
         if [version.major, version.minor, version.patch].into_iter().any(|number| number > VERSION_NUMBER_MAX) {
-            return Err(VersionError::NumberTooLarge { given: text.to_owned() });
+            return Err(VersionError::NumberTooLarge { given: shown(text) });
         }
         Ok(Self(version))
     }
@@ -217,6 +218,16 @@ impl JsonSchema for Version {
             "pattern": r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$",
         })
     }
+}
+
+/// Cuts a refused text to something that fits an error message.
+fn shown(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 80;
+    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect();
+    if text.chars().count() > SHOWN_CHARS_MAX {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Reads a string and hands it to `parse`, so that versions, ranges and specs share one deserializer.

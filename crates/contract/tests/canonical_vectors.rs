@@ -1,6 +1,6 @@
 //! RFC 8785: the published samples, the number table of its appendix B, and that canonical text is a fixed point.
 
-use gantry_contract::canonical::{CanonicalError, digest, to_canonical_string};
+use gantry_contract::canonical::{digest, to_canonical_string};
 use gantry_contract::json::{JsonLimits, read};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn published_samples_come_out_byte_for_byte() {
     for line in ROWS.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         let input = read(row["input"].as_str().unwrap().as_bytes(), &JsonLimits::default()).unwrap();
-        let output = to_canonical_string(&input).unwrap();
+        let output = to_canonical_string(&input);
         let hex: String = output.bytes().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(output, row["output"].as_str().unwrap(), "{}", row["id"]);
         assert_eq!(hex, row["output_hex"].as_str().unwrap(), "{}", row["id"]);
@@ -51,7 +51,7 @@ fn numbers_are_written_as_appendix_b_has_them() {
         (0x4314_3ff3_c1cb_0959, "1424953923781206.2"),
     ] {
         let value = Value::from(f64::from_bits(bits));
-        assert_eq!(to_canonical_string(&value).unwrap(), expected, "{bits:016x}");
+        assert_eq!(to_canonical_string(&value), expected, "{bits:016x}");
     }
 }
 
@@ -79,7 +79,7 @@ fn spellings_of_one_value_have_one_text() {
         (r#"{"b":{"d":1,"c":[{"z":0,"y":0}]},"a":null}"#, r#"{"a":null,"b":{"c":[{"y":0,"z":0}],"d":1}}"#),
     ] {
         let value = read(given.as_bytes(), &JsonLimits::default()).unwrap();
-        assert_eq!(to_canonical_string(&value).unwrap(), expected, "{given}");
+        assert_eq!(to_canonical_string(&value), expected, "{given}");
     }
 }
 
@@ -89,7 +89,7 @@ fn digests_follow_the_value_not_the_spelling() {
     assert_eq!(digest(&read(r#"{"a":1,"b":[2.0]}"#)), digest(&read(r#"{ "b" : [2], "\u0061" : 1e0 }"#)));
     assert_ne!(digest(&read(r#"{"a":1}"#)), digest(&read(r#"{"a":"1"}"#)));
     // Neighbours beyond 2^53 must not share an approval.
-    assert!(matches!(digest(&read("[9007199254740993]")), Err(CanonicalError::InexactInteger { .. })));
+    assert_ne!(digest(&read("[9007199254740993]")), digest(&read("[9007199254740992]")));
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -113,17 +113,16 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn canonical_text_is_a_fixed_point(value in any_json()) {
-        if let Ok(text) = to_canonical_string(&value) {
-            let again = read(text.as_bytes(), &JsonLimits::default()).unwrap();
-            prop_assert_eq!(to_canonical_string(&again), Ok(text));
-        }
+        let text = to_canonical_string(&value);
+        let again = read(text.as_bytes(), &JsonLimits::default()).unwrap();
+        prop_assert_eq!(to_canonical_string(&again), text);
     }
 
     #[test]
     fn integral_doubles_are_a_fixed_point_too(exponent in 50..70_i32, mantissa in 1.0..2.0_f64) {
         let value = Value::from((mantissa * 2_f64.powi(exponent)).floor());
-        let text = to_canonical_string(&value).unwrap();
+        let text = to_canonical_string(&value);
         let again = read(text.as_bytes(), &JsonLimits::default()).unwrap();
-        prop_assert_eq!(to_canonical_string(&again), Ok(text));
+        prop_assert_eq!(to_canonical_string(&again), text);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::envelope::{InvocationStatus, InvokeRequest};
 use contract::error::{ErrorEnvelope, Refusal};
 use contract::ids::{InvocationId, TraceId};
-use policy::BearerSecret;
+use policy::{BearerSecret, SigningKey};
 
 use crate::identity::Identity;
 use crate::phases::{self, Facts, Returned, Verified};
@@ -22,6 +22,8 @@ use crate::registry::Registry;
 pub struct KernelParts {
     pub registry: Registry,
     pub identity: Identity,
+    /// Mints capability tokens.
+    pub signing_key: SigningKey,
     pub recorder: Recorder,
     pub executors: Vec<Arc<dyn Executor>>,
     pub clock: Arc<dyn Clock>,
@@ -95,7 +97,7 @@ impl Kernel {
     }
 
     /// Runs one call of one tool. There is no other way to run one.
-    pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Failed> {
+    pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
         let mut facts = Facts::begin(self, &arrival);
         let carried = self.carry(&mut facts, arrival).await;
         phases::finish(self, facts, carried)

@@ -3,6 +3,8 @@
 //!
 //! Start reading at [`Kernel::invoke`]: it is the only way a tool is ever run, whatever the door.
 
+mod administration;
+mod catalogue;
 mod deadline;
 mod identity;
 mod invoke;
@@ -12,6 +14,8 @@ pub mod ports;
 mod recorder;
 pub mod registry;
 
+pub use administration::{Actor, MintedToken};
+pub use catalogue::{Compared, Side};
 pub use deadline::SYNC_MAX;
 pub use identity::Identity;
 pub use invoke::{Arrival, Failed, Kernel, KernelParts};

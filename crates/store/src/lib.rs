@@ -1,1 +1,14 @@
-//! placeholder
+//! Durable truth: adapters of the kernel's storage ports. (STORE-001…007, DESIGN §4, §5)
+//!
+//! [`sqlite`] is the embedded default. Types of the database driver stop in this crate: what goes in and out are the
+//! kernel's own. What all adapters must do alike is in the `conformance` suite (a feature), which runs against every
+//! adapter and against the in-memory fake that other crates test with.
+//!
+//! Not here: the rules of the registry (kernel), anything that calls need while they run (they read a snapshot).
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod memory;
+mod search;
+pub mod sqlite;

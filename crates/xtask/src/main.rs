@@ -1,2 +1,66 @@
-//! placeholder
-fn main(){}
+//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | search-eval`.
+//!
+//! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
+//! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
+//! the manifest schema, the OpenAPI document), and because a rule with a test can be trusted.
+//!
+//! Not here: anything the product ships. No crate may depend on this one.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer command talks to a terminal")]
+#![expect(clippy::disallowed_methods, reason = "starts cargo and servers, and measures time: no ports to go through")]
+
+mod bench;
+mod check;
+mod ci;
+mod generate;
+mod services;
+mod suite;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// What a person sees who asks for nothing or for something unknown.
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  test                      start what the tests need, run all of them, print `N passed, N failed`
+  ci                        what .ci/run does: format, lints, check, test
+  check                     the rules of the house: layers, headers, names, dependencies, generated files, error codes
+  generate                  write the generated files that `check` compares
+  services start|stop|status
+                            the servers the tests need
+  bench [--quick] [--json] [--write]
+                            measure the release build against a bare echo server; --write updates benches/README.md
+  search-eval [...]         quality of tool search on the public query sets";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    match run(&command, &rest) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
+    match command {
+        "test" => return suite::run(rest),
+        "ci" => return ci::run(),
+        "check" => return check::run(),
+        "generate" => generate::run()?,
+        "services" => services::run(rest)?,
+        "bench" => bench::run(rest)?,
+        // The two below are how `bench` calls the release build of this very program.
+        "bench-measure" => return bench::measure(rest),
+        "echo-server" => bench::echo::run()?,
+        "" | "help" | "--help" | "-h" => println!("{USAGE}"),
+        unknown => {
+            eprintln!("error: there is no command `{unknown}`\n\n{USAGE}");
+            return Ok(ExitCode::from(2));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -53,6 +53,7 @@ pub fn schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Manifest>();
         let mut schema = root.to_value();
+        without_null(&mut schema);
         if let Some(members) = schema.as_object_mut() {
             members.insert("$id".into(), SCHEMA_ID.into());
             members.insert("title".into(), "Tool Manifest".into());
@@ -60,6 +61,35 @@ pub fn schema() -> &'static Value {
         schema
     });
     &SCHEMA
+}
+
+/// Optional members are left out, not null. The generator allows both, which blurs every message about them.
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::Array(types)) = members.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    members.insert("type".into(), only);
+                }
+            }
+            if let Some(Value::Array(branches)) = members.get_mut("anyOf") {
+                branches.retain(|branch| branch.get("type").is_none_or(|name| name != "null"));
+                if let [Value::Object(only)] = branches.as_slice() {
+                    let only = only.clone();
+                    members.remove("anyOf");
+                    members.extend(only);
+                }
+            }
+            if members.get("default").is_some_and(Value::is_null) {
+                members.remove("default");
+            }
+            members.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn compiled() -> Result<&'static CompiledSchema, ManifestError> {
@@ -125,8 +155,10 @@ impl Manifest {
     }
 }
 
-/// Renames imported members; one that is given under two names is refused rather than guessed.
+/// Renames imported members; one that is given under two names is refused rather than guessed. A member that is null
+/// counts as left out, because generators of JSON write them so.
 fn without_aliases(mut members: Map<String, Value>) -> Result<Map<String, Value>, ManifestError> {
+    members.retain(|_, value| !value.is_null());
     let mut findings = Vec::new();
     for (alias, name) in ALIASES {
         if let Some(value) = members.remove(*alias)

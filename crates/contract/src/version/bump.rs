@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use super::{VERSION_NUMBER_MAX, Version};
+use super::{VERSION_NUMBER_MAX, Version, shown};
 
 /// Which step to take. The `Pre…` steps go to a pre-release of the version the plain step would give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl FromStr for Bump {
             "prepatch" => Self::PrePatch,
             "prerelease" => Self::PreRelease,
             "release" => Self::Release,
-            _ => return Err(BumpError::UnknownStep { given: text.to_owned() }),
+            _ => return Err(BumpError::UnknownStep { given: shown(text) }),
         })
     }
 }
@@ -131,7 +131,7 @@ impl Version {
     /// Checks the parts of a successor and puts them together.
     fn next(&self, numbers: [u64; 3], tag: &[String]) -> Result<Self, BumpError> {
         let tag = tag.join(".");
-        let pre = semver::Prerelease::new(&tag).map_err(|_| BumpError::Identifier { given: tag })?;
+        let pre = semver::Prerelease::new(&tag).map_err(|_| BumpError::Identifier { given: shown(&tag) })?;
         Self::from_parts(numbers, pre).ok_or_else(|| BumpError::NumberTooLarge { version: self.clone() })
     }
 
@@ -141,7 +141,7 @@ impl Version {
         if let Some(given) = identifier
             && semver::Prerelease::new(given).is_err()
         {
-            return Err(BumpError::Identifier { given: given.to_owned() });
+            return Err(BumpError::Identifier { given: shown(given) });
         }
         if identifier.is_none() && first == FirstNumber::Absent {
             return Err(BumpError::NoTag);

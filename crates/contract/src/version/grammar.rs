@@ -11,8 +11,9 @@
 
 use semver::Prerelease;
 
+use super::partial::Partial;
 use super::range::{Comparator, Operator, Prereleases, RANGE_BYTES_MAX, RANGE_COMPARATORS_MAX, RangeError};
-use super::{VERSION_BYTES_MAX, VERSION_NUMBER_MAX, Version};
+use super::{VERSION_BYTES_MAX, Version, shown};
 
 type Comparators = Result<Vec<Comparator>, RangeError>;
 
@@ -100,57 +101,6 @@ fn glue(words: impl Iterator<Item = String>, together: impl Fn(&str, &str) -> bo
     glued
 }
 
-// --------------------------------------------------------------------------------------------------------- Partial
-
-/// A version of which parts may be missing or wildcards (`None`).
-struct Partial {
-    major: Option<u64>,
-    minor: Option<u64>,
-    patch: Option<u64>,
-    pre: Prerelease,
-    /// Nothing but one `v` stands before the numbers. Without that, npm takes only what it rewrites anyway.
-    clean: bool,
-}
-
-impl Partial {
-    /// Reads `[v=]* xr ('.' xr ('.' xr ('-' pre)?)?)?`.
-    fn read(word: &str) -> Option<Self> {
-        let plain = word.trim_start_matches(['v', '=']);
-        let prefix_bytes = word.len() - plain.len();
-        let clean = prefix_bytes == 0 || (prefix_bytes == 1 && word.starts_with('v'));
-        let (numbers, pre) = plain.split_once('-').map_or((plain, None), |(numbers, pre)| (numbers, Some(pre)));
-        let mut parts = numbers.split('.');
-        let major = number_or_wildcard(parts.next()?).ok()?;
-        let minor = parts.next().map_or(Ok(None), number_or_wildcard).ok()?;
-        let last = parts.next();
-        let patch = last.map_or(Ok(None), number_or_wildcard).ok()?;
-        let pre = match pre {
-            None => Prerelease::EMPTY,
-            Some(text) if last.is_some() && !text.is_empty() => Prerelease::new(text).ok()?,
-            Some(_) => return None,
-        };
-        parts.next().is_none().then_some(Self { major, minor, patch, pre, clean })
-    }
-
-    fn has_number_after_wildcard(&self) -> bool {
-        (self.major.is_none() && self.minor.is_some()) || (self.minor.is_none() && self.patch.is_some())
-    }
-}
-
-/// Neither a number nor a wildcard.
-struct NotAPart;
-
-/// A number without leading zeros, or `x`, `X`, `*` (`None`). Numbers too large to be kept stay too large.
-fn number_or_wildcard(text: &str) -> Result<Option<u64>, NotAPart> {
-    let too_large = VERSION_NUMBER_MAX + 1;
-    match text {
-        "x" | "X" | "*" => Ok(None),
-        "0" => Ok(Some(0)),
-        _ if text.is_empty() || text.starts_with('0') || !text.bytes().all(|b| b.is_ascii_digit()) => Err(NotAPart),
-        _ => Ok(Some(text.parse().unwrap_or(too_large).min(too_large))),
-    }
-}
-
 // ----------------------------------------------------------------------------------------------------------- Sugar
 
 /// Turns words into comparators; knows where bounds begin.
@@ -196,7 +146,7 @@ impl Sugar {
         let words: Vec<&str> = text.split_whitespace().collect();
         let mut sides = words.split(|word| *word == "-");
         let (Some(from), Some(to)) = (sides.next(), sides.next()) else { return Ok(None) };
-        let malformed = || RangeError::Malformed { word: words.join(" ") };
+        let malformed = || RangeError::Malformed { word: shown(&words.join(" ")) };
         let (low, high) = (hyphen_side(from).ok_or_else(malformed)?, hyphen_side(to).ok_or_else(malformed)?);
         // Bounds that keep the text as it was written cannot have more than a `v` before it.
         let keeps_low = low.patch.is_some();
@@ -233,7 +183,7 @@ impl Sugar {
     }
 
     fn word(&self, word: &str) -> Comparators {
-        let malformed = || RangeError::Malformed { word: word.to_owned() };
+        let malformed = || RangeError::Malformed { word: shown(word) };
         if word.len() > VERSION_BYTES_MAX {
             return Err(RangeError::TooLong { bytes: word.len() });
         }
@@ -247,7 +197,7 @@ impl Sugar {
         let (operator, rest) = operator(word);
         let partial = Partial::read(rest).ok_or_else(malformed)?;
         if partial.has_number_after_wildcard() {
-            return Err(RangeError::NumberAfterWildcard { word: word.to_owned() });
+            return Err(RangeError::NumberAfterWildcard { word: shown(word) });
         }
         match (partial.major, partial.minor, partial.patch) {
             (Some(major), Some(minor), Some(patch)) if partial.clean => {
@@ -347,8 +297,7 @@ fn below(word: &str, numbers: [u64; 3]) -> Result<Comparator, RangeError> {
 }
 
 fn bound(word: &str, operator: Operator, numbers: [u64; 3], pre: Prerelease) -> Result<Comparator, RangeError> {
-    let version =
-        Version::from_parts(numbers, pre).ok_or_else(|| RangeError::NumberTooLarge { word: word.to_owned() })?;
+    let version = Version::from_parts(numbers, pre).ok_or_else(|| RangeError::NumberTooLarge { word: shown(word) })?;
     Ok(Comparator { operator, version })
 }
 

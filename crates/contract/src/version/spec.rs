@@ -22,7 +22,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{RangeError, TextVisitor, Version, VersionRange};
+use super::{RangeError, TextVisitor, Version, VersionRange, shown};
 
 /// A caller's wish for a version.
 ///
@@ -153,8 +153,8 @@ impl VersionSpec {
         if let Ok(version) = Version::parse_npm(trimmed) {
             return Ok(Self::Exact(version));
         }
-        let range = VersionRange::parse(trimmed)
-            .map_err(|reason| SpecError::Malformed { given: trimmed.chars().take(80).collect(), reason })?;
+        let range =
+            VersionRange::parse(trimmed).map_err(|reason| SpecError::Malformed { given: shown(trimmed), reason })?;
         Ok(range.as_exact().cloned().map_or(Self::Range(range), Self::Exact))
     }
 }

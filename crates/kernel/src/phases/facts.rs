@@ -60,7 +60,7 @@ impl Facts {
             version: self.tool.as_ref().map(|tool| tool.version.clone()),
             status: end.map(|(status, _, _)| status),
             code: end.and_then(|(_, code, _)| code),
-            parameters_digest: self.parameters_digest.clone(),
+            parameters_digest: self.parameters_digest,
             duration_ms: end.map(|(_, _, took)| millis(took)),
             note: None,
         }

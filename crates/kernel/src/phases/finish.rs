@@ -23,7 +23,7 @@ impl Returned {
 }
 
 /// Runs the phase.
-pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refusal>) -> Result<Returned, Failed> {
+pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refusal>) -> Result<Returned, Box<Failed>> {
     let clock = kernel.clock();
     let completed_at = clock.now();
     let took = clock.monotonic().saturating_sub(facts.started);
@@ -42,7 +42,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
     }
 
     let (invocation_id, trace_id) = (facts.invocation_id, facts.trace_id);
-    let verified = carried.map_err(|refusal| Failed { refusal, status, invocation_id, trace_id })?;
+    let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id }))?;
     let tool = &verified.tool;
     let notice = tool.lifecycle.notice.as_ref();
     Ok(Returned(InvokeResponse {

@@ -42,9 +42,7 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
 
     let schema = tool.parameters_schema()?;
     let prepared = schema.prepare(Value::Object(request.parameters)).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
-    facts.parameters_digest = Some(
-        canonical::digest(&prepared.value).map_err(|error| Refusal::new(ErrorCode::E3301, format!("parameters: {error}")))?,
-    );
+    facts.parameters_digest = Some(canonical::digest(&prepared.value));
     Ok(Validated {
         caller,
         tool,

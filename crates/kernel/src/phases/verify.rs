@@ -13,7 +13,7 @@ use crate::ports::executor::Usage;
 use crate::registry::ToolVersion;
 
 /// Largest result, as JSON (VALID-013).
-pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Under the strict policy, longer strings are cut.
 const STRICT_STRING_CHARS_MAX: usize = 10_000;
 /// Under the strict policy, longer arrays are cut.

@@ -18,9 +18,9 @@ use contract::version::Availability;
 use crate::ports::clock::UnixMillis;
 
 /// From deprecation to sunset (REG-010).
-pub const SUNSET_AFTER: Duration = Duration::from_secs(90 * 86_400);
+const SUNSET_AFTER: Duration = Duration::from_secs(90 * 86_400);
 /// From deprecation to the earliest removal: another 90 days in which exact pins are still served.
-pub const REMOVAL_AFTER: Duration = Duration::from_secs(180 * 86_400);
+const REMOVAL_AFTER: Duration = Duration::from_secs(180 * 86_400);
 
 /// What a version's users should know about its end.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -57,7 +57,7 @@ impl ToolVersion {
             id: self.id.clone(),
             version: self.version.clone(),
             manifest: Arc::clone(&self.manifest),
-            digest: self.digest.clone(),
+            digest: self.digest,
             lifecycle,
             published_at: self.published_at,
             published_by: self.published_by.clone(),

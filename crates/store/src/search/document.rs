@@ -34,8 +34,7 @@ impl Document {
         let name = std::iter::once(manifest.tool_id.as_str())
             .chain([manifest.name.as_str()])
             .chain(manifest.aliases.iter().map(String::as_str));
-        let labels =
-            manifest.tags.iter().chain(&manifest.categories).chain(&manifest.namespace).map(String::as_str);
+        let labels = manifest.tags.iter().chain(&manifest.categories).chain(&manifest.namespace).map(String::as_str);
         Self {
             fields: [
                 distinct(name),

@@ -239,7 +239,8 @@ mod tests {
     }
 
     fn check(query: &str, expected: &[&[&str]]) {
-        let terms = [("weather", 3), ("forecast", 2), ("email", 5), ("send", 40), ("help", 2), ("data", 900), ("file", 90)];
+        let terms =
+            [("weather", 3), ("forecast", 2), ("email", 5), ("send", 40), ("help", 2), ("data", 900), ("file", 90)];
         let vocabulary = Fixed(1000, BTreeMap::from(terms));
         let plan = Plan::of(query, &vocabulary).unwrap_or_default();
         assert_eq!(plan.rankings, expected, "{query}");

@@ -95,8 +95,13 @@ fn is_hump(before: char, here: char, after: Option<char>) -> bool {
 
 /// Lower-cases, drops diacritics, cuts, and appends what is left.
 fn push_folded(part: &mut String, found: &mut Vec<Word>) {
-    let folded: String =
-        part.nfd().filter(|c| !is_diacritic(*c)).flat_map(char::to_lowercase).flat_map(plain).take(TERM_CHARS_MAX).collect();
+    let folded: String = part
+        .nfd()
+        .filter(|c| !is_diacritic(*c))
+        .flat_map(char::to_lowercase)
+        .flat_map(plain)
+        .take(TERM_CHARS_MAX)
+        .collect();
     part.clear();
     if !folded.is_empty() {
         found.push(Word { text: folded, joined: false });

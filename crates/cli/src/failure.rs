@@ -1,0 +1,146 @@
+//! What a command says when it did not succeed: what happened, every reason, and what to do.
+//!
+//! One type for every command, because people should learn one shape: `error[E3101]: there is no tool …`, reasons
+//! indented below, then a `hint:` line. Refusals of the kernel and problem documents of a server become the same.
+//!
+//! Invariant: a failure never carries a secret. Paths may be in it: they are the caller's own.
+//!
+//! Not here: how it looks (`printer`).
+
+use contract::error::Refusal;
+use serde_json::{Value, json};
+
+/// What the exit code says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 1: the operation failed or was refused.
+    Failed,
+    /// 2: the command was not used rightly.
+    Usage,
+}
+
+/// Why a command did not succeed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failure {
+    /// The row of the error table, where there is one.
+    pub(crate) code: Option<String>,
+    pub(crate) message: String,
+    /// Every single reason, where there are several.
+    pub(crate) reasons: Vec<String>,
+    pub(crate) hint: Option<String>,
+    pub(crate) exit: Exit,
+    /// What the server said in full, for `--json`.
+    document: Option<Value>,
+}
+
+impl Failure {
+    /// The operation failed.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            code: None,
+            message: message.into(),
+            reasons: Vec::new(),
+            hint: None,
+            exit: Exit::Failed,
+            document: None,
+        }
+    }
+
+    /// The command was not used rightly.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, ..Self::new(message) }
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Adds every single reason.
+    #[must_use]
+    pub(crate) fn reasons(self, reasons: Vec<String>) -> Self {
+        Self { reasons, ..self }
+    }
+
+    /// From the problem document a server answered with; `None` if it is not one of ours.
+    pub(crate) fn from_problem(document: Value) -> Option<Self> {
+        let error = document.get("error")?;
+        let text = |member: &str| error.get(member).and_then(Value::as_str).map(str::to_owned);
+        let failure = Self {
+            code: Some(text("code")?),
+            message: text("message")?,
+            reasons: error.get("details").map(reasons_in).unwrap_or_default(),
+            hint: text("resolution"),
+            exit: Exit::Failed,
+            document: None,
+        };
+        Some(Self { document: Some(document), ..failure })
+    }
+
+    /// The one JSON document that `--json` prints.
+    pub(crate) fn to_json(&self) -> Value {
+        self.document.clone().unwrap_or_else(|| {
+            json!({ "error": {
+                "code": self.code, "message": self.message, "reasons": self.reasons, "resolution": self.hint,
+            } })
+        })
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            code: Some(refusal.code.to_string()),
+            reasons: refusal.details.as_ref().map(reasons_in).unwrap_or_default(),
+            hint: Some(refusal.resolution().to_owned()),
+            message: refusal.message,
+            exit: Exit::Failed,
+            document: None,
+        }
+    }
+}
+
+/// The `{ path, message }` pairs of an error's details, whatever the list is called.
+fn reasons_in(details: &Value) -> Vec<String> {
+    let lists = ["reasons", "violations", "errors"].into_iter().filter_map(|name| details.get(name)?.as_array());
+    lists
+        .flatten()
+        .filter_map(|reason| match reason {
+            Value::String(text) => Some(text.clone()),
+            other => {
+                let message = other.get("message")?.as_str()?;
+                match other.get("path").and_then(Value::as_str) {
+                    Some(path) if !path.is_empty() => Some(format!("{path}: {message}")),
+                    _ => Some(message.to_owned()),
+                }
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::error::ErrorCode;
+
+    #[test]
+    fn a_problem_document_and_the_refusal_behind_it_read_alike() {
+        let details = json!({ "reasons": [{ "path": "/version", "message": "is missing" }, { "path": "", "message": "x" }] });
+        let refusal = Refusal::new(ErrorCode::E3105, "the manifest is not admitted").hint("mend it").details(details.clone());
+        let problem = json!({ "status": "error", "error": {
+            "code": "E3105", "message": "the manifest is not admitted", "resolution": "mend it", "details": details,
+        } });
+        let (local, remote) = (Failure::from(refusal), Failure::from_problem(problem.clone()).unwrap());
+        assert_eq!(local.reasons, ["/version: is missing", "x"]);
+        assert_eq!((&local.code, &local.message, &local.reasons, &local.hint), (&remote.code, &remote.message, &remote.reasons, &remote.hint));
+        assert_eq!(remote.to_json(), problem, "--json shows what the server said, in full");
+    }
+
+    #[test]
+    fn an_answer_of_some_other_server_is_not_taken_for_ours() {
+        for other in [json!({}), json!({ "error": "nope" }), json!([1]), Value::Null] {
+            assert_eq!(Failure::from_problem(other), None);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The one place that prints. Data goes to stdout, everything else to stderr.
+//!
+//! Every command ends in at most one [`Printer::answer`], which is given both forms of its result, so `--json` cannot be
+//! forgotten and prints exactly one document. Text from tools and servers is data: control characters in it are shown,
+//! not sent to the terminal.
+//!
+//! A reader that has gone away (`gantry tool list | head`) is not an error: what cannot be written is dropped.
+//!
+//! Not here: what is printed (each command), log lines (`telemetry`).
+
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Styles of text on a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Style {
+    Bold,
+    Dim,
+    Red,
+    Yellow,
+    Green,
+    Cyan,
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Red => "1;31",
+            Self::Yellow => "33",
+            Self::Green => "32",
+            Self::Cyan => "36",
+        }
+    }
+}
+
+/// What was asked of the printer by flags and environment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wishes {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) no_color: bool,
+}
+
+/// Prints.
+#[derive(Debug, Clone)]
+pub(crate) struct Printer {
+    wishes: Wishes,
+    stdout_is_terminal: bool,
+    stderr_is_terminal: bool,
+}
+
+impl Printer {
+    /// For this process's streams.
+    pub(crate) fn new(wishes: Wishes) -> Self {
+        Self {
+            wishes,
+            stdout_is_terminal: std::io::stdout().is_terminal(),
+            stderr_is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// Is a person reading stdout?
+    pub(crate) fn is_for_people(&self) -> bool {
+        self.stdout_is_terminal && !self.wishes.json
+    }
+
+    /// Was one JSON document asked for?
+    pub(crate) fn is_json(&self) -> bool {
+        self.wishes.json
+    }
+
+    /// Could a person answer a question?
+    pub(crate) fn can_ask(&self) -> bool {
+        self.stderr_is_terminal && std::io::stdin().is_terminal() && !self.wishes.json
+    }
+
+    /// The result of a command, in the form that was asked for.
+    pub(crate) fn answer(&self, document: &Value, text: impl FnOnce(&Self) -> String) {
+        if self.wishes.json {
+            out(&pretty(document));
+        } else {
+            let text = text(self);
+            out(text.strip_suffix('\n').unwrap_or(&text));
+        }
+    }
+
+    /// Text that is the whole result, such as a completion script.
+    pub(crate) fn raw(&self, text: &str) {
+        out(text.strip_suffix('\n').unwrap_or(text));
+    }
+
+    /// Something a person may want to know besides the result.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.wishes.quiet {
+            err(text);
+        }
+    }
+
+    /// Something a person should know besides the result; also said when quiet.
+    pub(crate) fn warn(&self, text: &str) {
+        err(&format!("{} {text}", self.on_stderr("warning:", Style::Yellow)));
+    }
+
+    /// Asks for a yes. Anything else, and the end of input, is a no.
+    pub(crate) fn confirm(&self, question: &str) -> bool {
+        let mut stderr = std::io::stderr().lock();
+        // A question that cannot be shown is not answered either.
+        if write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush()).is_err() {
+            return false;
+        }
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
+    }
+
+    /// Why a command did not succeed.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.wishes.json {
+            out(&pretty(&failure.to_json()));
+        }
+        let head = match &failure.code {
+            Some(code) => format!("error[{code}]:"),
+            None => "error:".to_owned(),
+        };
+        err(&format!("{} {}", self.on_stderr(&head, Style::Red), visible(&failure.message)));
+        for reason in &failure.reasons {
+            err(&format!("  - {}", visible(reason)));
+        }
+        if let Some(hint) = &failure.hint {
+            err(&format!("{} {}", self.on_stderr("hint:", Style::Cyan), visible(hint)));
+        }
+    }
+
+    /// A table: drawn for people, plain columns when piped.
+    pub(crate) fn table<const N: usize>(&self, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+        let mut table = Table::new();
+        if self.is_for_people() {
+            table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+        } else {
+            table.force_no_tty().load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        }
+        table.set_header(header.map(str::to_owned));
+        for row in rows {
+            table.add_row(row.map(|cell| visible(&cell).into_owned()));
+        }
+        table.trim_fmt()
+    }
+
+    /// Styles text for stdout, if stdout wants it.
+    pub(crate) fn style(&self, text: &str, style: Style) -> String {
+        paint(text, style, self.stdout_is_terminal && !self.wishes.no_color && !self.wishes.json)
+    }
+
+    /// Styles text for stderr, if stderr wants it.
+    pub(crate) fn on_stderr(&self, text: &str, style: Style) -> String {
+        paint(text, style, self.stderr_is_terminal && !self.wishes.no_color)
+    }
+}
+
+/// Shows control characters instead of obeying them; line breaks and tabs stay.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if text.contains(is_harmful) {
+        text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect::<String>().into()
+    } else {
+        text.into()
+    }
+}
+
+/// A value as indented JSON.
+pub(crate) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+fn paint(text: &str, style: Style, wanted: bool) -> String {
+    if wanted { format!("\u{1b}[{}m{text}\u{1b}[0m", style.code()) } else { text.to_owned() }
+}
+
+fn out(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+fn err(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piped() -> Printer {
+        Printer { wishes: Wishes::default(), stdout_is_terminal: false, stderr_is_terminal: false }
+    }
+
+    #[test]
+    fn a_piped_table_has_plain_columns_without_lines_or_colours() {
+        let table = piped().table(["TOOL", "VERSION"], [["calculator".into(), "1.0.0".into()]]);
+        assert!(!table.contains(['│', '─', '\u{1b}']), "{table}");
+        assert_eq!(table.lines().count(), 2);
+        assert!(table.lines().all(|line| line.split_whitespace().count() == 2), "{table}");
+    }
+
+    #[test]
+    fn control_characters_in_foreign_text_never_reach_the_terminal() {
+        assert_eq!(visible("a\u{1b}[2Jb\r\u{7}"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
+        assert_eq!(visible("two\nlines\tand a tab"), "two\nlines\tand a tab");
+    }
+
+    #[test]
+    fn colours_are_for_terminals_that_want_them() {
+        let terminal = Printer { stdout_is_terminal: true, ..piped() };
+        assert!(terminal.style("x", Style::Bold).contains('\u{1b}'));
+        let plain = Printer { wishes: Wishes { no_color: true, ..Wishes::default() }, ..terminal };
+        assert_eq!(plain.style("x", Style::Bold), "x");
+        assert_eq!(piped().style("x", Style::Bold), "x");
+    }
+}

@@ -1,0 +1,49 @@
+//! What every adapter of the storage ports must do, as tests. (STYLE: one suite per port)
+//!
+//! An adapter's test crate says how to open it and names the suite; the list of cases lives here, so none can be left out:
+//!
+//! ```text
+//! mod registry { gantry_store::registry_suite!(super::open); }
+//! mod search   { gantry_store::search_suite!(super::open); }
+//! ```
+//!
+//! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
+
+pub mod registry;
+mod samples;
+pub mod search;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kernel::ports::registry_store::RegistryStore;
+use kernel::ports::tool_search::ToolSearch;
+
+pub use samples::{deprecated, new_version, removed, sample_manifest, sunset};
+
+/// Everything one store offers.
+pub trait AnyStore: RegistryStore + ToolSearch + 'static {}
+impl<T: RegistryStore + ToolSearch + 'static> AnyStore for T {}
+
+/// A store under test.
+#[async_trait]
+pub trait Adapter: Send {
+    /// The store.
+    fn store(&self) -> Arc<dyn AnyStore>;
+    /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
+    async fn reopen(&mut self);
+}
+
+/// Makes one test of each case, on a runtime with real threads.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($open:path, $suite:ident, [$($case:ident),+ $(,)?]) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $case() {
+                $crate::conformance::$suite::$case($open().await).await;
+            }
+        )+
+    };
+}

@@ -1,0 +1,249 @@
+//! Cases of `RegistryStore`. Each takes a fresh store.
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+
+use std::sync::Arc;
+
+use contract::version::Version;
+use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, StoredVersion};
+use kernel::registry::Lifecycle;
+
+use super::{Adapter, AnyStore, deprecated, new_version, removed, sample_manifest, sunset};
+
+/// All cases of `RegistryStore` against one adapter.
+#[macro_export]
+macro_rules! registry_suite {
+    ($open:path) => {
+        $crate::conformance_cases!(
+            $open,
+            registry,
+            [
+                an_empty_store_loads_nothing,
+                what_was_published_is_loaded_as_it_was,
+                the_same_content_again_is_the_same,
+                other_content_is_refused_and_changes_nothing,
+                build_metadata_does_not_make_another_version,
+                one_of_many_concurrent_publications_is_new,
+                many_tools_published_at_once_all_arrive,
+                versions_are_loaded_by_precedence,
+                a_lifecycle_moves_only_from_what_it_is,
+                one_of_two_concurrent_changes_wins,
+                unknown_versions_have_no_lifecycle,
+                answered_writes_survive_a_reopening,
+                removed_versions_stay_published,
+                hostile_text_is_kept_as_data,
+                a_sound_store_answers_pings,
+            ]
+        );
+    };
+}
+
+fn sample(tool: &str, version: &str) -> NewVersion {
+    new_version(sample_manifest(tool, version, "A sample tool", "Does what samples do."))
+}
+
+async fn listed(store: &Arc<dyn AnyStore>) -> Vec<String> {
+    store.load().await.unwrap().iter().map(|stored| format!("{} {}", stored.tool, stored.version)).collect()
+}
+
+async fn only(store: &Arc<dyn AnyStore>) -> StoredVersion {
+    let mut versions = store.load().await.unwrap();
+    assert_eq!(versions.len(), 1);
+    versions.pop().unwrap()
+}
+
+pub async fn an_empty_store_loads_nothing(adapter: impl Adapter) {
+    assert!(adapter.store().load().await.unwrap().is_empty());
+}
+
+pub async fn what_was_published_is_loaded_as_it_was(adapter: impl Adapter) {
+    let store = adapter.store();
+    let mut version = sample("demo.sample", "1.2.3-rc.1+linux");
+    version.lifecycle = deprecated();
+    assert_eq!(store.publish(version.clone()).await.unwrap(), Published::New);
+    let stored = only(&store).await;
+    assert_eq!((&stored.tool, stored.version.to_string().as_str()), (&version.tool, "1.2.3-rc.1+linux"));
+    assert_eq!((stored.manifest, stored.digest), (version.manifest, version.digest));
+    assert_eq!(stored.lifecycle, version.lifecycle);
+    assert_eq!((stored.published_at, stored.published_by), (version.published_at, version.published_by));
+}
+
+pub async fn the_same_content_again_is_the_same(adapter: impl Adapter) {
+    let store = adapter.store();
+    let first = sample("demo.sample", "1.0.0");
+    assert_eq!(store.publish(first.clone()).await.unwrap(), Published::New);
+    let again = NewVersion { published_by: "somebody-else".parse().unwrap(), lifecycle: deprecated(), ..first.clone() };
+    assert_eq!(store.publish(again).await.unwrap(), Published::Same);
+    let stored = only(&store).await;
+    assert_eq!((stored.published_by, stored.lifecycle), (first.published_by, first.lifecycle));
+}
+
+pub async fn other_content_is_refused_and_changes_nothing(adapter: impl Adapter) {
+    let store = adapter.store();
+    let first = sample("demo.sample", "1.0.0");
+    store.publish(first.clone()).await.unwrap();
+    let other = new_version(sample_manifest("demo.sample", "1.0.0", "Another tool", "Does what others do."));
+    let answer = store.publish(other).await.unwrap();
+    assert_eq!(answer, Published::Different { published: first.digest });
+    assert_eq!(only(&store).await.manifest, first.manifest);
+}
+
+pub async fn build_metadata_does_not_make_another_version(adapter: impl Adapter) {
+    let store = adapter.store();
+    let first = sample("demo.sample", "1.0.0+a");
+    store.publish(first.clone()).await.unwrap();
+    let answer = store.publish(sample("demo.sample", "1.0.0+b")).await.unwrap();
+    assert_eq!(answer, Published::Different { published: first.digest });
+    let plain: Version = "1.0.0".parse().unwrap();
+    let moved = store.change_lifecycle(&first.tool, &plain, &first.lifecycle, &removed()).await.unwrap();
+    assert_eq!(moved, LifecycleChange::Done);
+    assert_eq!(only(&store).await.version.to_string(), "1.0.0+a");
+}
+
+pub async fn one_of_many_concurrent_publications_is_new(adapter: impl Adapter) {
+    const PUBLISHERS: usize = 64;
+    let store = adapter.store();
+    let publishers: Vec<_> = (0..PUBLISHERS)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            let description = format!("Does what publisher {number} does.");
+            let version = new_version(sample_manifest("demo.sample", "1.0.0", "A sample tool", &description));
+            tokio::spawn(async move { (version.digest.clone(), store.publish(version).await.unwrap()) })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for publisher in publishers {
+        answers.push(publisher.await.unwrap());
+    }
+    let stored = only(&store).await.digest;
+    for (digest, answer) in answers {
+        if digest == stored {
+            assert_eq!(answer, Published::New);
+        } else {
+            assert_eq!(answer, Published::Different { published: stored.clone() });
+        }
+    }
+}
+
+pub async fn many_tools_published_at_once_all_arrive(adapter: impl Adapter) {
+    const TOOLS: usize = 100;
+    let store = adapter.store();
+    let publishers: Vec<_> = (0..TOOLS)
+        .map(|number| {
+            let (store, version) = (Arc::clone(&store), sample(&format!("demo.sample_{number:03}"), "1.0.0"));
+            tokio::spawn(async move { store.publish(version).await.unwrap() })
+        })
+        .collect();
+    for publisher in publishers {
+        assert_eq!(publisher.await.unwrap(), Published::New);
+    }
+    let expected: Vec<String> = (0..TOOLS).map(|number| format!("demo.sample_{number:03} 1.0.0")).collect();
+    assert_eq!(listed(&store).await, expected);
+}
+
+pub async fn versions_are_loaded_by_precedence(adapter: impl Adapter) {
+    let store = adapter.store();
+    for version in ["1.10.0", "1.9.0", "2.0.0", "2.0.0-rc.11", "2.0.0-rc.2", "2.0.0-alpha", "10.0.0"] {
+        store.publish(sample("demo.sample", version)).await.unwrap();
+    }
+    store.publish(sample("aaa", "1.0.0")).await.unwrap();
+    store.publish(sample("demo.other", "3.0.0")).await.unwrap();
+    assert_eq!(
+        listed(&store).await,
+        [
+            "aaa 1.0.0",
+            "demo.other 3.0.0",
+            "demo.sample 1.9.0",
+            "demo.sample 1.10.0",
+            "demo.sample 2.0.0-alpha",
+            "demo.sample 2.0.0-rc.2",
+            "demo.sample 2.0.0-rc.11",
+            "demo.sample 2.0.0",
+            "demo.sample 10.0.0",
+        ]
+    );
+}
+
+pub async fn a_lifecycle_moves_only_from_what_it_is(adapter: impl Adapter) {
+    let store = adapter.store();
+    let version = sample("demo.sample", "1.0.0");
+    store.publish(version.clone()).await.unwrap();
+    let change = async |from: &Lifecycle, to: &Lifecycle| {
+        store.change_lifecycle(&version.tool, &version.version, from, to).await.unwrap()
+    };
+    assert_eq!(change(&version.lifecycle, &deprecated()).await, LifecycleChange::Done);
+    assert_eq!(change(&version.lifecycle, &removed()).await, LifecycleChange::Stale(deprecated()));
+    let mut nearly = deprecated();
+    nearly.notice.as_mut().unwrap().successor = None;
+    assert_eq!(change(&nearly, &removed()).await, LifecycleChange::Stale(deprecated()));
+    assert_eq!(only(&store).await.lifecycle, deprecated());
+    assert_eq!(change(&deprecated(), &sunset()).await, LifecycleChange::Done);
+    assert_eq!(change(&sunset(), &Lifecycle::default()).await, LifecycleChange::Done);
+    assert_eq!(only(&store).await.lifecycle, Lifecycle::default());
+}
+
+pub async fn one_of_two_concurrent_changes_wins(adapter: impl Adapter) {
+    let store = adapter.store();
+    let version = sample("demo.sample", "1.0.0");
+    store.publish(version.clone()).await.unwrap();
+    let change = async |to: Lifecycle| {
+        store.change_lifecycle(&version.tool, &version.version, &version.lifecycle, &to).await.unwrap()
+    };
+    let (left, right) = tokio::join!(change(deprecated()), change(removed()));
+    let now = only(&store).await.lifecycle;
+    match (left, right) {
+        (LifecycleChange::Done, stale) => {
+            assert_eq!((stale, now), (LifecycleChange::Stale(deprecated()), deprecated()))
+        }
+        (stale, won) => {
+            assert_eq!((stale, won, now), (LifecycleChange::Stale(removed()), LifecycleChange::Done, removed()));
+        }
+    }
+}
+
+pub async fn unknown_versions_have_no_lifecycle(adapter: impl Adapter) {
+    let store = adapter.store();
+    store.publish(sample("demo.sample", "1.0.0")).await.unwrap();
+    for (tool, version) in [("demo.sample", "1.0.1"), ("demo.other", "1.0.0"), ("sample", "1.0.0")] {
+        let answer = store
+            .change_lifecycle(&tool.parse().unwrap(), &version.parse().unwrap(), &Lifecycle::default(), &removed())
+            .await
+            .unwrap();
+        assert_eq!(answer, LifecycleChange::Unknown, "{tool} {version}");
+    }
+}
+
+pub async fn answered_writes_survive_a_reopening(mut adapter: impl Adapter) {
+    let version = sample("demo.sample", "1.0.0");
+    let store = adapter.store();
+    store.publish(version.clone()).await.unwrap();
+    store.change_lifecycle(&version.tool, &version.version, &version.lifecycle, &deprecated()).await.unwrap();
+    drop(store);
+    adapter.reopen().await;
+    let store = adapter.store();
+    let stored = only(&store).await;
+    assert_eq!((stored.manifest, stored.lifecycle), (version.manifest.clone(), deprecated()));
+    assert_eq!(store.publish(version).await.unwrap(), Published::Same);
+    assert_eq!(store.publish(sample("demo.sample", "1.0.1")).await.unwrap(), Published::New);
+}
+
+pub async fn removed_versions_stay_published(adapter: impl Adapter) {
+    let store = adapter.store();
+    let version = sample("demo.sample", "1.0.0");
+    store.publish(version.clone()).await.unwrap();
+    store.change_lifecycle(&version.tool, &version.version, &version.lifecycle, &removed()).await.unwrap();
+    assert_eq!(store.publish(version).await.unwrap(), Published::Same);
+    assert_eq!(only(&store).await.lifecycle, removed());
+}
+
+pub async fn hostile_text_is_kept_as_data(adapter: impl Adapter) {
+    let store = adapter.store();
+    let description = "Robert'); DROP TABLE tool_versions;-- \u{0} \"quoted\" ümläut 工具 🧰 \u{202e}";
+    let version = new_version(sample_manifest("demo.sample", "1.0.0", "'; DELETE FROM x", description));
+    store.publish(version.clone()).await.unwrap();
+    assert_eq!(only(&store).await.manifest, version.manifest);
+}
+
+pub async fn a_sound_store_answers_pings(adapter: impl Adapter) {
+    adapter.store().ping().await.unwrap();
+    adapter.store().ping().await.unwrap();
+}

@@ -1,0 +1,174 @@
+//! The embedded store: one SQLite file, one writer, several readers. (DESIGN §4, §5, §7)
+//!
+//! ```text
+//!  publish, change ──▶ bounded queue ──▶ writer thread ──▶ one commit per group ──▶ answers
+//!  load, search ─────▶ blocking threads ──▶ read connections (WAL: never wait for the writer)
+//! ```
+//!
+//! Invariants
+//! - SQL-1: an answered write survives `kill -9` and power loss.
+//! - SQL-2: one process writes a file; others may read beside it.
+//!
+//! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`).
+
+mod faults;
+mod index;
+mod migrations;
+mod opening;
+mod readers;
+mod registry;
+mod search;
+mod writer;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use contract::ids::ToolId;
+use contract::version::Version;
+use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::tool_search::{SearchHit, ToolSearch};
+use kernel::registry::Lifecycle;
+
+use faults::{Busy, Fault, Unreadable};
+use opening::Location;
+pub use opening::OpenError;
+use readers::Readers;
+use writer::Writer;
+
+/// What can be chosen when a store is opened.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// Largest size of the database file. Writes beyond it fail as on a full disk. Default: what the disk has.
+    pub bytes_max: Option<u64>,
+}
+
+/// Some numbers about the work done, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Transactions committed since the store was opened. Far fewer than writes under load.
+    pub commits: u64,
+}
+
+/// A store in one SQLite file.
+///
+/// [`close`](Self::close) waits for what was begun; dropping does too, but blocks the thread that drops.
+#[derive(Debug)]
+pub struct SqliteStore {
+    // Before the writer, so that on drop readers go first and the writer's checkpoint finds nobody in its way.
+    readers: Readers,
+    /// `None` if opened for reading only.
+    writer: Option<Writer>,
+}
+
+impl SqliteStore {
+    /// Opens the file for reading and writing, makes or migrates it if need be. Blocks; call it at start-up.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let location = Location::new(path);
+        let (connection, lock) = location.open_writer()?;
+        if let Some(bytes) = options.bytes_max {
+            limit_pages(&connection, bytes).map_err(|error| location.classify(error))?;
+        }
+        let writer = Writer::start(connection, lock).map_err(|source| location.unreadable(source))?;
+        Ok(Self { readers: Readers::new(location), writer: Some(writer) })
+    }
+
+    /// Opens the file for reading, beside a running server or alone. Writes answer `Unavailable`.
+    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+        let location = Location::new(path);
+        location.check_for_reading()?;
+        Ok(Self { readers: Readers::new(location), writer: None })
+    }
+
+    /// Changes [`Options::bytes_max`] of an open store.
+    pub async fn set_bytes_max(&self, bytes: u64) -> Result<(), StoreError> {
+        self.writer()?.run(move |connection| limit_pages(connection, bytes).map_err(Fault::from)).await
+    }
+
+    /// Numbers for metrics.
+    pub fn counters(&self) -> Counters {
+        Counters { commits: self.writer.as_ref().map_or(0, Writer::commits) }
+    }
+
+    /// Takes no more work, finishes what waits, and returns when the file is closed. May be called more than once.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        if let Some(writer) = &self.writer {
+            // The last commit and the checkpoint may take a moment, during which this thread has other things to do.
+            let handle = writer.stop();
+            if let Some(thread) = handle {
+                let _ = tokio::task::spawn_blocking(move || writer::wait_for(thread)).await;
+            }
+        }
+    }
+
+    fn writer(&self) -> Result<&Writer, StoreError> {
+        self.writer.as_ref().ok_or_else(|| Busy::ReadOnly.into())
+    }
+}
+
+/// The largest file in pages of the size this file has.
+fn limit_pages(connection: &rusqlite::Connection, bytes: u64) -> rusqlite::Result<()> {
+    let page_bytes: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let pages = (bytes / page_bytes.max(1)).clamp(1, u64::from(u32::MAX) - 1);
+    connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+}
+
+#[async_trait]
+impl RegistryStore for SqliteStore {
+    async fn load(&self) -> Result<Vec<StoredVersion>, StoreError> {
+        self.readers.run(registry::load).await
+    }
+
+    async fn publish(&self, version: NewVersion) -> Result<Published, StoreError> {
+        // Before the queue, so that the writer thread only writes.
+        let manifest =
+            serde_json::to_string(&version.manifest).map_err(|error| StoreError::Corrupt(Box::new(error)))?;
+        self.writer()?.run(move |connection| registry::publish(connection, &version, &manifest)).await
+    }
+
+    async fn change_lifecycle(
+        &self,
+        tool: &ToolId,
+        version: &Version,
+        from: &Lifecycle,
+        to: &Lifecycle,
+    ) -> Result<LifecycleChange, StoreError> {
+        let (tool, version, from, to) = (tool.clone(), version.clone(), from.clone(), to.clone());
+        self.writer()?
+            .run(move |connection| registry::change_lifecycle(connection, tool.as_str(), &version, &from, &to))
+            .await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let read = |connection: &rusqlite::Connection| {
+            connection.query_row("SELECT count(*) FROM store_numbers", [], |row| row.get::<_, i64>(0))?;
+            Ok(())
+        };
+        self.readers.run(read).await?;
+        let Some(writer) = &self.writer else { return Ok(()) };
+        // A real write: a full disk or a lost file system shows only then.
+        let write = |connection: &rusqlite::Connection| {
+            connection.execute("UPDATE store_numbers SET value = value + 1 WHERE name = 'probes'", [])?;
+            Ok(())
+        };
+        writer.run(write).await
+    }
+}
+
+#[async_trait]
+impl ToolSearch for SqliteStore {
+    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
+        let query = query.to_owned();
+        let find = move |connection: &rusqlite::Connection| {
+            let ranked = search::search(connection, &query, limit)?;
+            let hits = ranked.into_iter().map(|ranked| {
+                let tool = ranked.tool.parse().map_err(|_| Unreadable { column: "tool_id", tool: ranked.tool })?;
+                Ok(SearchHit { tool, score: ranked.score })
+            });
+            hits.collect::<Result<Vec<_>, Fault>>()
+        };
+        self.readers.run(find).await
+    }
+}

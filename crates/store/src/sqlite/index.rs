@@ -1,0 +1,130 @@
+//! Keeping the search index what the registry says, in the same transaction as each change. (REG-014)
+//!
+//! One document per tool: the version that stands for it. Beside the index is a count of documents per term, which tells
+//! rare words from common ones without reading postings; it is changed by the difference of the old and new vocabulary.
+//!
+//! Invariants
+//! - INDEX-1: after every commit the index holds exactly the tools that have a searchable version.
+//! - INDEX-2: `search_terms` counts what the index holds. Terms nobody has any more are deleted.
+
+use contract::manifest::Manifest;
+use rusqlite::{Connection, OptionalExtension, named_params, params};
+
+use super::faults::Fault;
+use super::registry;
+use crate::search::{Document, PIPELINE_VERSION, newest_searchable};
+
+/// Makes the document of one tool what its versions say.
+pub(super) fn refresh(connection: &Connection, tool: &str) -> Result<(), Fault> {
+    let key: i64 = connection
+        .prepare_cached("SELECT tool_key FROM tool_definitions WHERE tool_id = ?1")?
+        .query_row([tool], |row| row.get(0))?;
+    let newest = newest_searchable(registry::states(connection, tool)?);
+    let manifest = newest.as_ref().map(|version| registry::manifest(connection, tool, version)).transpose()?;
+    let text = newest.map(|version| version.to_string());
+    if let Some(manifest) = &manifest {
+        describe(connection, key, manifest)?;
+    }
+    connection
+        .prepare_cached("UPDATE tool_definitions SET searchable_version = ?2 WHERE tool_key = ?1")?
+        .execute(params![key, text])?;
+    replace(connection, key, manifest.as_ref().map(Document::of).as_ref())
+}
+
+/// Builds the index anew if it was made by another text pipeline, or never.
+pub(super) fn bring_up_to_date(connection: &Connection) -> Result<(), Fault> {
+    let pipeline: i64 =
+        connection.query_row("SELECT value FROM store_numbers WHERE name = 'search_pipeline'", [], |row| row.get(0))?;
+    if pipeline == PIPELINE_VERSION {
+        return Ok(());
+    }
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute_batch(
+        "DELETE FROM tool_search; DELETE FROM search_terms;
+         UPDATE store_numbers SET value = 0 WHERE name = 'search_documents';",
+    )?;
+    let tools: Vec<String> = transaction
+        .prepare("SELECT tool_id FROM tool_definitions ORDER BY tool_id")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for tool in &tools {
+        refresh(&transaction, tool)?;
+    }
+    transaction.execute("UPDATE store_numbers SET value = ?1 WHERE name = 'search_pipeline'", [PIPELINE_VERSION])?;
+    transaction.commit()?;
+    tracing::info!(tools = tools.len(), "search index built");
+    Ok(())
+}
+
+// --------------------------------------------------------------------------------------------------- private parts
+
+/// The tool is called what its newest searchable version calls it.
+fn describe(connection: &Connection, key: i64, manifest: &Manifest) -> Result<(), Fault> {
+    connection
+        .prepare_cached(
+            "UPDATE tool_definitions
+             SET name = :name, description = :description, provider = :provider, protocol = :protocol
+             WHERE tool_key = :key",
+        )?
+        .execute(named_params! {
+            ":name": manifest.name,
+            ":description": manifest.description,
+            ":provider": manifest.provider,
+            ":protocol": registry::protocol(manifest),
+            ":key": key,
+        })?;
+    Ok(())
+}
+
+/// Puts `new` in the place of what the index has for this tool.
+fn replace(connection: &Connection, key: i64, new: Option<&Document>) -> Result<(), Fault> {
+    let old = indexed(connection, key)?;
+    if old.as_ref() == new {
+        return Ok(());
+    }
+    if let Some(old) = &old {
+        connection.prepare_cached("DELETE FROM tool_search WHERE rowid = ?1")?.execute([key])?;
+        let mut fewer =
+            connection.prepare_cached("UPDATE search_terms SET documents = documents - 1 WHERE term = ?1")?;
+        let mut gone = connection.prepare_cached("DELETE FROM search_terms WHERE term = ?1 AND documents = 0")?;
+        for term in old.vocabulary() {
+            fewer.execute([term])?;
+            gone.execute([term])?;
+        }
+    }
+    if let Some(new) = new {
+        let [name, labels, description, parameter_names, parameter_descriptions] = &new.fields;
+        connection
+            .prepare_cached(
+                "INSERT INTO tool_search (rowid, name, labels, description, parameter_names, parameter_descriptions)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![key, name, labels, description, parameter_names, parameter_descriptions])?;
+        let mut more = connection.prepare_cached(
+            "INSERT INTO search_terms (term, documents) VALUES (?1, 1)
+             ON CONFLICT (term) DO UPDATE SET documents = documents + 1",
+        )?;
+        for term in new.vocabulary() {
+            more.execute([term])?;
+        }
+    }
+    let change = i64::from(new.is_some()) - i64::from(old.is_some());
+    connection
+        .prepare_cached("UPDATE store_numbers SET value = value + ?1 WHERE name = 'search_documents'")?
+        .execute([change])?;
+    Ok(())
+}
+
+/// What the index has for this tool.
+fn indexed(connection: &Connection, key: i64) -> Result<Option<Document>, Fault> {
+    let document = connection
+        .prepare_cached(
+            "SELECT name, labels, description, parameter_names, parameter_descriptions
+             FROM tool_search WHERE rowid = ?1",
+        )?
+        .query_row([key], |row| {
+            Ok(Document { fields: [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?] })
+        })
+        .optional()?;
+    Ok(document)
+}

@@ -1,0 +1,83 @@
+//! The shapes the database has had, and the way from each to the next. (STORE-007)
+//!
+//! `user_version` says how many steps a file has taken. Each step is one transaction together with its number, so a step
+//! that fails or is interrupted leaves the shape before it. Steps only add: the release before can still read and write
+//! what this one leaves behind, as far as it knows it. A step, once released, is never edited.
+//!
+//! Not here: building the search index after a step (`index`), refusing newer files (`opening`).
+
+use rusqlite::Connection;
+
+/// All steps, oldest first.
+const STEPS: &[&str] =
+    &[include_str!("../../migrations/0001_registry.sql"), include_str!("../../migrations/0002_search.sql")];
+
+/// How many steps this program knows: the `user_version` of an up-to-date file.
+pub(super) fn newest() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+/// How many steps the file has taken.
+pub(super) fn taken(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Takes the steps that are missing.
+pub(super) fn migrate(connection: &Connection) -> rusqlite::Result<()> {
+    let taken = taken(connection)?;
+    for (number, step) in (1_i64..).zip(STEPS).filter(|(number, _)| *number > taken) {
+        let transaction = connection.unchecked_transaction()?;
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", number)?;
+        transaction.commit()?;
+        tracing::info!(step = number, "store migrated");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_can_be_taken_alone_and_all_can_be_repeated() {
+        let connection = Connection::open_in_memory().unwrap();
+        migrate(&connection).unwrap();
+        migrate(&connection).unwrap();
+        assert_eq!(taken(&connection).unwrap(), newest());
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_shape_before_it() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE search_terms (other TEXT)").unwrap();
+        migrate(&connection).unwrap_err();
+        assert_eq!(taken(&connection).unwrap(), 1);
+        connection.execute_batch("DROP TABLE search_terms").unwrap();
+        migrate(&connection).unwrap();
+        assert_eq!(taken(&connection).unwrap(), newest());
+    }
+
+    #[test]
+    fn published_rows_can_neither_be_changed_nor_deleted() {
+        let connection = Connection::open_in_memory().unwrap();
+        migrate(&connection).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO tool_definitions (tool_id, name, description, provider, protocol, created_at, updated_at)
+                 VALUES ('abc', 'n', 'd', 'p', 'native', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
+                 INSERT INTO tool_versions (tool_id, version, version_text, manifest, digest, published_at, published_by)
+                 VALUES ('abc', '1.0.0', '1.0.0', '{}', 'x', '2026-01-01T00:00:00.000Z', 'me');",
+            )
+            .unwrap();
+        for sql in [
+            "UPDATE tool_versions SET manifest = '[]'",
+            "DELETE FROM tool_versions",
+            "UPDATE tool_versions SET lifecycle_state = 'gone'",
+            "UPDATE tool_versions SET deprecated_at = '2026-01-01T00:00:00.000Z'",
+        ] {
+            connection.execute(sql, []).unwrap_err();
+        }
+        assert_eq!(connection.execute("UPDATE tool_versions SET lifecycle_state = 'removed'", []).unwrap(), 1);
+    }
+}

@@ -1,0 +1,241 @@
+//! The statements behind `RegistryStore`. (REG-003, REG-009, STORE-001, STORE-003)
+//!
+//! Every function here runs inside a transaction somebody else began: a savepoint of the writer, or a read.
+//!
+//! Not here: the search index, which follows each change in the same transaction (`index`).
+
+use contract::manifest::{LifecycleState, Manifest};
+use contract::version::Version;
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, StoredVersion};
+use kernel::registry::{Lifecycle, Notice};
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
+
+use super::faults::{Fault, Unreadable};
+use super::index;
+
+const LIFECYCLE_COLUMNS: &str = "lifecycle_state, deprecated_at, sunset_at, removal_at, successor, migration_guide";
+
+/// Everything that was ever published, ordered by tool and version precedence.
+pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {LIFECYCLE_COLUMNS}, tool_id, version_text, manifest, digest, published_at, published_by FROM tool_versions"
+    ))?;
+    let mut rows = statement.query([])?;
+    let mut versions = Vec::new();
+    while let Some(row) = rows.next()? {
+        versions.push(stored_version(row)?);
+    }
+    versions.sort_by(|left, right| {
+        left.tool.as_str().cmp(right.tool.as_str()).then_with(|| left.version.cmp(&right.version))
+    });
+    Ok(versions)
+}
+
+/// Publishes a version, unless there is one.
+pub(super) fn publish(connection: &Connection, new: &NewVersion, manifest: &str) -> Result<Published, Fault> {
+    let tool = new.tool.as_str();
+    // VER-1: build metadata takes no part in what a version is.
+    let version = new.version.without_build().to_string();
+    let digest = new.digest.to_string();
+    let there: Option<String> = connection
+        .prepare_cached("SELECT digest FROM tool_versions WHERE tool_id = ?1 AND version = ?2")?
+        .query_row([tool, &version], |row| row.get(0))
+        .optional()?;
+    if let Some(published) = there {
+        return match published.parse() {
+            Ok(published) if published == new.digest => Ok(Published::Same),
+            Ok(published) => Ok(Published::Different { published }),
+            Err(_) => Err(unreadable("digest", tool).into()),
+        };
+    }
+    let published_at = new.published_at.to_string();
+    connection
+        .prepare_cached(
+            "INSERT INTO tool_definitions
+                 (tool_id, namespace, name, description, provider, protocol, created_at, updated_at)
+             VALUES (:tool_id, :namespace, :name, :description, :provider, :protocol, :now, :now)
+             ON CONFLICT (tool_id) DO UPDATE SET updated_at = :now",
+        )?
+        .execute(named_params! {
+            ":tool_id": tool,
+            ":namespace": new.manifest.namespace,
+            ":name": new.manifest.name,
+            ":description": new.manifest.description,
+            ":provider": new.manifest.provider,
+            ":protocol": protocol(&new.manifest),
+            ":now": published_at,
+        })?;
+    let notice = NoticeText::of(&new.lifecycle);
+    connection
+        .prepare_cached(
+            "INSERT INTO tool_versions
+                 (tool_id, version, version_text, manifest, digest, published_at, published_by, lifecycle_state,
+                  deprecated_at, sunset_at, removal_at, successor, migration_guide)
+             VALUES (:tool_id, :version, :version_text, :manifest, :digest, :published_at, :published_by, :state,
+                  :deprecated_at, :sunset_at, :removal_at, :successor, :migration_guide)",
+        )?
+        .execute(named_params! {
+            ":tool_id": tool,
+            ":version": version,
+            ":version_text": new.version.to_string(),
+            ":manifest": manifest,
+            ":digest": digest,
+            ":published_at": published_at,
+            ":published_by": new.published_by.as_str(),
+            ":state": new.lifecycle.recorded.as_str(),
+            ":deprecated_at": notice.deprecated_at,
+            ":sunset_at": notice.sunset_at,
+            ":removal_at": notice.removal_at,
+            ":successor": notice.successor,
+            ":migration_guide": notice.migration_guide,
+        })?;
+    index::refresh(connection, tool)?;
+    Ok(Published::New)
+}
+
+/// Moves a version from one lifecycle record to another, if it still has the first.
+pub(super) fn change_lifecycle(
+    connection: &Connection,
+    tool: &str,
+    version: &Version,
+    from: &Lifecycle,
+    to: &Lifecycle,
+) -> Result<LifecycleChange, Fault> {
+    let version = version.without_build().to_string();
+    let mut select = connection.prepare_cached(&format!(
+        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tool_id = ?1 AND version = ?2"
+    ))?;
+    let mut rows = select.query([tool, &version])?;
+    let current = match rows.next()? {
+        Some(row) => lifecycle(row, tool)?,
+        None => return Ok(LifecycleChange::Unknown),
+    };
+    drop(rows);
+    if current != *from {
+        return Ok(LifecycleChange::Stale(current));
+    }
+    let notice = NoticeText::of(to);
+    connection
+        .prepare_cached(
+            "UPDATE tool_versions
+             SET lifecycle_state = :state, deprecated_at = :deprecated_at, sunset_at = :sunset_at,
+                 removal_at = :removal_at, successor = :successor, migration_guide = :migration_guide
+             WHERE tool_id = :tool_id AND version = :version",
+        )?
+        .execute(named_params! {
+            ":state": to.recorded.as_str(),
+            ":deprecated_at": notice.deprecated_at,
+            ":sunset_at": notice.sunset_at,
+            ":removal_at": notice.removal_at,
+            ":successor": notice.successor,
+            ":migration_guide": notice.migration_guide,
+            ":tool_id": tool,
+            ":version": version,
+        })?;
+    index::refresh(connection, tool)?;
+    Ok(LifecycleChange::Done)
+}
+
+/// Every version of a tool with its recorded state.
+pub(super) fn states(connection: &Connection, tool: &str) -> Result<Vec<(Version, LifecycleState)>, Fault> {
+    let mut statement =
+        connection.prepare_cached("SELECT version, lifecycle_state FROM tool_versions WHERE tool_id = ?1")?;
+    let mut rows = statement.query([tool])?;
+    let mut states = Vec::new();
+    while let Some(row) = rows.next()? {
+        let version = row.get::<_, String>(0)?.parse().map_err(|_| unreadable("version", tool))?;
+        states.push((version, state(&row.get::<_, String>(1)?, tool)?));
+    }
+    Ok(states)
+}
+
+/// The manifest of one version.
+pub(super) fn manifest(connection: &Connection, tool: &str, version: &Version) -> Result<Manifest, Fault> {
+    let text: String = connection
+        .prepare_cached("SELECT manifest FROM tool_versions WHERE tool_id = ?1 AND version = ?2")?
+        .query_row([tool, &version.without_build().to_string()], |row| row.get(0))?;
+    Ok(parse_manifest(&text, tool)?)
+}
+
+/// The word for where a tool comes from, as it is on the wire.
+pub(super) fn protocol(manifest: &Manifest) -> String {
+    let word = serde_json::to_value(manifest.protocol).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
+}
+
+// ------------------------------------------------------------------------------------------------- rows and values
+
+/// A notice as columns.
+#[derive(Debug, Default)]
+struct NoticeText<'a> {
+    deprecated_at: Option<String>,
+    sunset_at: Option<String>,
+    removal_at: Option<String>,
+    successor: Option<&'a str>,
+    migration_guide: Option<&'a str>,
+}
+
+impl<'a> NoticeText<'a> {
+    fn of(lifecycle: &'a Lifecycle) -> Self {
+        lifecycle.notice.as_ref().map_or_else(Self::default, |notice| Self {
+            deprecated_at: Some(notice.deprecated_at.to_string()),
+            sunset_at: Some(notice.sunset_at.to_string()),
+            removal_at: Some(notice.removal_at.to_string()),
+            successor: notice.successor.as_deref(),
+            migration_guide: notice.migration_guide.as_deref(),
+        })
+    }
+}
+
+fn stored_version(row: &Row<'_>) -> Result<StoredVersion, Fault> {
+    let tool: String = row.get("tool_id")?;
+    let text = |column| row.get::<_, String>(column);
+    Ok(StoredVersion {
+        version: text("version_text")?.parse().map_err(|_| unreadable("version_text", &tool))?,
+        manifest: parse_manifest(&text("manifest")?, &tool)?,
+        digest: text("digest")?.parse().map_err(|_| unreadable("digest", &tool))?,
+        lifecycle: lifecycle(row, &tool)?,
+        published_at: time(&text("published_at")?, "published_at", &tool)?,
+        published_by: text("published_by")?.parse().map_err(|_| unreadable("published_by", &tool))?,
+        tool: tool.parse().map_err(|_| unreadable("tool_id", &tool))?,
+    })
+}
+
+fn lifecycle(row: &Row<'_>, tool: &str) -> Result<Lifecycle, Fault> {
+    let moment = |column: &'static str| -> Result<Option<UnixMillis>, Fault> {
+        row.get::<_, Option<String>>(column)?.map(|text| time(&text, column, tool)).transpose().map_err(Fault::from)
+    };
+    let notice = match (moment("deprecated_at")?, moment("sunset_at")?, moment("removal_at")?) {
+        (Some(deprecated_at), Some(sunset_at), Some(removal_at)) => Some(Notice {
+            deprecated_at,
+            sunset_at,
+            removal_at,
+            successor: row.get("successor")?,
+            migration_guide: row.get("migration_guide")?,
+        }),
+        _ => None,
+    };
+    Ok(Lifecycle { recorded: state(&row.get::<_, String>("lifecycle_state")?, tool)?, notice })
+}
+
+fn state(text: &str, tool: &str) -> Result<LifecycleState, Unreadable> {
+    use LifecycleState::{Active, Deprecated, Removed, Sunset};
+    [Active, Deprecated, Sunset, Removed]
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or_else(|| unreadable("lifecycle_state", tool))
+}
+
+fn time(text: &str, column: &'static str, tool: &str) -> Result<UnixMillis, Unreadable> {
+    let stamp: jiff::Timestamp = text.parse().map_err(|_| unreadable(column, tool))?;
+    Ok(UnixMillis(stamp.as_millisecond()))
+}
+
+fn parse_manifest(text: &str, tool: &str) -> Result<Manifest, Unreadable> {
+    serde_json::from_str(text).map_err(|_| unreadable("manifest", tool))
+}
+
+fn unreadable(column: &'static str, tool: &str) -> Unreadable {
+    Unreadable { column, tool: tool.to_owned() }
+}

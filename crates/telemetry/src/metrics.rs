@@ -1,0 +1,155 @@
+//! Counters and histograms in the text format of Prometheus.
+//!
+//! Labels come from bounded sets only: registered tool ids, status words, error codes. A name a caller made up never
+//! becomes a label, and past [`TOOL_LABELS_MAX`] tools the rest share one.
+
+use std::collections::HashSet;
+use std::sync::{PoisonError, RwLock};
+
+use contract::ids::ToolId;
+use kernel::ports::observer::{Finished, Observer};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Tools with a label of their own.
+const TOOL_LABELS_MAX: usize = 1_000;
+/// The label of all others, and of calls whose tool was never found.
+const OTHER: &str = "other";
+/// Upper bounds of the duration buckets, in seconds.
+const DURATION_BUCKETS: [f64; 14] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    tool_id: String,
+    status: &'static str,
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolLabel {
+    tool_id: String,
+}
+
+/// Everything that is measured.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    calls: Family<CallLabels, Counter>,
+    durations: Family<ToolLabel, Histogram, fn() -> Histogram>,
+    tools: Gauge,
+    versions: Gauge,
+    audit_waiting: Gauge,
+    audit_failures: Counter,
+    /// Tools that have a label, so that there is an end to them.
+    labelled: RwLock<HashSet<ToolId>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// With everything at zero.
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("gantry");
+        let calls = Family::default();
+        registry.register("tool_invocations", "Calls that came to an end", calls.clone());
+        let durations: Family<ToolLabel, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS));
+        registry.register_with_unit("tool_duration", "Time from arrival to answer", Unit::Seconds, durations.clone());
+        let tools = Gauge::default();
+        registry.register("registry_tools", "Registered tools", tools.clone());
+        let versions = Gauge::default();
+        registry.register("registry_versions", "Registered versions", versions.clone());
+        let audit_waiting = Gauge::default();
+        registry.register("audit_queue_records", "Audit records waiting to be written", audit_waiting.clone());
+        let audit_failures = Counter::default();
+        registry.register("audit_append_failures", "Failed writes of audit records", audit_failures.clone());
+        Self { registry, calls, durations, tools, versions, audit_waiting, audit_failures, labelled: RwLock::default() }
+    }
+
+    /// The page that Prometheus reads.
+    pub fn render(&self) -> String {
+        let mut page = String::new();
+        if text::encode(&mut page, &self.registry).is_err() {
+            page.clear();
+        }
+        page
+    }
+
+    fn label(&self, tool: Option<&ToolId>) -> String {
+        let Some(tool) = tool else { return OTHER.into() };
+        if self.labelled.read().unwrap_or_else(PoisonError::into_inner).contains(tool) {
+            return tool.to_string();
+        }
+        let mut labelled = self.labelled.write().unwrap_or_else(PoisonError::into_inner);
+        if labelled.len() >= TOOL_LABELS_MAX {
+            return OTHER.into();
+        }
+        labelled.insert(tool.clone());
+        tool.to_string()
+    }
+}
+
+impl Observer for Metrics {
+    fn invocation_finished(&self, event: &Finished<'_>) {
+        let tool_id = self.label(event.tool);
+        let code = event.code.map_or("", contract::error::ErrorCode::as_str);
+        self.durations.get_or_create(&ToolLabel { tool_id: tool_id.clone() }).observe(event.duration.as_secs_f64());
+        self.calls.get_or_create(&CallLabels { tool_id, status: event.status.as_str(), code }).inc();
+    }
+
+    fn registry_swapped(&self, tools: usize, versions: usize) {
+        self.tools.set(i64::try_from(tools).unwrap_or(i64::MAX));
+        self.versions.set(i64::try_from(versions).unwrap_or(i64::MAX));
+    }
+
+    fn audit_queue(&self, waiting: usize) {
+        self.audit_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    fn audit_append_failed(&self) {
+        self.audit_failures.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::envelope::InvocationStatus;
+    use std::time::Duration;
+
+    fn finished(tool: Option<&ToolId>) -> Finished<'_> {
+        Finished { tool, status: InvocationStatus::Success, code: None, duration: Duration::from_millis(2) }
+    }
+
+    #[test]
+    fn calls_are_counted_by_tool_status_and_code() {
+        let metrics = Metrics::new();
+        let tool = "calculator".parse().unwrap();
+        metrics.invocation_finished(&finished(Some(&tool)));
+        metrics.invocation_finished(&finished(Some(&tool)));
+        let page = metrics.render();
+        assert!(page.contains(r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 2"#), "{page}");
+        assert!(page.contains(r#"gantry_tool_duration_seconds_count{tool_id="calculator"} 2"#), "{page}");
+    }
+
+    #[test]
+    fn callers_cannot_make_up_labels_without_end() {
+        let metrics = Metrics::new();
+        for n in 0..TOOL_LABELS_MAX + 50 {
+            let tool: ToolId = format!("tool_{n}").parse().unwrap();
+            metrics.invocation_finished(&finished(Some(&tool)));
+        }
+        metrics.invocation_finished(&finished(None));
+        let page = metrics.render();
+        assert!(page.contains(r#"tool_invocations_total{tool_id="other",status="success",code=""} 51"#));
+    }
+}

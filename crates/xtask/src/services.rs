@@ -1,0 +1,46 @@
+//! The real servers that tests need, and whether they are up.
+//!
+//! The embedded backends need none, so the list is empty and says so. A service is one row here: its name, how it is
+//! started, and the question whose answer proves it is ready. `cargo xtask test` starts every row and fails when one
+//! does not come up: a test that wants a server never passes for want of it.
+
+use anyhow::{Result, bail};
+
+/// A server of the tests.
+pub(crate) struct Service {
+    pub(crate) name: &'static str,
+    pub(crate) start: fn() -> Result<()>,
+    pub(crate) stop: fn() -> Result<()>,
+    pub(crate) is_ready: fn() -> Result<bool>,
+}
+
+/// All of them.
+pub(crate) const SERVICES: &[Service] = &[];
+
+/// The command.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    match arguments.first().map(String::as_str) {
+        Some("start") => start_all()?,
+        Some("stop") => SERVICES.iter().try_for_each(|service| (service.stop)())?,
+        Some("status") | None => {}
+        Some(other) => bail!("there is no `services {other}`: use start, stop or status"),
+    }
+    if SERVICES.is_empty() {
+        println!("services: none to start, the tests use the embedded backends only");
+    }
+    for service in SERVICES {
+        println!("{}: {}", service.name, if (service.is_ready)()? { "ready" } else { "not running" });
+    }
+    Ok(())
+}
+
+/// Starts every service and insists that each is ready.
+pub(crate) fn start_all() -> Result<()> {
+    for service in SERVICES {
+        (service.start)()?;
+        if !(service.is_ready)()? {
+            bail!("the service `{}` did not become ready; the tests that need it cannot be run", service.name);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! `cargo xtask test`: everything the project calls a test, in one run, with one closing line.
+//!
+//! Plain `cargo test` is used, because it is on every machine that has Rust and because it alone runs documentation
+//! examples. Output is passed on line by line while it is counted, so that a long run is not a silent one.
+//!
+//! The closing line `N passed, N failed` is the last line of standard output, whatever happened: a build that fails or a
+//! test program that dies counts as one failure, never as none.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::{services, workspace};
+
+/// How many tests there were.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+/// The command. What follows `--` goes to the test programs.
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let tally = match whole_suite(arguments) {
+        Ok(tally) => tally,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            Tally { failed: 1, ..Tally::default() }
+        }
+    };
+    if tally.ignored > 0 {
+        println!("{} ignored: a test is run or deleted, so this counts as failure", tally.ignored);
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed + tally.ignored);
+    Ok(if tally.failed + tally.ignored == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn whole_suite(arguments: &[String]) -> Result<Tally> {
+    services::start_all()?;
+    // The black-box tests start the real binary; cargo builds it for them only when asked.
+    let built = workspace::cargo().args(["build", "--package", "gantry"]).status().context("cannot run cargo")?;
+    anyhow::ensure!(built.success(), "the `gantry` binary does not build");
+
+    let mut child = workspace::cargo()
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(arguments)
+        .env("GANTRY_BIN", workspace::target_folder()?.join("debug").join("gantry"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run cargo")?;
+    let mut tally = Tally::default();
+    if let Some(output) = child.stdout.take() {
+        count(BufReader::new(output), &mut std::io::stdout().lock(), &mut tally)?;
+    }
+    let status = child.wait().context("cannot wait for cargo")?;
+    if !status.success() && tally.failed == 0 {
+        tally.failed = 1;
+    }
+    Ok(tally)
+}
+
+/// Passes lines on and adds up the summaries among them.
+fn count(mut from: impl BufRead, to: &mut impl Write, tally: &mut Tally) -> Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if from.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        to.write_all(&line)?;
+        to.flush()?;
+        if let Some(part) = summary(&String::from_utf8_lossy(&line)) {
+            tally.passed += part.passed;
+            tally.failed += part.failed;
+            tally.ignored += part.ignored;
+        }
+    }
+}
+
+/// `test result: ok. 3 passed; 0 failed; 0 ignored; …` as numbers.
+fn summary(line: &str) -> Option<Tally> {
+    let (_, counts) = line.trim_start().strip_prefix("test result: ")?.split_once(". ")?;
+    let number = |name: &str| {
+        counts.split("; ").find_map(|part| part.trim().strip_suffix(name)?.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    Some(Tally { passed: number("passed"), failed: number("failed"), ignored: number("ignored") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_of_all_test_programs_are_added_and_output_is_passed_on() {
+        let output = "running 2 tests\ntest a ... ok\n\
+            test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+            test result: FAILED. 10 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.2s\n\
+            says test result: ok. 9 passed; somewhere in a line\n";
+        let (mut tally, mut shown) = (Tally::default(), Vec::new());
+        count(output.as_bytes(), &mut shown, &mut tally).unwrap();
+        assert_eq!(tally, Tally { passed: 12, failed: 3, ignored: 1 });
+        assert_eq!(shown, output.as_bytes());
+    }
+
+    #[test]
+    fn lines_that_are_no_summary_count_nothing() {
+        for line in ["", "test a ... ok", "test result: ", "test result: ok", "running 1 test"] {
+            assert_eq!(summary(line), None, "{line:?}");
+        }
+    }
+}
