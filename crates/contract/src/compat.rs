@@ -156,7 +156,8 @@ fn gather(forward: &[Gap], backward: &[Gap], wide_is_new: bool, reasons: &mut Ve
 /// Changed annotations at places both schemas have; sensitivity is more than a remark.
 fn annotations(old: &Value, new: &Value, reasons: &mut Vec<Reason>) {
     let remark = |name: &str| {
-        matches!(name, "title" | "description" | "examples" | "$comment" | "deprecated" | "readOnly" | "writeOnly") || name.starts_with("x-")
+        matches!(name, "title" | "description" | "examples" | "$comment" | "deprecated" | "readOnly" | "writeOnly")
+            || name.starts_with("x-")
     };
     for (pointer, before) in Document::new(old).positions() {
         let (Value::Object(before), Some(Value::Object(after))) = (before, new.pointer(&pointer)) else { continue };
@@ -176,7 +177,11 @@ fn annotations(old: &Value, new: &Value, reasons: &mut Vec<Reason>) {
 fn concluded(mut reasons: Vec<Reason>) -> Comparison {
     let verdict = reasons.iter().map(|reason| reason.verdict).max().unwrap_or(Verdict::Patch);
     reasons.sort_by(|left, right| {
-        right.verdict.cmp(&left.verdict).then_with(|| left.path.cmp(&right.path)).then_with(|| left.change.cmp(&right.change))
+        right
+            .verdict
+            .cmp(&left.verdict)
+            .then_with(|| left.path.cmp(&right.path))
+            .then_with(|| left.change.cmp(&right.change))
     });
     reasons.dedup();
     reasons.truncate(REASONS_MAX);

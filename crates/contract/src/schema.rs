@@ -204,7 +204,7 @@ impl CompiledSchema {
         admitted(schema, limits, &[], true)?;
         let schema = strict::closed(schema);
         let options = tool_options(limits);
-        let validator = options.build(&schema).map_err(not_compiled)?;
+        let validator = options.build(&schema).map_err(|error| not_compiled(&error))?;
         let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
         Ok(Self { validator, schema, defaults, coercion, quotes: true })
     }
@@ -215,7 +215,7 @@ impl CompiledSchema {
     /// Every reason why the schema is not admissible.
     pub fn output(schema: &Value, limits: &SchemaLimits) -> Result<Self, SchemaErrors> {
         admitted(schema, limits, &[], true)?;
-        let validator = tool_options(limits).build(schema).map_err(not_compiled)?;
+        let validator = tool_options(limits).build(schema).map_err(|error| not_compiled(&error))?;
         Ok(Self::unchanging(validator, schema.clone()))
     }
 
@@ -239,7 +239,7 @@ impl CompiledSchema {
         if !own_dialect {
             options = options.with_draft(Draft::Draft202012);
         }
-        let validator = options.build(schema).map_err(not_compiled)?;
+        let validator = options.build(schema).map_err(|error| not_compiled(&error))?;
         Ok(Self::unchanging(validator, schema.clone()))
     }
 
@@ -368,7 +368,7 @@ fn single(path: &str, message: String) -> SchemaErrors {
 }
 
 /// What admission did not see coming; kept as a reason, because a schema must never take the service down.
-fn not_compiled(error: ValidationError<'static>) -> SchemaErrors {
+fn not_compiled(error: &ValidationError<'_>) -> SchemaErrors {
     let text = error.masked_with("this value").to_string();
     single(error.schema_path().as_str(), format!("the schema cannot be compiled: {text}"))
 }

@@ -73,16 +73,31 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
         ("/parameters", json!({ "parameters": "object" })),
         ("/parameters/type", json!({ "parameters": { "type": "array" } })),
         ("/parameters", json!({ "parameters": { "type": "object", "properties": { "a": { "type": "strin" } } } })),
-        ("/parameters", json!({ "parameters": { "type": "object", "properties": { "a": { "$ref": "https://example.com/s.json" } } } })),
-        ("/parameters", json!({ "parameters": { "type": "object", "properties": { "a": { "type": "string", "pattern": "(?=a)b" } } } })),
-        ("/parameters", json!({ "parameters": { "type": "object", "properties": { "a": { "type": "string", "pattern": "(a{1000}){1000}" } } } })),
+        (
+            "/parameters",
+            json!({ "parameters": { "type": "object", "properties": { "a": { "$ref": "https://example.com/s.json" } } } }),
+        ),
+        (
+            "/parameters",
+            json!({ "parameters": { "type": "object", "properties": { "a": { "type": "string", "pattern": "(?=a)b" } } } }),
+        ),
+        (
+            "/parameters",
+            json!({ "parameters": { "type": "object", "properties": { "a": { "type": "string", "pattern": "(a{1000}){1000}" } } } }),
+        ),
         ("/result_schema", json!({ "result_schema": { "$ref": "file:///etc/passwd" } })),
         ("/required_permissions", json!({ "required_permissions": ["no colon"] })),
         ("/side_effect_policy", json!({ "side_effect_policy": "harmless" })),
         ("/side_effects", json!({ "side_effect_policy": "idempotent", "idempotency": { "key_fields": [] } })),
-        ("/idempotency", json!({ "side_effect_policy": "idempotent", "side_effects": [{ "resource": "r", "op": "CREATE", "scope": "s" }] })),
+        (
+            "/idempotency",
+            json!({ "side_effect_policy": "idempotent", "side_effects": [{ "resource": "r", "op": "CREATE", "scope": "s" }] }),
+        ),
         ("/side_effects", json!({ "side_effects": [{ "resource": "r", "op": "CREATE", "scope": "s" }] })),
-        ("/compensation_tool_id", json!({ "side_effect_policy": "compensatable", "side_effects": [{ "resource": "r", "op": "UPDATE", "scope": "s" }], "idempotency": {} })),
+        (
+            "/compensation_tool_id",
+            json!({ "side_effect_policy": "compensatable", "side_effects": [{ "resource": "r", "op": "UPDATE", "scope": "s" }], "idempotency": {} }),
+        ),
         ("/compensation_tool_id", json!({ "compensation_tool_id": "undo_it" })),
         ("/idempotency/key_fields/0", json!({ "idempotency": { "key_fields": ["nowhere"] } })),
         ("/timeout_class", json!({ "timeout_class": "soon" })),
@@ -97,7 +112,10 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
         ("/network_policy/allowed_ports/0", json!({ "network_policy": { "allowed_ports": [0] } })),
         ("/checkpoint_config/micro_interval_seconds", json!({ "checkpoint_config": { "micro_interval_seconds": 5 } })),
         ("/priority", json!({ "priority": 11 })),
-        ("/cache_ttl_seconds", json!({ "cache_ttl_seconds": 60, "side_effect_policy": "idempotent", "side_effects": [{ "resource": "r", "op": "CREATE", "scope": "s" }], "idempotency": {} })),
+        (
+            "/cache_ttl_seconds",
+            json!({ "cache_ttl_seconds": 60, "side_effect_policy": "idempotent", "side_effects": [{ "resource": "r", "op": "CREATE", "scope": "s" }], "idempotency": {} }),
+        ),
         ("/lifecycle_state", json!({ "lifecycle_state": "removed" })),
         ("/replacement_tool_id", json!({ "replacement_tool_id": "Not An Id" })),
         ("/execution", json!({ "execution": { "type": "process", "command": [] } })),
@@ -167,7 +185,11 @@ fn names_of_other_systems_are_taken_for_ours_but_not_both() {
 #[test]
 fn what_is_not_an_object_or_not_the_syntax_it_says_is_refused_kindly() {
     assert!(Manifest::from_value(json!([])).unwrap_err().to_string().contains("object"));
-    for (text, format) in [("tool_id = ", ManifestFormat::Toml), ("{\"a\":1,\"a\":2}", ManifestFormat::Json), ("a: [", ManifestFormat::Yaml)] {
+    for (text, format) in [
+        ("tool_id = ", ManifestFormat::Toml),
+        ("{\"a\":1,\"a\":2}", ManifestFormat::Json),
+        ("a: [", ManifestFormat::Yaml),
+    ] {
         let error = Manifest::read(text, format).unwrap_err().to_string();
         assert!(error.contains("not valid"), "{error}");
     }

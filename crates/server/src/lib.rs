@@ -1,1 +1,36 @@
-//! placeholder
+//! The doors: how agents and people reach the kernel. So far there is one, REST (API-001…012).
+//!
+//! A door is thin: it parses, calls the kernel and renders. Whether something may be done, retried or stored is decided
+//! below; an `if` about that does not belong here. Start at [`serve`]; the list of what can be asked is the table in
+//! `routes`, from which the router and the OpenAPI document are both made.
+//!
+//! ```text
+//! serve ─▶ connection (pace) ─▶ router ─▶ routes::… ─▶ incoming, body, query ─▶ kernel ─▶ answer | problem
+//! ```
+//!
+//! Invariants
+//! - DOOR-1: every refusal, whatever its origin, is rendered by `problem` and nothing else.
+//! - DOOR-2: a call that the kernel has begun is carried to its end, also when the client has gone away.
+//! - DOOR-3: credentials are never logged, echoed or kept.
+//!
+//! Not here: TLS (a proxy in front, for now), other doors (JSON-RPC, MCP, gRPC).
+
+mod answer;
+mod body;
+mod config;
+mod door;
+mod incoming;
+mod members;
+mod openapi;
+mod pace;
+mod problem;
+mod query;
+mod routes;
+mod serve;
+mod settle;
+mod tool_view;
+
+pub use config::{ConfigError, ServerConfig};
+pub use door::{Door, MetricsText};
+pub use openapi::openapi;
+pub use serve::{Drained, serve};

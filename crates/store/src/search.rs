@@ -19,7 +19,7 @@ mod spelling;
 mod stop_words;
 mod words;
 
-pub(crate) use document::{Document, FIELD_WEIGHTS, is_searchable, newest_searchable};
+pub(crate) use document::{Document, FIELD_WEIGHTS, newest_searchable};
 pub(crate) use plan::{HITS_MAX, Plan, Vocabulary};
 pub(crate) use ranking::{Ranked, fuse};
 

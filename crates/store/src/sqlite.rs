@@ -110,8 +110,8 @@ impl SqliteStore {
 
 /// The largest file in pages of the size this file has.
 fn limit_pages(connection: &rusqlite::Connection, bytes: u64) -> rusqlite::Result<()> {
-    let page_bytes: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    let pages = (bytes / page_bytes.max(1)).clamp(1, u64::from(u32::MAX) - 1);
+    let page_bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let pages = u32::try_from(bytes / u64::from(page_bytes.max(1))).unwrap_or(u32::MAX - 1).max(1);
     connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
 }
 

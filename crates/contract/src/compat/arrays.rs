@@ -10,12 +10,19 @@ use super::likeness::Likeness;
 use super::prover::{Prover, Spot};
 
 impl<'n, 'w> Prover<'n, 'w> {
-    pub(super) fn arrays(&mut self, narrow: &Conjunction<'n>, (part, node): (&'w Map<String, Value>, &'w Value), spot: &Spot, gaps: &mut Vec<Gap>) {
+    pub(super) fn arrays(
+        &mut self,
+        narrow: &Conjunction<'n>,
+        (part, node): (&'w Map<String, Value>, &'w Value),
+        spot: &Spot,
+        gaps: &mut Vec<Gap>,
+    ) {
         if !narrow.types.meets(Types::ARRAY) {
             return;
         }
         let longest = narrow.all("maxItems").filter_map(Value::as_u64).min();
-        let reachable = |index: usize| longest.is_none_or(|longest| u64::try_from(index).is_ok_and(|index| index < longest));
+        let reachable =
+            |index: usize| longest.is_none_or(|longest| u64::try_from(index).is_ok_and(|index| index < longest));
         let prefix = part.get("prefixItems").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for (index, schema) in prefix.iter().enumerate().filter(|(index, _)| reachable(*index)) {
             gaps.extend(self.prove(&narrow.item(index), schema, &spot.part(&index.to_string(), true)));
@@ -35,7 +42,9 @@ impl<'n, 'w> Prover<'n, 'w> {
         if part.contains_key("contains") && !self.contains(narrow, part, spot) {
             gaps.push(Gap::new(&spot.path, What::Unproven("contains")));
         }
-        if part.get("unevaluatedItems").is_some_and(|schema| *schema != Value::Bool(true)) && !self.is_among(narrow, node) {
+        if part.get("unevaluatedItems").is_some_and(|schema| *schema != Value::Bool(true))
+            && !self.is_among(narrow, node)
+        {
             gaps.push(Gap::new(&spot.path, What::Unproven("unevaluatedItems")));
         }
     }
@@ -55,7 +64,7 @@ impl<'n, 'w> Prover<'n, 'w> {
             match most {
                 None => {
                     let found = Conjunction::of(self.narrow, [question]);
-                    enough && self.prove(&found, wanted, &spot.branch()).is_empty()
+                    enough && self.prove(&found, wanted, &spot.part("*", false)).is_empty()
                 }
                 Some(most) => {
                     let alike = Likeness::new(self.narrow, self.wide).alike(question, wanted);

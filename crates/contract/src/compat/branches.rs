@@ -14,7 +14,13 @@ use super::likeness::Likeness;
 use super::prover::{CASES_DEEP_MAX, Prover, Spot};
 
 impl<'n, 'w> Prover<'n, 'w> {
-    pub(super) fn branches(&mut self, narrow: &Conjunction<'n>, part: &'w Map<String, Value>, spot: &Spot, gaps: &mut Vec<Gap>) {
+    pub(super) fn branches(
+        &mut self,
+        narrow: &Conjunction<'n>,
+        part: &'w Map<String, Value>,
+        spot: &Spot,
+        gaps: &mut Vec<Gap>,
+    ) {
         if let Some(Value::Array(list)) = part.get("anyOf")
             && !self.any_of(narrow, list, spot)
         {
@@ -45,7 +51,8 @@ impl<'n, 'w> Prover<'n, 'w> {
     }
 
     fn any_of(&mut self, narrow: &Conjunction<'n>, list: &'w [Value], spot: &Spot) -> bool {
-        self.has_list(narrow, "anyOf", list) || list.iter().any(|branch| self.prove(narrow, branch, &spot.branch()).is_empty())
+        self.has_list(narrow, "anyOf", list)
+            || list.iter().any(|branch| self.prove(narrow, branch, &spot.branch()).is_empty())
     }
 
     fn one_of(&mut self, narrow: &Conjunction<'n>, list: &'w [Value], spot: &Spot) -> bool {

@@ -114,8 +114,14 @@ pub(super) struct Conjunction<'a> {
 
 impl<'a> Conjunction<'a> {
     pub(super) fn of(document: &'a Document<'a>, schemas: impl IntoIterator<Item = &'a Value>) -> Self {
-        let mut conjunction =
-            Self { document, nodes: Vec::new(), parts: Vec::new(), types: Types::ALL, impossible: false, opened: Vec::new() };
+        let mut conjunction = Self {
+            document,
+            nodes: Vec::new(),
+            parts: Vec::new(),
+            types: Types::ALL,
+            impossible: false,
+            opened: Vec::new(),
+        };
         for schema in schemas {
             conjunction.add(schema);
         }

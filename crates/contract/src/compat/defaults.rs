@@ -36,9 +36,12 @@ struct Entry<'a> {
     fragile: bool,
 }
 
+/// The schemas that describe one part of the value.
+type Places<'a> = Vec<(String, &'a Value)>;
+
 struct Spot<'a> {
     path: String,
-    places: Vec<(String, &'a Value)>,
+    places: Places<'a>,
     /// Pointers on the way here; one that comes again is recursion.
     way: Vec<String>,
     filled: bool,
@@ -62,10 +65,17 @@ impl<'a> DefaultMap<'a> {
         map
     }
 
-    fn visit(&mut self, document: &'a Document<'a>, validators: Option<&ValidatorMap>, spot: &Spot<'a>, work: &mut Vec<Spot<'a>>) {
+    fn visit(
+        &mut self,
+        document: &'a Document<'a>,
+        validators: Option<&ValidatorMap>,
+        spot: &Spot<'a>,
+        work: &mut Vec<Spot<'a>>,
+    ) {
         let members: Vec<_> = spot.places.iter().flat_map(|(at, schema)| unconditional(document, at, schema)).collect();
-        let fragile = spot.fragile || members.iter().any(|(_, map)| FRAGILE.iter().any(|keyword| map.contains_key(*keyword)));
-        let mut parts: BTreeMap<String, (Vec<(String, &'a Value)>, bool)> = BTreeMap::new();
+        let fragile =
+            spot.fragile || members.iter().any(|(_, map)| FRAGILE.iter().any(|keyword| map.contains_key(*keyword)));
+        let mut parts: BTreeMap<String, (Places<'a>, bool)> = BTreeMap::new();
         for (at, map) in &members {
             for sub in subschemas(map) {
                 let (token, filled) = match (sub.place, sub.keyword, sub.key) {
@@ -73,8 +83,12 @@ impl<'a> DefaultMap<'a> {
                     (Place::Child, "items", _) => ("/*".to_owned(), true),
                     (Place::Child, "prefixItems", Key::Index(index)) => (format!("/{index}"), true),
                     (Place::Child, ..) => (sub.pointer("/"), false),
-                    (Place::InPlace, "anyOf" | "oneOf" | "then" | "else" | "dependentSchemas", _) => (sub.pointer("/"), false),
-                    (Place::InPlace | Place::Question | Place::ChildQuestion | Place::Name | Place::Definition, ..) => continue,
+                    (Place::Here, "anyOf" | "oneOf" | "then" | "else" | "dependentSchemas", _) => {
+                        (sub.pointer("/"), false)
+                    }
+                    (Place::Here | Place::Question | Place::ChildQuestion | Place::Name | Place::Definition, ..) => {
+                        continue;
+                    }
                 };
                 let (places, _) = parts.entry(token).or_insert((Vec::new(), filled));
                 places.push((sub.pointer(at), sub.schema));
@@ -91,8 +105,11 @@ impl<'a> DefaultMap<'a> {
             let path = format!("{}{token}", spot.path);
             self.note(document, validators, (&path, &places), filled, fragile);
             let name = token.trim_start_matches('/').replace("~1", "/").replace("~0", "~");
-            self.relied_on |= filled && required.contains(&name.as_str()) && self.entries.get(&path).is_some_and(|entry| entry.filled);
-            let way: Vec<String> = spot.way.iter().cloned().chain(spot.places.iter().map(|(at, _)| at.clone())).collect();
+            self.relied_on |= filled
+                && required.contains(&name.as_str())
+                && self.entries.get(&path).is_some_and(|entry| entry.filled);
+            let way: Vec<String> =
+                spot.way.iter().cloned().chain(spot.places.iter().map(|(at, _)| at.clone())).collect();
             let again = places.iter().any(|(at, schema)| {
                 way.contains(at) || unconditional(document, at, schema).iter().any(|(target, _)| way.contains(target))
             });
@@ -132,10 +149,20 @@ pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<Reason>
     for (path, before) in &old.entries {
         match new.entries.get(path) {
             Some(after) if after.default != before.default => {
-                reason(path, "default_changed", Verdict::Major, "the default is another one, so leaving it out means something else");
+                reason(
+                    path,
+                    "default_changed",
+                    Verdict::Major,
+                    "the default is another one, so leaving it out means something else",
+                );
             }
             Some(_) => {}
-            None => reason(path, "default_removed", Verdict::Major, "the default is gone, so leaving it out means something else"),
+            None => reason(
+                path,
+                "default_removed",
+                Verdict::Major,
+                "the default is gone, so leaving it out means something else",
+            ),
         }
     }
     for (path, after) in &new.entries {
@@ -146,7 +173,12 @@ pub(super) fn changes(old: &DefaultMap<'_>, new: &DefaultMap<'_>) -> Vec<Reason>
         let newly_filled = after.filled && before.is_none_or(|before| !before.filled);
         // Without reliance a value is taken as it came when its defaults do not fit; with it that way is barred.
         if newly_filled && after.fragile && (old.relied_on || new.relied_on) {
-            reason(path, "cannot_prove_compatible", Verdict::Major, "the default is filled in where other rules may refuse it");
+            reason(
+                path,
+                "cannot_prove_compatible",
+                Verdict::Major,
+                "the default is filled in where other rules may refuse it",
+            );
         }
     }
     reasons

@@ -61,8 +61,12 @@ impl Gap {
         let change = match &self.what {
             What::Type => pick("type_narrowed", "type_widened"),
             What::Values => pick("enum_narrowed", "enum_widened"),
-            What::Bound(keyword) => pick(&format!("{}_tightened", snake(keyword)), &format!("{}_relaxed", snake(keyword))),
-            What::Keyword(keyword) => pick(&format!("{}_added_or_changed", snake(keyword)), &format!("{}_removed_or_changed", snake(keyword))),
+            What::Bound(keyword) => {
+                pick(&format!("{}_tightened", snake(keyword)), &format!("{}_relaxed", snake(keyword)))
+            }
+            What::Keyword(keyword) => {
+                pick(&format!("{}_added_or_changed", snake(keyword)), &format!("{}_removed_or_changed", snake(keyword)))
+            }
             What::Required(_) => pick("required_added", "required_removed"),
             What::NarrowOnly(_) => pick("property_removed", "property_added"),
             What::WideOnly(_) => pick("property_added", "property_removed"),

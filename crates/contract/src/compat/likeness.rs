@@ -11,16 +11,40 @@ use crate::schema::document::{Document, Target};
 
 /// Keywords whose value is one schema, a list of schemas, or schemas by name.
 const ONE: [&str; 11] = [
-    "if", "then", "else", "not", "items", "contains", "propertyNames", "additionalProperties", "unevaluatedProperties",
-    "unevaluatedItems", "$ref",
+    "if",
+    "then",
+    "else",
+    "not",
+    "items",
+    "contains",
+    "propertyNames",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "$ref",
 ];
 const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
 /// Keywords whose value is a set: the order does not matter.
 const SETS: [&str; 3] = ["type", "enum", "required"];
 const PLAIN: [&str; 17] = [
-    "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
-    "format", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties",
+    "const",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minContains",
+    "maxContains",
+    "minProperties",
+    "maxProperties",
 ];
 
 /// Two documents being compared, with the pairs that are under comparison already.
@@ -47,14 +71,19 @@ impl<'l, 'r> Likeness<'l, 'r> {
             && self.both(a.get("$dynamicRef"), b.get("$dynamicRef"), Self::schema)
             && LISTS.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), Self::lists))
             && NAMED.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), Self::named))
-            && SETS.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), Self::sets))
+            && SETS.iter().all(|keyword| self.both(a.get(*keyword), b.get(*keyword), |_, a, b| sets(a, b)))
             && PLAIN.iter().all(|keyword| a.get(*keyword) == b.get(*keyword))
             && self.both(a.get("dependentRequired"), b.get("dependentRequired"), |_, a, b| a == b);
         self.open.pop();
         like
     }
 
-    fn both(&mut self, left: Option<&Value>, right: Option<&Value>, test: fn(&mut Self, &Value, &Value) -> bool) -> bool {
+    fn both(
+        &mut self,
+        left: Option<&Value>,
+        right: Option<&Value>,
+        test: fn(&mut Self, &Value, &Value) -> bool,
+    ) -> bool {
         match (left, right) {
             (None, None) => true,
             (Some(left), Some(right)) => test(self, left, right),
@@ -81,10 +110,10 @@ impl<'l, 'r> Likeness<'l, 'r> {
         let (Some(a), Some(b)) = (left.as_object(), right.as_object()) else { return left == right };
         a.len() == b.len() && a.iter().all(|(name, left)| b.get(name).is_some_and(|right| self.alike(left, right)))
     }
+}
 
-    fn sets(&mut self, left: &Value, right: &Value) -> bool {
-        let members = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
-        let (a, b) = (members(left), members(right));
-        a.iter().all(|one| b.contains(one)) && b.iter().all(|one| a.contains(one))
-    }
+fn sets(left: &Value, right: &Value) -> bool {
+    let members = |value: &Value| value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+    let (a, b) = (members(left), members(right));
+    a.iter().all(|one| b.contains(one)) && b.iter().all(|one| a.contains(one))
 }

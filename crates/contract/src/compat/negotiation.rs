@@ -106,7 +106,8 @@ impl Talk {
         needed: bool,
         level: usize,
     ) {
-        let objects = wanted.all("properties").next().is_some() && taken.types.meets(Types::OBJECT) && level < LEVELS_MAX;
+        let objects =
+            wanted.all("properties").next().is_some() && taken.types.meets(Types::OBJECT) && level < LEVELS_MAX;
         if !objects || taken.all("properties").next().is_none() {
             for node in taken.nodes.first().into_iter().copied() {
                 let gaps = prover.prove(wanted, node, spot);
@@ -119,7 +120,10 @@ impl Talk {
             let required = needed && wanted.requires(name);
             let described: Vec<&'w Value> = taken.all("properties").filter_map(|named| named.get(name)).collect();
             if described.is_empty() {
-                let open = taken.all("additionalProperties").chain(taken.all("unevaluatedProperties")).any(|schema| *schema != Value::Bool(false));
+                let open = taken
+                    .all("additionalProperties")
+                    .chain(taken.all("unevaluatedProperties"))
+                    .any(|schema| *schema != Value::Bool(false));
                 if open || taken.mentions().names.contains(name) {
                     continue;
                 }
@@ -135,7 +139,13 @@ impl Talk {
     }
 
     /// What the tool requires and the caller has not got.
-    fn demands<'n, 'w>(&mut self, prover: &Prover<'n, 'w>, wanted: &Conjunction<'n>, taken: &Conjunction<'w>, spot: &Spot) {
+    fn demands<'n, 'w>(
+        &mut self,
+        prover: &Prover<'n, 'w>,
+        wanted: &Conjunction<'n>,
+        taken: &Conjunction<'w>,
+        spot: &Spot,
+    ) {
         let names = wanted.mentions().names;
         let required = taken.all("required").filter_map(Value::as_array).flatten().filter_map(Value::as_str);
         for name in required.filter(|name| !names.contains(name)) {

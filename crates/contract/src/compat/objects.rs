@@ -17,8 +17,19 @@ use crate::schema::document::{Document, join};
 
 /// Keywords that count or inspect properties, so that one more of them is not harmless.
 pub(super) const FRAGILE: [&str; 13] = [
-    "maxProperties", "dependentRequired", "dependentSchemas", "propertyNames", "patternProperties", "if", "not", "anyOf",
-    "oneOf", "uniqueItems", "contains", "enum", "const",
+    "maxProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "propertyNames",
+    "patternProperties",
+    "if",
+    "not",
+    "anyOf",
+    "oneOf",
+    "uniqueItems",
+    "contains",
+    "enum",
+    "const",
 ];
 
 impl<'n, 'w> Prover<'n, 'w> {
@@ -47,7 +58,7 @@ impl<'n, 'w> Prover<'n, 'w> {
         if let Some(names) = part.get("propertyNames") {
             let mut known = Conjunction::of(self.narrow, narrow.all("propertyNames"));
             known.narrow(Types::STRING);
-            let open = self.prove(&known, names, &spot.branch());
+            let open = self.prove(&known, names, &spot.part("*", false));
             if !open.is_empty() {
                 gaps.push(Gap::new(&spot.path, What::Unproven("propertyNames")));
             }
@@ -57,7 +68,14 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
     }
 
-    fn required(&self, narrow: &Conjunction<'n>, goal: &Conjunction<'w>, part: &Map<String, Value>, spot: &Spot, gaps: &mut Vec<Gap>) {
+    fn required(
+        &self,
+        narrow: &Conjunction<'n>,
+        goal: &Conjunction<'w>,
+        part: &Map<String, Value>,
+        spot: &Spot,
+        gaps: &mut Vec<Gap>,
+    ) {
         let names = part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         for name in names.filter(|name| !narrow.requires(name)) {
             let described: Vec<&Value> = goal.all("properties").filter_map(|named| named.get(name)).collect();
@@ -117,7 +135,14 @@ impl<'n, 'w> Prover<'n, 'w> {
     }
 
     /// `additionalProperties` or `unevaluatedProperties`: all names that are not covered otherwise.
-    fn others(&mut self, narrow: &Conjunction<'n>, schema: &'w Value, covered: &Covered<'w>, spot: &Spot, gaps: &mut Vec<Gap>) {
+    fn others(
+        &mut self,
+        narrow: &Conjunction<'n>,
+        schema: &'w Value,
+        covered: &Covered<'w>,
+        spot: &Spot,
+        gaps: &mut Vec<Gap>,
+    ) {
         if *schema == Value::Bool(true) || covered.everything {
             return;
         }
@@ -150,7 +175,13 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
     }
 
-    fn dependent_required(&mut self, narrow: &Conjunction<'n>, wanted: &Map<String, Value>, spot: &Spot, gaps: &mut Vec<Gap>) {
+    fn dependent_required(
+        &mut self,
+        narrow: &Conjunction<'n>,
+        wanted: &Map<String, Value>,
+        spot: &Spot,
+        gaps: &mut Vec<Gap>,
+    ) {
         for (name, list) in wanted {
             let absent = self.property(narrow, name).impossible;
             let known: Vec<&str> = narrow
@@ -160,7 +191,8 @@ impl<'n, 'w> Prover<'n, 'w> {
                 .filter_map(Value::as_str)
                 .collect();
             let missing = list.as_array().into_iter().flatten().filter_map(Value::as_str);
-            let missing = missing.filter(|one| *one != name.as_str() && !known.contains(one) && !narrow.requires(one)).count();
+            let missing =
+                missing.filter(|one| *one != name.as_str() && !known.contains(one) && !narrow.requires(one)).count();
             if missing > 0 && !absent {
                 gaps.push(Gap::new(&spot.path, What::Bound("dependentRequired")));
             }
@@ -237,7 +269,7 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     /// A branch that both sides have word for word evaluates the same names on both.
     fn same_branches(&self, narrow: &Conjunction<'n>, sure: &Conjunction<'w>, covered: &mut Covered<'w>) {
-        let mut like = |left: Option<&Value>, right: Option<&Value>| match (left, right) {
+        let like = |left: Option<&Value>, right: Option<&Value>| match (left, right) {
             (None, None) => true,
             (Some(left), Some(right)) => Likeness::new(self.narrow, self.wide).alike(left, right),
             (None, Some(_)) | (Some(_), None) => false,
@@ -249,7 +281,9 @@ impl<'n, 'w> Prover<'n, 'w> {
             return;
         }
         let elsewhere: BTreeSet<&str> = narrow.parts.iter().flat_map(|part| names_of(part, "properties")).collect();
-        let conditional = |map: &Map<String, Value>| ["anyOf", "oneOf", "if", "dependentSchemas"].iter().filter(|keyword| map.contains_key(**keyword)).count();
+        let conditional = |map: &Map<String, Value>| {
+            ["anyOf", "oneOf", "if", "dependentSchemas"].iter().filter(|keyword| map.contains_key(**keyword)).count()
+        };
         if narrow.parts.iter().map(|part| conditional(part)).sum::<usize>() != 1 {
             return;
         }

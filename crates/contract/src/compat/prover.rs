@@ -26,6 +26,8 @@ use crate::schema::{ASSERTED_FORMATS, SchemaLimits, place_validator};
 
 /// Proof steps before giving up.
 const STEPS_MAX: usize = 50_000;
+/// Proof steps inside one another before giving up.
+const DEEP_MAX: usize = 150;
 /// How many times cases may be taken apart inside one another.
 pub(super) const CASES_DEEP_MAX: usize = 3;
 
@@ -68,12 +70,21 @@ impl Spot {
     }
 }
 
+/// A pair that is being proved: the narrow side's demands, its types, the wide schema, and the place in the value.
+#[derive(Debug, PartialEq)]
+struct Open {
+    narrow: Vec<usize>,
+    types: Types,
+    wide: usize,
+    path: String,
+}
+
 pub(super) struct Prover<'n, 'w> {
     pub(super) narrow: &'n Document<'n>,
     pub(super) wide: &'w Document<'w>,
     pub(super) rules: Rules,
     steps: usize,
-    open: Vec<(Vec<usize>, Types, usize)>,
+    open: Vec<Open>,
     patterns: HashMap<String, Option<Validator>>,
 }
 
@@ -90,7 +101,7 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     pub(super) fn prove(&mut self, narrow: &Conjunction<'n>, wide: &'w Value, spot: &Spot) -> Vec<Gap> {
         self.steps += 1;
-        if self.steps > STEPS_MAX {
+        if self.steps > STEPS_MAX || self.open.len() > DEEP_MAX {
             return vec![Gap::new(&spot.path, What::Unproven("schema"))];
         }
         if narrow.impossible || *wide == Value::Bool(true) || self.is_among(narrow, wide) {
@@ -101,11 +112,20 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
         let mut addresses: Vec<usize> = narrow.parts.iter().map(|map| std::ptr::from_ref(*map).addr()).collect();
         addresses.sort_unstable();
-        let key = (addresses, narrow.types, std::ptr::from_ref(wide).addr());
-        if self.open.contains(&key) {
+        let pair = Open {
+            narrow: addresses,
+            types: narrow.types,
+            wide: std::ptr::from_ref(wide).addr(),
+            path: spot.path.clone(),
+        };
+        // PROVE-2: at the same place nothing has been shown yet, so there the pair is not given.
+        let given = |open: &Open| {
+            (&open.narrow, open.types, open.wide) == (&pair.narrow, pair.types, pair.wide) && open.path != pair.path
+        };
+        if self.open.iter().any(given) {
             return Vec::new();
         }
-        self.open.push(key);
+        self.open.push(pair);
         let mut gaps = self.prove_whole(narrow, wide, spot);
         if !gaps.is_empty() && spot.cases < CASES_DEEP_MAX && self.prove_by_cases(narrow, wide, spot) {
             gaps.clear();
@@ -133,7 +153,7 @@ impl<'n, 'w> Prover<'n, 'w> {
             return gaps;
         }
         for (part, node) in goal.nodes.iter().filter_map(|node| Some((node.as_object()?, *node))) {
-            self.scalars(narrow, part, spot, &mut gaps);
+            scalars(narrow, part, spot, &mut gaps);
             self.objects(narrow, &goal, (part, node), spot, &mut gaps);
             self.arrays(narrow, (part, node), spot, &mut gaps);
             self.branches(narrow, part, spot, &mut gaps);
@@ -159,41 +179,42 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     /// Whether `name` matches `pattern`, by the engine that will run it.
     pub(super) fn matches(&mut self, pattern: &str, name: &str) -> bool {
-        let validator = self.patterns.entry(pattern.to_owned()).or_insert_with(|| {
-            place_validator(&json!({ "pattern": pattern }), &SchemaLimits::default())
-        });
+        let validator = self
+            .patterns
+            .entry(pattern.to_owned())
+            .or_insert_with(|| place_validator(&json!({ "pattern": pattern }), &SchemaLimits::default()));
         validator.as_ref().is_some_and(|validator| validator.is_valid(&Value::String(name.to_owned())))
     }
+}
 
-    // ------------------------------------------------------------------------------------------------- scalars
+// ---------------------------------------------------------------------------------------------------- scalars
 
-    fn scalars(&self, narrow: &Conjunction<'n>, part: &'w Map<String, Value>, spot: &Spot, gaps: &mut Vec<Gap>) {
-        if let Some(wanted) = part.get("type")
-            && !narrow.types.within(Types::named(wanted))
+fn scalars(narrow: &Conjunction<'_>, part: &Map<String, Value>, spot: &Spot, gaps: &mut Vec<Gap>) {
+    if let Some(wanted) = part.get("type")
+        && !narrow.types.within(Types::named(wanted))
+    {
+        gaps.push(Gap::new(&spot.path, What::Type).saying(narrow.all("type").next(), Some(wanted)));
+    }
+    enumerated(narrow, part, spot, gaps);
+    for (keyword, types, ascending) in BOUNDS {
+        if let Some(limit) = part.get(keyword)
+            && narrow.types.meets(types)
+            && !bounded(narrow, keyword, limit, ascending)
         {
-            gaps.push(Gap::new(&spot.path, What::Type).saying(narrow.all("type").next(), Some(wanted)));
+            gaps.push(Gap::new(&spot.path, What::Bound(keyword)).saying(narrow.all(keyword).next(), Some(limit)));
         }
-        enumerated(narrow, part, spot, gaps);
-        for (keyword, types, ascending) in BOUNDS {
-            if let Some(limit) = part.get(keyword)
-                && narrow.types.meets(types)
-                && !bounded(narrow, keyword, limit, ascending)
-            {
-                gaps.push(Gap::new(&spot.path, What::Bound(keyword)).saying(narrow.all(keyword).next(), Some(limit)));
-            }
-        }
-        if let Some(step) = part.get("multipleOf")
-            && narrow.types.meets(Types::NUMBER)
-            && !is_multiple(narrow, step)
-        {
-            gaps.push(Gap::new(&spot.path, What::Bound("multipleOf")).saying(narrow.all("multipleOf").next(), Some(step)));
-        }
-        for keyword in ["pattern", "format"] {
-            let Some(wanted) = part.get(keyword) else { continue };
-            let annotation = keyword == "format" && !wanted.as_str().is_some_and(|name| ASSERTED_FORMATS.contains(&name));
-            if !annotation && narrow.types.meets(Types::STRING) && !narrow.all(keyword).any(|known| known == wanted) {
-                gaps.push(Gap::new(&spot.path, What::Keyword(keyword)).saying(narrow.all(keyword).next(), Some(wanted)));
-            }
+    }
+    if let Some(step) = part.get("multipleOf")
+        && narrow.types.meets(Types::NUMBER)
+        && !is_multiple(narrow, step)
+    {
+        gaps.push(Gap::new(&spot.path, What::Bound("multipleOf")).saying(narrow.all("multipleOf").next(), Some(step)));
+    }
+    for keyword in ["pattern", "format"] {
+        let Some(wanted) = part.get(keyword) else { continue };
+        let annotation = keyword == "format" && !wanted.as_str().is_some_and(|name| ASSERTED_FORMATS.contains(&name));
+        if !annotation && narrow.types.meets(Types::STRING) && !narrow.all(keyword).any(|known| known == wanted) {
+            gaps.push(Gap::new(&spot.path, What::Keyword(keyword)).saying(narrow.all(keyword).next(), Some(wanted)));
         }
     }
 }
@@ -265,9 +286,8 @@ fn enumerated(narrow: &Conjunction<'_>, part: &Map<String, Value>, spot: &Spot, 
     let several = part.get("enum").and_then(Value::as_array).map(Vec::as_slice);
     for allowed in [single, several].into_iter().flatten() {
         let values = narrow.values();
-        let within = values.as_ref().is_some_and(|values| {
-            values.iter().all(|value| allowed.iter().any(|one| same(one, value)))
-        });
+        let within =
+            values.as_ref().is_some_and(|values| values.iter().all(|value| allowed.iter().any(|one| same(one, value))));
         if !within {
             let known = narrow.all("enum").next().or_else(|| narrow.all("const").next());
             let wanted = part.get("enum").or_else(|| part.get("const"));
@@ -280,9 +300,9 @@ fn enumerated(narrow: &Conjunction<'_>, part: &Map<String, Value>, spot: &Spot, 
 
 /// Whether strings are converted where this schema stands.
 fn converted(narrow: &Conjunction<'_>) -> bool {
-    narrow.named_types().is_some_and(|types| {
-        !types.meets(Types::STRING) && (types.meets(Types::NUMBER) || types.meets(Types::BOOLEAN))
-    })
+    narrow
+        .named_types()
+        .is_some_and(|types| !types.meets(Types::STRING) && (types.meets(Types::NUMBER) || types.meets(Types::BOOLEAN)))
 }
 
 /// Whether a string that the narrow side converts might be refused by the wide one, which sees it first.
@@ -295,9 +315,22 @@ fn reads_strings_differently(narrow: &Conjunction<'_>, goal: &Conjunction<'_>) -
     match goal.named_types() {
         Some(types) if !types.meets(Types::STRING) => {
             // "1" was `true` and becomes the number 1, which has to pass as such.
-            let digits_move = before.meets(Types::BOOLEAN) && !before.meets(Types::NUMBER) && types.meets(Types::NUMBER);
+            let digits_move =
+                before.meets(Types::BOOLEAN) && !before.meets(Types::NUMBER) && types.meets(Types::NUMBER);
             digits_move
-                && has(&["enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "not", "anyOf", "oneOf", "if"])
+                && has(&[
+                    "enum",
+                    "const",
+                    "minimum",
+                    "maximum",
+                    "exclusiveMinimum",
+                    "exclusiveMaximum",
+                    "multipleOf",
+                    "not",
+                    "anyOf",
+                    "oneOf",
+                    "if",
+                ])
         }
         // Branches are asked one by one further down.
         _ if has(&["anyOf", "oneOf"]) => false,

@@ -8,7 +8,8 @@ use super::*;
 fn check(old: &Value, new: &Value, direction: Direction, change: &str, verdict: Verdict) {
     let found = compare(old, new, direction);
     assert_eq!(found.verdict, verdict, "{direction:?} {old} -> {new}: {found:#?}");
-    let named = change.is_empty() || found.reasons.iter().any(|reason| reason.change == change && reason.verdict == verdict);
+    let named =
+        change.is_empty() || found.reasons.iter().any(|reason| reason.change == change && reason.verdict == verdict);
     assert!(named, "{direction:?} {old} -> {new}: no `{change}` in {found:#?}");
 }
 
@@ -25,18 +26,78 @@ fn single_keywords_are_read_in_both_directions() {
         (json!({ "type": ["string", "null"] }), json!({ "type": "string" }), "type_narrowed", "type_widened"),
         (json!({ "enum": ["a", "b"] }), json!({ "enum": ["a"] }), "enum_narrowed", "enum_widened"),
         (json!({ "enum": ["a", "b"] }), json!({ "const": "b" }), "enum_narrowed", "enum_widened"),
-        (json!({ "type": "integer" }), json!({ "type": "integer", "maximum": 9 }), "maximum_tightened", "maximum_relaxed"),
-        (json!({ "type": "integer", "maximum": 10 }), json!({ "type": "integer", "maximum": 9 }), "maximum_tightened", "maximum_relaxed"),
-        (json!({ "type": "number", "minimum": 0 }), json!({ "type": "number", "exclusiveMinimum": 0 }), "exclusive_minimum_tightened", "exclusive_minimum_relaxed"),
-        (json!({ "type": "string", "minLength": 1 }), json!({ "type": "string", "minLength": 2 }), "min_length_tightened", "min_length_relaxed"),
-        (json!({ "type": "array", "maxItems": 3 }), json!({ "type": "array", "maxItems": 2 }), "max_items_tightened", "max_items_relaxed"),
-        (json!({ "type": "array" }), json!({ "type": "array", "uniqueItems": true }), "unique_items_tightened", "unique_items_relaxed"),
-        (json!({ "type": "array", "items": { "type": "number" } }), json!({ "type": "array", "items": { "type": "integer" } }), "type_narrowed", "type_widened"),
-        (json!({ "type": "integer", "multipleOf": 2 }), json!({ "type": "integer", "multipleOf": 6 }), "multiple_of_tightened", "multiple_of_relaxed"),
-        (json!({ "type": "string" }), json!({ "type": "string", "pattern": "^a" }), "pattern_added_or_changed", "pattern_removed_or_changed"),
-        (json!({ "type": "string" }), json!({ "type": "string", "format": "uuid" }), "format_added_or_changed", "format_removed_or_changed"),
-        (json!({ "type": "object", "minProperties": 1 }), json!({ "type": "object", "minProperties": 2 }), "min_properties_tightened", "min_properties_relaxed"),
-        (json!({ "type": "object", "additionalProperties": { "type": "number" } }), json!({ "type": "object", "additionalProperties": { "type": "integer" } }), "undeclared_properties_refused", "undeclared_properties_accepted"),
+        (
+            json!({ "type": "integer" }),
+            json!({ "type": "integer", "maximum": 9 }),
+            "maximum_tightened",
+            "maximum_relaxed",
+        ),
+        (
+            json!({ "type": "integer", "maximum": 10 }),
+            json!({ "type": "integer", "maximum": 9 }),
+            "maximum_tightened",
+            "maximum_relaxed",
+        ),
+        (
+            json!({ "type": "number", "minimum": 0 }),
+            json!({ "type": "number", "exclusiveMinimum": 0 }),
+            "exclusive_minimum_tightened",
+            "exclusive_minimum_relaxed",
+        ),
+        (
+            json!({ "type": "string", "minLength": 1 }),
+            json!({ "type": "string", "minLength": 2 }),
+            "min_length_tightened",
+            "min_length_relaxed",
+        ),
+        (
+            json!({ "type": "array", "maxItems": 3 }),
+            json!({ "type": "array", "maxItems": 2 }),
+            "max_items_tightened",
+            "max_items_relaxed",
+        ),
+        (
+            json!({ "type": "array" }),
+            json!({ "type": "array", "uniqueItems": true }),
+            "unique_items_tightened",
+            "unique_items_relaxed",
+        ),
+        (
+            json!({ "type": "array", "items": { "type": "number" } }),
+            json!({ "type": "array", "items": { "type": "integer" } }),
+            "type_narrowed",
+            "type_widened",
+        ),
+        (
+            json!({ "type": "integer", "multipleOf": 2 }),
+            json!({ "type": "integer", "multipleOf": 6 }),
+            "multiple_of_tightened",
+            "multiple_of_relaxed",
+        ),
+        (
+            json!({ "type": "string" }),
+            json!({ "type": "string", "pattern": "^a" }),
+            "pattern_added_or_changed",
+            "pattern_removed_or_changed",
+        ),
+        (
+            json!({ "type": "string" }),
+            json!({ "type": "string", "format": "uuid" }),
+            "format_added_or_changed",
+            "format_removed_or_changed",
+        ),
+        (
+            json!({ "type": "object", "minProperties": 1 }),
+            json!({ "type": "object", "minProperties": 2 }),
+            "min_properties_tightened",
+            "min_properties_relaxed",
+        ),
+        (
+            json!({ "type": "object", "additionalProperties": { "type": "number" } }),
+            json!({ "type": "object", "additionalProperties": { "type": "integer" } }),
+            "undeclared_properties_refused",
+            "undeclared_properties_accepted",
+        ),
     ] {
         check(&wide, &narrow, Direction::Input, narrowed, Major);
         check(&narrow, &wide, Direction::Input, widened, Minor);
@@ -125,11 +186,34 @@ fn composition_is_seen_through_where_that_is_sound() {
         (&list(json!({ "type": "integer" })), &list(json!({ "type": "number" })), Input, "type_widened", Minor),
         (&list(json!({ "type": "number" })), &list(json!({ "type": "integer" })), Input, "type_narrowed", Major),
         (&conditional(json!({})), &conditional(json!({ "new": {} })), Input, "property_added", Minor),
-        (&json!({ "not": { "type": "null" } }), &json!({ "not": { "type": "string" } }), Input, "cannot_prove_compatible", Major),
-        (&json!({ "type": "object", "dependentRequired": { "a": ["b"] } }), &json!({ "type": "object" }), Input, "", Minor),
-        (&json!({ "type": "object" }), &json!({ "type": "object", "dependentRequired": { "a": ["b"] } }), Input, "", Major),
-        (&json!({ "type": "array", "prefixItems": [{ "type": "integer" }], "items": { "type": "string" } }),
-         &json!({ "type": "array", "items": { "type": ["number", "string"] } }), Output, "", Minor),
+        (
+            &json!({ "not": { "type": "null" } }),
+            &json!({ "not": { "type": "string" } }),
+            Input,
+            "cannot_prove_compatible",
+            Major,
+        ),
+        (
+            &json!({ "type": "object", "dependentRequired": { "a": ["b"] } }),
+            &json!({ "type": "object" }),
+            Input,
+            "",
+            Minor,
+        ),
+        (
+            &json!({ "type": "object" }),
+            &json!({ "type": "object", "dependentRequired": { "a": ["b"] } }),
+            Input,
+            "",
+            Major,
+        ),
+        (
+            &json!({ "type": "array", "prefixItems": [{ "type": "integer" }], "items": { "type": "string" } }),
+            &json!({ "type": "array", "items": { "type": ["number", "string"] } }),
+            Output,
+            "",
+            Minor,
+        ),
     ] {
         if verdict == Minor && direction == Output && change.is_empty() && old.get("prefixItems").is_some() {
             // Read as a result the union of item types is wider than the tuple.
@@ -155,7 +239,8 @@ fn strings_that_were_converted_must_still_be_read() {
 #[test]
 fn annotations_are_a_patch_and_sensitivity_is_more() {
     let old = json!({ "title": "a", "properties": { "p": { "type": "string", "description": "x" } } });
-    let reworded = json!({ "title": "b", "properties": { "p": { "type": "string", "description": "y", "x-token-cost": 3 } } });
+    let reworded =
+        json!({ "title": "b", "properties": { "p": { "type": "string", "description": "y", "x-token-cost": 3 } } });
     let marked = json!({ "title": "a", "properties": { "p": { "type": "string", "description": "x", "x-sensitivity": "PII" } } });
     for direction in [Direction::Input, Direction::Output] {
         check(&old, &reworded, direction, "annotation_changed", Verdict::Patch);
@@ -174,21 +259,70 @@ fn what_cannot_be_compiled_cannot_be_proved() {
 #[test]
 fn negotiation_tells_missing_parts_from_conflicts() {
     let string = json!({ "type": "string" });
-    let wanted = object(&json!({ "a": string, "b": string, "o": { "type": "object", "properties": { "x": string, "y": string }, "required": ["x"] } }), &json!(["a"]));
+    let wanted = object(
+        &json!({ "a": string, "b": string, "o": { "type": "object", "properties": { "x": string, "y": string }, "required": ["x"] } }),
+        &json!(["a"]),
+    );
     for (offered, outcome, required, optional, conflicts) in [
         (wanted.clone(), "full_match", vec![], vec![], 0),
-        (object(&json!({ "a": string, "b": string, "o": { "type": "object" }, "more": string }), &json!(["a"])), "full_match", vec![], vec![], 0),
-        (object(&json!({ "a": string, "o": { "type": "object", "properties": { "x": string } } }), &json!([])), "partial_match", vec![], vec!["/b", "/o/y"], 0),
+        (
+            object(&json!({ "a": string, "b": string, "o": { "type": "object" }, "more": string }), &json!(["a"])),
+            "full_match",
+            vec![],
+            vec![],
+            0,
+        ),
+        (
+            object(&json!({ "a": string, "o": { "type": "object", "properties": { "x": string } } }), &json!([])),
+            "partial_match",
+            vec![],
+            vec!["/b", "/o/y"],
+            0,
+        ),
         (object(&json!({ "b": string, "o": { "type": "object" } }), &json!([])), "incompatible", vec!["/a"], vec![], 0),
-        (object(&json!({ "a": { "type": "integer" }, "b": string, "o": { "type": "object" } }), &json!([])), "incompatible", vec![], vec![], 1),
-        (object(&json!({ "a": string, "b": string, "o": { "type": "object" }, "key": string }), &json!(["key"])), "incompatible", vec!["/key"], vec![], 0),
-        (object(&json!({ "a": string, "b": string, "o": { "type": "object" }, "key": { "type": "string", "default": "k" } }), &json!(["key"])), "full_match", vec![], vec![], 0),
-        (object(&json!({ "a": { "type": "string", "maxLength": 5 }, "b": string, "o": { "type": "object" } }), &json!([])), "full_match", vec![], vec![], 0),
+        (
+            object(&json!({ "a": { "type": "integer" }, "b": string, "o": { "type": "object" } }), &json!([])),
+            "incompatible",
+            vec![],
+            vec![],
+            1,
+        ),
+        (
+            object(&json!({ "a": string, "b": string, "o": { "type": "object" }, "key": string }), &json!(["key"])),
+            "incompatible",
+            vec!["/key"],
+            vec![],
+            0,
+        ),
+        (
+            object(
+                &json!({ "a": string, "b": string, "o": { "type": "object" }, "key": { "type": "string", "default": "k" } }),
+                &json!(["key"]),
+            ),
+            "full_match",
+            vec![],
+            vec![],
+            0,
+        ),
+        (
+            object(
+                &json!({ "a": { "type": "string", "maxLength": 5 }, "b": string, "o": { "type": "object" } }),
+                &json!([]),
+            ),
+            "full_match",
+            vec![],
+            vec![],
+            0,
+        ),
     ] {
         let found = negotiate(&wanted, &offered);
         let text = serde_json::to_value(&found).unwrap();
         assert_eq!(text["outcome"], json!(outcome), "{offered}: {found:?}");
-        assert_eq!((&found.missing_required, &found.missing_optional), (&required.iter().map(ToString::to_string).collect(), &optional.iter().map(ToString::to_string).collect()), "{offered}");
+        assert_eq!(
+            (&found.missing_required, &found.missing_optional),
+            (&required.iter().map(ToString::to_string).collect(), &optional.iter().map(ToString::to_string).collect()),
+            "{offered}"
+        );
         assert_eq!(found.conflicts.len(), conflicts, "{found:?}");
     }
 }

@@ -293,7 +293,7 @@ fn same_instance(document: &Document<'_>, pointer: &str, schema: &Value) -> Vec<
     let Value::Object(map) = schema else { return Vec::new() };
     let mut next: Vec<String> = subschemas(map)
         .iter()
-        .filter(|sub| matches!(sub.place, Place::InPlace | Place::Question))
+        .filter(|sub| matches!(sub.place, Place::Here | Place::Question))
         .map(|sub| sub.pointer(pointer))
         .collect();
     next.extend(references(map).filter_map(|(_, reference)| match document.resolve(reference) {

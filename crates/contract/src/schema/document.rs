@@ -22,7 +22,7 @@ pub(crate) const META_SCHEMA: &str = "https://json-schema.org/draft/2020-12/sche
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The same instance, and it has to hold (at least in one of the branches).
-    InPlace,
+    Here,
     /// The same instance, but only asked, never demanded: `if` and `not`.
     Question,
     /// A part of the instance.
@@ -63,12 +63,12 @@ enum Shape {
 
 /// Every keyword of 2020-12 that holds schemas. `definitions` is the older name of `$defs`, still in wide use.
 const APPLICATORS: [(&str, Shape, Place); 21] = [
-    ("allOf", Shape::List, Place::InPlace),
-    ("anyOf", Shape::List, Place::InPlace),
-    ("oneOf", Shape::List, Place::InPlace),
-    ("then", Shape::One, Place::InPlace),
-    ("else", Shape::One, Place::InPlace),
-    ("dependentSchemas", Shape::Named, Place::InPlace),
+    ("allOf", Shape::List, Place::Here),
+    ("anyOf", Shape::List, Place::Here),
+    ("oneOf", Shape::List, Place::Here),
+    ("then", Shape::One, Place::Here),
+    ("else", Shape::One, Place::Here),
+    ("dependentSchemas", Shape::Named, Place::Here),
     ("if", Shape::One, Place::Question),
     ("not", Shape::One, Place::Question),
     ("properties", Shape::Named, Place::Child),
@@ -136,6 +136,9 @@ impl Sub<'_> {
 }
 
 // ---------------------------------------------------------------------------------------------------- Document
+
+/// Schema objects with their places in the document.
+pub(crate) type Members<'a> = Vec<(String, &'a Map<String, Value>)>;
 
 /// A schema with its anchors indexed.
 #[derive(Debug)]
@@ -226,7 +229,7 @@ impl<'a> Document<'a> {
 
     /// The schemas that speak about the same instance as the one at `pointer`, itself first: branches and references
     /// included, questions (`if`, `not`) left out. The flag says whether all of them could be looked into.
-    pub(crate) fn in_place(&self, pointer: &str, schema: &'a Value) -> (Vec<(String, &'a Map<String, Value>)>, bool) {
+    pub(crate) fn in_place(&self, pointer: &str, schema: &'a Value) -> (Members<'a>, bool) {
         let mut members = Vec::new();
         let mut complete = true;
         let mut seen = HashSet::new();
@@ -242,7 +245,7 @@ impl<'a> Document<'a> {
                     Target::Meta | Target::Missing | Target::Remote => complete = false,
                 }
             }
-            let in_place = subschemas(map).into_iter().filter(|sub| sub.place == Place::InPlace);
+            let in_place = subschemas(map).into_iter().filter(|sub| sub.place == Place::Here);
             work.extend(in_place.map(|sub| (sub.pointer(&pointer), sub.schema)));
             members.push((pointer, map));
         }
@@ -250,7 +253,7 @@ impl<'a> Document<'a> {
     }
 
     /// The schemas that speak about the instance at `path`, as far as names and positions can tell.
-    pub(crate) fn at_instance(&self, path: &str) -> Vec<(String, &'a Map<String, Value>)> {
+    pub(crate) fn at_instance(&self, path: &str) -> Members<'a> {
         let mut here = self.in_place("", self.root).0;
         for token in path.split('/').skip(1) {
             let token = token.replace("~1", "/").replace("~0", "~");

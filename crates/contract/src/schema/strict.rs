@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, Key, Place, Target, join, references, subschemas};
+use super::document::{Document, Key, Members, Place, Target, join, references, subschemas};
 
 /// The schema with every open object that declares properties closed.
 pub(crate) fn closed(schema: &Value) -> Value {
@@ -67,8 +67,6 @@ impl Closing {
 
 // ------------------------------------------------------------------------------------------------------ Survey
 
-type Members<'a> = Vec<(String, &'a Map<String, Value>)>;
-
 struct Survey<'d, 'a> {
     document: &'d Document<'a>,
     closings: BTreeMap<String, Closing>,
@@ -99,7 +97,7 @@ impl<'a> Survey<'_, 'a> {
                             leave || shared.get(&part(sub.keyword, sub.key)).is_some_and(|n| *n > 1)
                         }
                         Place::ChildQuestion | Place::Question => true,
-                        Place::InPlace | Place::Definition => continue,
+                        Place::Here | Place::Definition => continue,
                     };
                     work.push((sub.pointer(at), sub.schema, begins));
                 }
@@ -166,14 +164,14 @@ fn described(document: &Document<'_>, schema: &Value) -> HashMap<String, usize> 
     for sub in subschemas(map) {
         match (sub.place, sub.keyword) {
             (Place::Child, _) if may_declare(sub.schema) => *counts.entry(part(sub.keyword, sub.key)).or_default() += 1,
-            (Place::InPlace, "anyOf" | "oneOf" | "then" | "else") => {
+            (Place::Here, "anyOf" | "oneOf" | "then" | "else") => {
                 let group = either.entry(if sub.keyword == "else" { "then" } else { sub.keyword }).or_default();
                 for (name, count) in described(document, sub.schema) {
                     let most = group.entry(name).or_default();
                     *most = count.max(*most);
                 }
             }
-            (Place::InPlace, _) => add(&mut counts, described(document, sub.schema)),
+            (Place::Here, _) => add(&mut counts, described(document, sub.schema)),
             (Place::Child | Place::Question | Place::ChildQuestion | Place::Name | Place::Definition, _) => {}
         }
     }

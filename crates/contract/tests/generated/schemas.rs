@@ -61,22 +61,48 @@ pub fn schema(dice: &mut Dice, depth: usize) -> Value {
         2 => bounded(dice, "number", &["minimum", "maximum", "exclusiveMaximum"]),
         3 => bounded(dice, "string", &["minLength", "maxLength"]),
         4 => json!({ "type": "boolean" }),
-        5 => json!({ "type": dice.pick(&[json!(["integer", "null"]), json!(["string", "integer"]), json!(["boolean", "integer"]), json!("null"), json!(["number", "boolean"])]) }),
+        5 => {
+            json!({ "type": dice.pick(&[json!(["integer", "null"]), json!(["string", "integer"]), json!(["boolean", "integer"]), json!("null"), json!(["number", "boolean"])]) })
+        }
         6 => dice.pick(&[
-            json!({ "enum": [1, 2] }), json!({ "enum": ["a", "1", null] }), json!({ "const": 1 }), json!({ "type": "integer", "enum": [1, 2, 3] }),
-            json!({ "type": "string", "pattern": "^a" }), json!({ "type": "string", "pattern": "^[0-9]+$" }), json!({ "type": "string", "format": "date" }),
-            json!(true), json!({}), json!(false), json!({ "maxLength": 2 }), json!({ "minimum": 2 }), json!({ "const": "a" }), json!({ "required": ["a"] }),
+            json!({ "enum": [1, 2] }),
+            json!({ "enum": ["a", "1", null] }),
+            json!({ "const": 1 }),
+            json!({ "type": "integer", "enum": [1, 2, 3] }),
+            json!({ "type": "string", "pattern": "^a" }),
+            json!({ "type": "string", "pattern": "^[0-9]+$" }),
+            json!({ "type": "string", "format": "date" }),
+            json!(true),
+            json!({}),
+            json!(false),
+            json!({ "maxLength": 2 }),
+            json!({ "minimum": 2 }),
+            json!({ "const": "a" }),
+            json!({ "required": ["a"] }),
         ]),
         7 => json!({ "$ref": "#/$defs/s" }),
         8..=10 => object(dice, depth - 1),
         11 => array(dice, depth - 1),
-        12 => { let list = [schema(dice, depth - 1), schema(dice, depth - 1)]; json!({ "anyOf": list }) }
-        13 => { let list = [schema(dice, depth - 1), schema(dice, depth - 1)]; json!({ "oneOf": list }) }
-        14 => { let list = [schema(dice, depth - 1), schema(dice, depth - 1)]; json!({ "allOf": list }) }
+        12 => {
+            let list = [schema(dice, depth - 1), schema(dice, depth - 1)];
+            json!({ "anyOf": list })
+        }
+        13 => {
+            let list = [schema(dice, depth - 1), schema(dice, depth - 1)];
+            json!({ "oneOf": list })
+        }
+        14 => {
+            let list = [schema(dice, depth - 1), schema(dice, depth - 1)];
+            json!({ "allOf": list })
+        }
         _ => match dice.roll(3) {
             0 => json!({ "not": schema(dice, 0) }),
             1 => json!({ "if": schema(dice, 0), "then": schema(dice, depth - 1), "else": schema(dice, depth - 1) }),
-            _ => { let mut whole = object(dice, depth - 1); merge(&mut whole, "anyOf", json!([object(dice, 0), object(dice, 0)])); whole }
+            _ => {
+                let mut whole = object(dice, depth - 1);
+                merge(&mut whole, "anyOf", json!([object(dice, 0), object(dice, 0)]));
+                whole
+            }
         },
     }
 }
@@ -189,9 +215,13 @@ fn edit(schema: &mut Value, dice: &mut Dice, depth: usize) {
         let mut inner: Vec<&mut Value> = Vec::new();
         for (keyword, value) in map.iter_mut() {
             match (keyword.as_str(), value) {
-                ("properties" | "patternProperties" | "$defs" | "dependentSchemas", Value::Object(named)) => inner.extend(named.values_mut()),
+                ("properties" | "patternProperties" | "$defs" | "dependentSchemas", Value::Object(named)) => {
+                    inner.extend(named.values_mut())
+                }
                 ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(list)) => inner.extend(list),
-                ("items" | "additionalProperties" | "not" | "if" | "then" | "else" | "contains", value) => inner.push(value),
+                ("items" | "additionalProperties" | "not" | "if" | "then" | "else" | "contains", value) => {
+                    inner.push(value)
+                }
                 _ => {}
             }
         }
@@ -208,7 +238,17 @@ fn edit(schema: &mut Value, dice: &mut Dice, depth: usize) {
             }
         }
         2 => {
-            for keyword in ["minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "exclusiveMinimum", "minProperties", "maxProperties"] {
+            for keyword in [
+                "minimum",
+                "maximum",
+                "minLength",
+                "maxLength",
+                "minItems",
+                "maxItems",
+                "exclusiveMinimum",
+                "minProperties",
+                "maxProperties",
+            ] {
                 if map.contains_key(keyword) {
                     map.insert(keyword.to_owned(), small(dice));
                 }
@@ -228,9 +268,17 @@ fn edit(schema: &mut Value, dice: &mut Dice, depth: usize) {
                 properties.remove(&name(dice));
             }
         }
-        5 => { map.insert("required".to_owned(), json!([name(dice)])); }
+        5 => {
+            map.insert("required".to_owned(), json!([name(dice)]));
+        }
         6 => {
-            let kinds = [json!(["integer", "string"]), json!("number"), json!(["integer", "null"]), json!(["boolean", "integer"]), json!(["object", "string"])];
+            let kinds = [
+                json!(["integer", "string"]),
+                json!("number"),
+                json!(["integer", "null"]),
+                json!(["boolean", "integer"]),
+                json!(["object", "string"]),
+            ];
             map.insert("type".to_owned(), dice.pick(&kinds));
         }
         7 => {
@@ -253,8 +301,27 @@ fn edit(schema: &mut Value, dice: &mut Dice, depth: usize) {
 
 fn scalar(dice: &mut Dice) -> Value {
     dice.pick(&[
-        json!(0), json!(1), json!(2), json!(3), json!(5), json!(-1), json!(1.5), json!(2.0), json!("a"), json!("ab"), json!(""), json!("1"), json!("42"),
-        json!("0"), json!("2.5"), json!("yes"), json!("true"), json!("2020-01-02"), json!(true), json!(false), json!(null),
+        json!(0),
+        json!(1),
+        json!(2),
+        json!(3),
+        json!(5),
+        json!(-1),
+        json!(1.5),
+        json!(2.0),
+        json!("a"),
+        json!("ab"),
+        json!(""),
+        json!("1"),
+        json!("42"),
+        json!("0"),
+        json!("2.5"),
+        json!("yes"),
+        json!("true"),
+        json!("2020-01-02"),
+        json!(true),
+        json!(false),
+        json!(null),
     ])
 }
 
@@ -264,7 +331,9 @@ pub fn value(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Val
     if depth == 0 || dice.chance(8) {
         return scalar(dice);
     }
-    if let Some(target) = map.get("$ref").and_then(Value::as_str).and_then(|text| root.pointer(text.trim_start_matches('#'))) {
+    if let Some(target) =
+        map.get("$ref").and_then(Value::as_str).and_then(|text| root.pointer(text.trim_start_matches('#')))
+    {
         return value(root, target, dice, depth - 1);
     }
     for keyword in ["enum", "anyOf", "oneOf"] {
@@ -287,13 +356,37 @@ pub fn value(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Val
     let kind = match map.get("type") {
         Some(Value::Array(kinds)) => dice.pick(kinds),
         Some(kind) => kind.clone(),
-        None => return if map.contains_key("then") { value(root, map.get("then").unwrap_or(&Value::Null), dice, depth - 1) } else { scalar(dice) },
+        None => {
+            return if map.contains_key("then") {
+                value(root, map.get("then").unwrap_or(&Value::Null), dice, depth - 1)
+            } else {
+                scalar(dice)
+            };
+        }
     };
     match kind.as_str().unwrap_or_default() {
-        "integer" => { let number = json!(dice.roll(7)); stringly(number, dice) }
-        "number" => { let number = dice.pick(&[json!(0), json!(1), json!(2.5), json!(3), json!(4.5), json!(5)]); stringly(number, dice) }
-        "boolean" => { let truth = json!(dice.roll(2) == 0); stringly(truth, dice) }
-        "string" => dice.pick(&[json!("a"), json!("ab"), json!(""), json!("abcd"), json!("12"), json!("1"), json!("2020-01-02"), json!("yes")]),
+        "integer" => {
+            let number = json!(dice.roll(7));
+            stringly(number, dice)
+        }
+        "number" => {
+            let number = dice.pick(&[json!(0), json!(1), json!(2.5), json!(3), json!(4.5), json!(5)]);
+            stringly(number, dice)
+        }
+        "boolean" => {
+            let truth = json!(dice.roll(2) == 0);
+            stringly(truth, dice)
+        }
+        "string" => dice.pick(&[
+            json!("a"),
+            json!("ab"),
+            json!(""),
+            json!("abcd"),
+            json!("12"),
+            json!("1"),
+            json!("2020-01-02"),
+            json!("yes"),
+        ]),
         "array" => {
             let items = map.get("items").unwrap_or(&Value::Null);
             Value::Array((0..dice.roll(4)).map(|_| value(root, items, dice, depth - 1)).collect())
@@ -316,7 +409,8 @@ fn filled_object(root: &Value, map: &Map<String, Value>, dice: &mut Dice, depth:
             sources.extend(list.get(dice.roll(list.len())).and_then(Value::as_object));
         }
     }
-    let required: Vec<&str> = sources.iter().filter_map(|one| one.get("required")?.as_array()).flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        sources.iter().filter_map(|one| one.get("required")?.as_array()).flatten().filter_map(Value::as_str).collect();
     for (name, schema) in sources.iter().filter_map(|one| one.get("properties")?.as_object()).flatten() {
         if required.contains(&name.as_str()) || dice.chance(60) {
             found.insert(name.clone(), value(root, schema, dice, depth - 1));

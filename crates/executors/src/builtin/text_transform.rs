@@ -9,12 +9,12 @@
 use std::time::Duration;
 
 use contract::error::Refusal;
-use kernel::ports::executor::{ToolOutput, Usage};
+use kernel::ports::executor::ToolOutput;
 use serde_json::{Value, json};
 
 use super::arguments::{Arguments, invalid};
 use super::nearest::nearest;
-use crate::model::{Completion, ModelClient, Prompt, not_configured};
+use crate::model::{ModelClient, Prompt, not_configured};
 
 mod counts;
 mod entities;
@@ -121,11 +121,7 @@ pub(super) async fn by_model(
             value
         }
     };
-    Ok(ToolOutput { value, usage: usage(&answer) })
-}
-
-fn usage(answer: &Completion) -> Usage {
-    Usage { tokens: answer.tokens, ..Usage::default() }
+    Ok(ToolOutput { value, usage: answer.usage() })
 }
 
 fn summarized(text: &str, summary: &str, mode: &str) -> Value {

@@ -31,7 +31,7 @@ pub fn new_version(manifest: Manifest) -> NewVersion {
     NewVersion {
         tool: manifest.id().expect("the sample has an id"),
         version: manifest.version.clone(),
-        digest: manifest.digest().expect("the sample has a digest"),
+        digest: manifest.digest(),
         manifest,
         lifecycle: Lifecycle::default(),
         published_at: PUBLISHED_AT,

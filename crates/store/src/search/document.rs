@@ -57,7 +57,7 @@ impl Document {
 }
 
 /// May tools be found through a version in this recorded state?
-pub(crate) fn is_searchable(state: LifecycleState) -> bool {
+fn is_searchable(state: LifecycleState) -> bool {
     match state {
         LifecycleState::Active | LifecycleState::Deprecated => true,
         LifecycleState::Sunset | LifecycleState::Removed => false,

@@ -7,257 +7,51 @@
 //!
 //! Not here: words that are common in one registry only. Those are recognised by counting (`query`).
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 /// Is this word grammar only? Takes lower case, before stemming.
 pub(crate) fn is_stop_word(word: &str) -> bool {
-    GRAMMAR.binary_search(&word).is_ok()
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| GRAMMAR.split_whitespace().collect());
+    WORDS.contains(word)
 }
 
 /// Does this word only say that somebody asks? Takes lower case, before stemming.
 pub(crate) fn is_asking(word: &str) -> bool {
-    ASKING.binary_search(&word).is_ok()
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| ASKING.split_whitespace().collect());
+    WORDS.contains(word)
 }
 
-// INVARIANT: both lists are sorted, because they are searched by halving. A test keeps it true.
-const GRAMMAR: &[&str] = &[
-    "a",
-    "about",
-    "above",
-    "after",
-    "again",
-    "against",
-    "all",
-    "also",
-    "am",
-    "an",
-    "and",
-    "any",
-    "are",
-    "aren",
-    "as",
-    "at",
-    "be",
-    "because",
-    "been",
-    "before",
-    "being",
-    "below",
-    "between",
-    "both",
-    "but",
-    "by",
-    "can",
-    "cannot",
-    "could",
-    "couldn",
-    "d",
-    "did",
-    "didn",
-    "do",
-    "does",
-    "doesn",
-    "doing",
-    "don",
-    "down",
-    "during",
-    "each",
-    "either",
-    "else",
-    "ever",
-    "every",
-    "few",
-    "for",
-    "from",
-    "further",
-    "had",
-    "hadn",
-    "has",
-    "hasn",
-    "have",
-    "haven",
-    "having",
-    "he",
-    "her",
-    "here",
-    "hers",
-    "herself",
-    "him",
-    "himself",
-    "his",
-    "how",
-    "i",
-    "if",
-    "in",
-    "into",
-    "is",
-    "isn",
-    "it",
-    "its",
-    "itself",
-    "just",
-    "ll",
-    "m",
-    "may",
-    "me",
-    "might",
-    "more",
-    "most",
-    "must",
-    "my",
-    "myself",
-    "no",
-    "nor",
-    "not",
-    "of",
-    "off",
-    "on",
-    "once",
-    "only",
-    "or",
-    "other",
-    "our",
-    "ours",
-    "ourselves",
-    "out",
-    "over",
-    "own",
-    "re",
-    "s",
-    "same",
-    "shall",
-    "she",
-    "should",
-    "shouldn",
-    "so",
-    "some",
-    "such",
-    "t",
-    "than",
-    "that",
-    "the",
-    "their",
-    "theirs",
-    "them",
-    "themselves",
-    "then",
-    "there",
-    "these",
-    "they",
-    "this",
-    "those",
-    "through",
-    "to",
-    "too",
-    "under",
-    "until",
-    "up",
-    "upon",
-    "us",
-    "ve",
-    "very",
-    "was",
-    "wasn",
-    "we",
-    "were",
-    "weren",
-    "what",
-    "when",
-    "where",
-    "whether",
-    "which",
-    "while",
-    "who",
-    "whom",
-    "whose",
-    "why",
-    "will",
-    "with",
-    "within",
-    "won",
-    "would",
-    "wouldn",
-    "you",
-    "your",
-    "yours",
-    "yourself",
-    "yourselves",
-];
+/// Single letters and `ll`, `re`, `ve` are what is left of *I'm*, *don't* and *we'll*.
+const GRAMMAR: &str = "
+    a about above after again against all also am an and any are aren as at be because been before being
+    below between both but by can cannot could couldn d did didn do does doesn doing don down during each
+    either else ever every few for from further had hadn has hasn have haven having he her here hers herself
+    him himself his how i if in into is isn it its itself just ll m may me might more most must my myself no
+    nor not of off on once only or other our ours ourselves out over own re s same shall she should shouldn
+    so some such t than that the their theirs them themselves then there these they this those through to
+    too under until up upon us ve very was wasn we were weren what when where whether which while who whom
+    whose why will with within won would wouldn you your yours yourself yourselves
+";
 
-const ASKING: &[&str] = &[
-    "additionally",
-    "afterwards",
-    "allow",
-    "anything",
-    "appreciate",
-    "ask",
-    "assist",
-    "assistance",
-    "eager",
-    "finally",
-    "first",
-    "firstly",
-    "following",
-    "get",
-    "give",
-    "glad",
-    "hello",
-    "help",
-    "hey",
-    "hi",
-    "hoping",
-    "interested",
-    "kindly",
-    "know",
-    "lastly",
-    "let",
-    "like",
-    "looking",
-    "love",
-    "make",
-    "moreover",
-    "need",
-    "next",
-    "now",
-    "ok",
-    "okay",
-    "please",
-    "provide",
-    "really",
-    "request",
-    "require",
-    "second",
-    "secondly",
-    "show",
-    "specific",
-    "something",
-    "somebody",
-    "suggest",
-    "suggestions",
-    "tell",
-    "thank",
-    "thanks",
-    "third",
-    "thirdly",
-    "tool",
-    "tools",
-    "try",
-    "trying",
-    "use",
-    "using",
-    "want",
-    "wanted",
-    "wish",
-    "wondering",
-];
+/// Verbs and openings of requests, and the word *tool* itself, which in a registry of tools says nothing.
+const ASKING: &str = "
+    additionally afterwards allow anything appreciate ask assist assistance eager finally first firstly
+    following get give glad hello help hey hi hoping interested kindly know lastly let like looking love
+    make moreover need next now ok okay please provide really request require second secondly show somebody
+    something specific suggest suggestions tell thank thanks third thirdly tool tools try trying use using
+    want wanted wish wondering
+";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn both_lists_are_sorted_and_lower_case() {
-        for list in [GRAMMAR, ASKING] {
-            assert!(list.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", list.windows(2).find(|p| p[0] >= p[1]));
-            assert!(list.iter().all(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())));
-        }
+    fn the_lists_are_lower_case_and_have_nothing_in_common() {
+        let words = || GRAMMAR.split_whitespace().chain(ASKING.split_whitespace());
+        assert!(words().all(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())));
+        assert_eq!(words().collect::<HashSet<_>>().len(), words().count());
+        assert!(is_stop_word("the") && !is_stop_word("please") && is_asking("please") && !is_asking("weather"));
     }
 }

@@ -139,3 +139,53 @@ fn is_ideograph(character: char) -> bool {
 fn stem(stemmer: &Stemmer, word: &str) -> String {
     if word.bytes().all(|byte| byte.is_ascii_lowercase()) { stemmer.stem(word).into_owned() } else { word.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(text: &str, expected: &str) {
+        let found: Vec<String> = words(text).into_iter().map(|word| word.text).collect();
+        assert_eq!(found.join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn identifiers_are_split_at_their_humps_and_kept_joined() {
+        check("getHTTPStatus_v2", "get http status gethttpstatus v 2 v2");
+        check("demo.word-stats", "demo word stats");
+        check("YouTube", "you tube youtube");
+        check("mp3 3D", "mp 3 mp3 3 d 3d");
+        check("oneTwoThreeFourFive", "one two three four five");
+    }
+
+    #[test]
+    fn letters_are_folded() {
+        check("Ĝis la REVIDO, Čeština!", "gis la revido cestina");
+        check("Straße Ærø Łódź İstanbul", "strasse aero lodz istanbul");
+        check("ｆｕｌｌ　ｗｉｄｔｈ ﬁle", "full width file");
+        check("Ὀδυσσεύς Йод", "οδυσσευς иод");
+        check("工具kit", "工 具 kit");
+    }
+
+    #[test]
+    fn terms_are_stemmed_without_stop_words() {
+        assert_eq!(terms("Converts the currencies of all countries"), ["convert", "currenc", "countri"]);
+        assert_eq!(terms("l'été"), ["l", "ete"]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_gives_terms_that_may_be_quoted(text in any::<String>()) {
+            for term in terms(&text) {
+                prop_assert!(!term.is_empty() && term.chars().count() <= TERM_CHARS_MAX);
+                prop_assert!(term.chars().all(|c| !c.is_ascii() || c.is_ascii_lowercase() || c.is_ascii_digit()), "{term}");
+            }
+        }
+
+        #[test]
+        fn case_does_not_matter_to_plain_words(text in "[a-z]{1,20}( [a-z]{1,20}){0,5}") {
+            prop_assert_eq!(terms(&text), terms(&text.to_uppercase()));
+        }
+    }
+}

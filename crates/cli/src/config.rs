@@ -1,0 +1,170 @@
+//! Configuration: `gantry.toml`, `GANTRY_SECTION__KEY`, flags. (DESIGN §3, OPS-008)
+//!
+//! Each section is a file with its keys as constants, a struct of its values in force, and its own rules. This file only
+//! puts them in order; [`settings`] merges the sources and [`reference`](mod@reference) writes the page for people.
+//!
+//! The file is `./gantry.toml` if there is one, or what `--config` names. Not also one in the data directory: two files
+//! of which one silently wins are worse than one.
+//!
+//! Not here: where data lives (`--data-dir`, `GANTRY_DATA_DIR`), because the configuration may itself speak about it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::failure::Failure;
+
+pub(crate) mod audit;
+pub(crate) mod key;
+pub(crate) mod log;
+pub(crate) mod model;
+pub(crate) mod process;
+pub(crate) mod reference;
+pub(crate) mod server;
+pub(crate) mod settings;
+pub(crate) mod shared_state;
+pub(crate) mod store;
+pub(crate) mod tools;
+
+use key::{Key, Value};
+use settings::{ConfigFile, Problem, Settings};
+
+/// The file that is read when `--config` names none.
+const DEFAULT_FILE: &str = "gantry.toml";
+/// A configuration file is a page, not a database.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Every section's keys, in the order of the reference page.
+const KEYS: &[&[&Key]] = &[
+    server::KEYS,
+    store::KEYS,
+    shared_state::KEYS,
+    audit::KEYS,
+    log::KEYS,
+    tools::KEYS,
+    process::KEYS,
+    model::KEYS,
+];
+
+/// The configuration in force.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) server: server::ServerSection,
+    pub(crate) store: store::StoreSection,
+    pub(crate) audit: audit::AuditSection,
+    pub(crate) log: log::LogSection,
+    pub(crate) tools: tools::ToolsSection,
+    pub(crate) process: process::ProcessSection,
+    pub(crate) model: Option<executors::ModelConfig>,
+    /// Where each value came from.
+    pub(crate) settings: Settings,
+}
+
+impl Config {
+    /// Merges file, environment and flags, and applies every section's rules.
+    pub(crate) fn load(
+        file: Option<&Path>,
+        environment: &BTreeMap<String, String>,
+        flags: Vec<(&'static Key, Value)>,
+    ) -> Result<Self, Failure> {
+        let file = find_file(file)?;
+        Self::from_sources(file.as_ref(), environment, flags).map_err(|problems| not_usable(&problems))
+    }
+
+    fn from_sources(
+        file: Option<&ConfigFile>,
+        environment: &BTreeMap<String, String>,
+        flags: Vec<(&'static Key, Value)>,
+    ) -> Result<Self, Vec<Problem>> {
+        let settings = Settings::gather(file, environment, flags)?;
+        let mut problems = Vec::new();
+        let server = server::ServerSection::read(&settings, &mut problems);
+        let store = store::StoreSection::read(&settings, &mut problems);
+        shared_state::check(&settings, &mut problems);
+        let audit = audit::AuditSection::read(&settings);
+        let log = log::LogSection::read(&settings);
+        let tools = tools::ToolsSection::read(&settings);
+        let process = process::ProcessSection::read(&settings);
+        let model = model::read(&settings, &mut problems);
+        match (server, store) {
+            (Some(server), Some(store)) if problems.is_empty() => {
+                Ok(Self { server, store, audit, log, tools, process, model, settings })
+            }
+            _ => Err(problems),
+        }
+    }
+}
+
+/// The names of all sections.
+fn sections() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter_map(|section| section.first()).map(|key| key.section)
+}
+
+fn is_section(name: &str) -> bool {
+    sections().any(|section| section == name)
+}
+
+fn find_file(named: Option<&Path>) -> Result<Option<ConfigFile>, Failure> {
+    let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
+    let name = path.display().to_string();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
+            Err(Failure::new(format!("configuration file `{name}` is larger than {FILE_BYTES_MAX} bytes"))
+                .hint("check that it is the file you mean"))
+        }
+        Ok(_) => match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(ConfigFile { name, text })),
+            Err(error) => Err(unreadable(&name, &error)),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => Ok(None),
+        Err(error) => Err(unreadable(&name, &error)),
+    }
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::new(format!("configuration file `{name}` cannot be read: {error}"))
+        .hint("check the path and its permissions, or leave --config out")
+}
+
+fn not_usable(problems: &[Problem]) -> Failure {
+    Failure::new("the configuration cannot be used")
+        .reasons(problems.iter().map(ToString::to_string).collect())
+        .hint("every key is explained in docs/configuration.md; `gantry doctor` shows what is in force and why")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Result<Config, Vec<Problem>> {
+        let file = ConfigFile { name: "gantry.toml".into(), text: text.into() };
+        Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new())
+    }
+
+    #[test]
+    fn no_configuration_at_all_is_a_configuration() {
+        let config = config("").unwrap();
+        assert_eq!(config.server.listen.to_string(), "127.0.0.1:7300");
+        assert!(config.model.is_none() && !config.process.unsandboxed && config.tools.dirs.is_empty());
+    }
+
+    #[test]
+    fn backends_of_other_builds_are_refused_by_name() {
+        for (text, word) in [
+            ("[store]\nurl = 'postgres://me:pw@host/db'", "not in this build"),
+            ("[store]\nurl = 'mysql://host'", "sqlite:"),
+            ("[shared_state]\nurl = 'redis://host'", "not in this build"),
+            ("[shared_state]\nurl = 'memcached://host'", "memory:"),
+            ("[server]\nlisten = 'nowhere'", "127.0.0.1:7300"),
+        ] {
+            let problems = config(text).unwrap_err();
+            let said: String = problems.iter().map(ToString::to_string).collect();
+            assert!(said.contains(word), "{text}: {said}");
+            assert!(!said.contains("pw"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_missing_default_file_is_fine_and_a_missing_named_one_is_not() {
+        assert!(find_file(Some(Path::new("/nowhere/at/all.toml"))).is_err());
+    }
+}

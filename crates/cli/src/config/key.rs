@@ -1,0 +1,193 @@
+//! One configuration key: its name, what values it takes, its default, and its documentation.
+//!
+//! The same constant is read by the parser, by `gantry doctor` and by the generated reference page, so that none of them
+//! can say something else than the others.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// One key.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) section: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// As it would be written in the environment; `None` means unset.
+    pub(crate) default: Option<&'static str>,
+    /// What holds when the key is unset.
+    pub(crate) unset: &'static str,
+    /// For people, with the unit.
+    pub(crate) doc: &'static str,
+    pub(crate) since: &'static str,
+}
+
+/// What values a key takes.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Text,
+    /// Text that is never shown.
+    Secret,
+    Flag,
+    Integer(RangeInclusive<u64>),
+    Choice(&'static [&'static str]),
+    /// Several texts; in the environment separated by commas.
+    List,
+}
+
+/// A value that fits its key.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(String),
+    Secret(String),
+    Flag(bool),
+    Integer(u64),
+    List(Vec<String>),
+}
+
+impl Key {
+    /// The variable that overrides the key.
+    pub(crate) fn variable(&self) -> String {
+        format!("GANTRY_{}__{}", self.section.to_uppercase(), self.name.to_uppercase())
+    }
+
+    /// The key as people write it in messages.
+    pub(crate) fn title(&self) -> String {
+        format!("[{}] {}", self.section, self.name)
+    }
+
+    /// From the environment or a default.
+    pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
+        let wrong = || Err(format!("must be {}", self.kind));
+        match &self.kind {
+            Kind::Text => Ok(Value::Text(text.to_owned())),
+            Kind::Secret => Ok(Value::Secret(text.to_owned())),
+            Kind::Flag => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" => Ok(Value::Flag(true)),
+                "false" | "0" | "no" | "off" => Ok(Value::Flag(false)),
+                _ => wrong(),
+            },
+            Kind::Integer(range) => match text.parse() {
+                Ok(number) if range.contains(&number) => Ok(Value::Integer(number)),
+                _ => wrong(),
+            },
+            Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
+            Kind::Choice(_) => wrong(),
+            Kind::List => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                Ok(Value::List(parts.map(str::to_owned).collect()))
+            }
+        }
+    }
+
+    /// From a value of the file.
+    pub(crate) fn read(&self, value: &toml::Value) -> Result<Value, String> {
+        match (&self.kind, value) {
+            (Kind::Text | Kind::Secret | Kind::Choice(_), toml::Value::String(text)) => self.parse(text),
+            (Kind::Flag, toml::Value::Boolean(flag)) => Ok(Value::Flag(*flag)),
+            (Kind::Integer(_), toml::Value::Integer(number)) => self.parse(&number.to_string()),
+            (Kind::List, toml::Value::Array(items)) => {
+                let texts = items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+                texts.map(Value::List).ok_or_else(|| format!("must be {}", self.kind))
+            }
+            _ => Err(format!("must be {}", self.kind)),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    /// Completes "must be …".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text | Self::Secret => f.write_str("text"),
+            Self::Flag => f.write_str("true or false"),
+            Self::Integer(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
+            Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
+            Self::List => f.write_str("a list of texts"),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// As `gantry doctor` shows it: secrets hidden, also those inside URLs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(&without_password(text)),
+            Self::Secret(text) if text.is_empty() => f.write_str("(empty)"),
+            Self::Secret(_) => f.write_str("(hidden)"),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Integer(number) => number.fmt(f),
+            Self::List(items) => f.write_str(&items.join(", ")),
+        }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A URL without the secret part of its user information.
+fn without_password(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(authority_end);
+    match authority.rsplit_once('@') {
+        Some((user_info, host)) => {
+            let user = user_info.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:(hidden)@{host}{tail}")
+        }
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(kind: Kind) -> Key {
+        Key { section: "server", name: "x", kind, default: None, unset: "", doc: "", since: "0.1" }
+    }
+
+    #[test]
+    fn values_are_taken_only_in_the_shape_the_key_has() {
+        let cases = [
+            (Kind::Flag, "true", Some(Value::Flag(true))),
+            (Kind::Flag, "off", Some(Value::Flag(false))),
+            (Kind::Flag, "maybe", None),
+            (Kind::Integer(1..=10), "10", Some(Value::Integer(10))),
+            (Kind::Integer(1..=10), "11", None),
+            (Kind::Integer(1..=10), "-1", None),
+            (Kind::Integer(1..=10), "1.5", None),
+            (Kind::Choice(&["human", "json"]), "json", Some(Value::Text("json".into()))),
+            (Kind::Choice(&["human", "json"]), "JSON5", None),
+            (Kind::List, "a, b,,", Some(Value::List(vec!["a".into(), "b".into()]))),
+        ];
+        for (kind, text, expected) in cases {
+            let key = key(kind);
+            assert_eq!(key.parse(text).ok(), expected, "{text} for {}", key.kind);
+        }
+    }
+
+    #[test]
+    fn the_file_must_use_the_right_toml_type() {
+        assert!(key(Kind::Integer(0..=9)).read(&toml::Value::String("3".into())).is_err());
+        assert!(key(Kind::Flag).read(&toml::Value::Integer(1)).is_err());
+        assert!(key(Kind::List).read(&toml::Value::String("a".into())).is_err());
+        assert!(key(Kind::List).read(&toml::Value::Array(vec![toml::Value::Integer(1)])).is_err());
+    }
+
+    #[test]
+    fn secrets_are_never_shown() {
+        assert_eq!(Value::Secret("sk-123".into()).to_string(), "(hidden)");
+        assert_eq!(format!("{:?}", Value::Secret("sk-123".into())), "(hidden)");
+        for (url, shown) in [
+            ("postgres://me:pw@host/db", "postgres://me:(hidden)@host/db"),
+            ("redis://:pw@host:6379", "redis://:(hidden)@host:6379"),
+            ("sqlite:some/file.db", "sqlite:some/file.db"),
+            ("http://host/a@b", "http://host/a@b"),
+        ] {
+            assert_eq!(Value::Text(url.into()).to_string(), shown);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `[log]`: the server's own log, on stderr.
+
+use telemetry::LogFormat;
+
+use super::key::{Key, Kind};
+use super::settings::Settings;
+
+/// How lines look.
+pub(crate) const FORMAT: Key = Key {
+    section: "log",
+    name: "format",
+    kind: Kind::Choice(&["auto", "human", "json"]),
+    default: Some("auto"),
+    unset: "",
+    doc: "`human` lines, one `json` object per line, or `auto`: human on a terminal, JSON elsewhere.",
+    since: "0.1",
+};
+
+/// How much is said.
+pub(crate) const LEVEL: Key = Key {
+    section: "log",
+    name: "level",
+    kind: Kind::Text,
+    default: Some("info"),
+    unset: "",
+    doc: "`error`, `warn`, `info`, `debug` or `trace`, or per module: `info,gantry_store=debug`.",
+    since: "0.1",
+};
+
+/// All keys of the section.
+pub(super) const KEYS: &[&Key] = &[&FORMAT, &LEVEL];
+
+/// The section's values.
+#[derive(Debug)]
+pub(crate) struct LogSection {
+    pub(crate) format: LogFormat,
+    pub(crate) level: String,
+}
+
+impl LogSection {
+    pub(super) fn read(settings: &Settings) -> Self {
+        let format = match settings.text(&FORMAT) {
+            Some("human") => LogFormat::Human,
+            Some("json") => LogFormat::Json,
+            _ => LogFormat::Auto,
+        };
+        Self { format, level: settings.text(&LEVEL).unwrap_or("info").to_owned() }
+    }
+}

@@ -1,0 +1,297 @@
+//! Where configuration comes from, and which source wins: default < file < environment < flag.
+//!
+//! Pure: file text, variables and flags are handed in. Everything wrong is reported at once, and each problem names the
+//! place it is in, so that nobody has to guess whether the file or a variable is meant.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kernel::nearest::nearest;
+
+use super::key::{Key, Value};
+use super::{KEYS, is_section, sections};
+
+/// Prefix of every variable of ours.
+const PREFIX: &str = "GANTRY_";
+
+/// Which source a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File,
+    Environment,
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::Flag => "flag",
+        })
+    }
+}
+
+/// Something wrong with the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub(crate) struct Problem {
+    pub(crate) place: String,
+    pub(crate) message: String,
+}
+
+impl Problem {
+    /// At a place.
+    pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { place: place.into(), message: message.into() }
+    }
+}
+
+/// A configuration file as it was found.
+#[derive(Debug, Clone)]
+pub(crate) struct ConfigFile {
+    /// As the user wrote it.
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// Every key with its value in force.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    values: BTreeMap<(&'static str, &'static str), (Value, Origin)>,
+    /// Variables that look like a slip but are none of our business to refuse.
+    pub(crate) suspicions: Vec<String>,
+}
+
+impl Settings {
+    /// Merges the sources.
+    pub(crate) fn gather(
+        file: Option<&ConfigFile>,
+        environment: &BTreeMap<String, String>,
+        flags: Vec<(&'static Key, Value)>,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut settings = Self { values: BTreeMap::new(), suspicions: Vec::new() };
+        let mut problems = Vec::new();
+        for key in KEYS.iter().flat_map(|section| section.iter()) {
+            // INVARIANT: every default parses; a test keeps it so.
+            if let Some(Ok(value)) = key.default.map(|text| key.parse(text)) {
+                settings.set(key, value, Origin::Default);
+            }
+        }
+        if let Some(file) = file {
+            settings.take_file(file, &mut problems);
+        }
+        settings.take_environment(environment, &mut problems);
+        for (key, value) in flags {
+            settings.set(key, value, Origin::Flag);
+        }
+        if problems.is_empty() { Ok(settings) } else { Err(problems) }
+    }
+
+    /// The value in force and its source, if the key is set.
+    pub(crate) fn get(&self, key: &Key) -> Option<(&Value, Origin)> {
+        self.values.get(&(key.section, key.name)).map(|(value, origin)| (value, *origin))
+    }
+
+    /// A text, choice or secret; an empty one counts as unset.
+    pub(crate) fn text(&self, key: &Key) -> Option<&str> {
+        match self.get(key)?.0 {
+            Value::Text(text) | Value::Secret(text) => Some(text.as_str()).filter(|text| !text.is_empty()),
+            Value::Flag(_) | Value::Integer(_) | Value::List(_) => None,
+        }
+    }
+
+    /// A flag.
+    pub(crate) fn flag(&self, key: &Key) -> bool {
+        matches!(self.get(key), Some((Value::Flag(true), _)))
+    }
+
+    /// A number. The key must have a default.
+    pub(crate) fn integer(&self, key: &Key) -> u64 {
+        match self.get(key) {
+            Some((Value::Integer(number), _)) => *number,
+            _ => 0,
+        }
+    }
+
+    /// A list.
+    pub(crate) fn list(&self, key: &Key) -> &[String] {
+        match self.get(key) {
+            Some((Value::List(items), _)) => items,
+            _ => &[],
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- private parts
+
+    fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
+        self.values.insert((key.section, key.name), (value, origin));
+    }
+
+    fn take_file(&mut self, file: &ConfigFile, problems: &mut Vec<Problem>) {
+        let table = match toml::from_str::<toml::Table>(&file.text) {
+            Ok(table) => table,
+            Err(error) => {
+                // Not the error's own Display: it quotes the line, which may hold a secret.
+                let line = error.span().and_then(|span| file.text.get(..span.start)).map(|before| before.lines().count().max(1));
+                let place = line.map_or_else(|| file.name.clone(), |line| format!("{} line {line}", file.name));
+                problems.push(Problem::new(place, format!("not valid TOML: {}", error.message())));
+                return;
+            }
+        };
+        for (section, members) in &table {
+            let place = format!("{} [{section}]", file.name);
+            if !is_section(section) {
+                problems.push(Problem::new(place, format!("there is no such section{}", did_you_mean(nearest(section, sections())))));
+                continue;
+            }
+            let toml::Value::Table(members) = members else {
+                problems.push(Problem::new(place, "must be a section with keys, not a single value"));
+                continue;
+            };
+            for (name, value) in members {
+                let place = format!("{} [{section}] {name}", file.name);
+                match find(section, name) {
+                    None => problems.push(Problem::new(place, unknown_key(section, name))),
+                    Some(key) => match key.read(value) {
+                        Ok(value) => self.set(key, value, Origin::File),
+                        Err(wrong) => problems.push(Problem::new(place, wrong)),
+                    },
+                }
+            }
+        }
+    }
+
+    fn take_environment(&mut self, environment: &BTreeMap<String, String>, problems: &mut Vec<Problem>) {
+        for (variable, text) in environment {
+            let Some(rest) = variable.strip_prefix(PREFIX) else { continue };
+            let Some((section, name)) = rest.split_once("__") else {
+                self.suspect(variable);
+                continue;
+            };
+            let (section, name) = (section.to_lowercase(), name.to_lowercase());
+            match find(&section, &name) {
+                Some(key) => match key.parse(text) {
+                    Ok(value) => self.set(key, value, Origin::Environment),
+                    Err(wrong) => problems.push(Problem::new(variable, wrong)),
+                },
+                None => {
+                    let variables: Vec<String> = all_keys().map(Key::variable).collect();
+                    let near = nearest(variable, variables.iter().map(String::as_str));
+                    problems.push(Problem::new(variable, format!("there is no such setting{}", did_you_mean(near))));
+                }
+            }
+        }
+    }
+
+    /// `GANTRY_STORE_URL` is almost surely meant to be `GANTRY_STORE__URL`; other programs may own the rest.
+    fn suspect(&mut self, variable: &str) {
+        if let Some(key) = all_keys().find(|key| key.variable().replace("__", "_") == variable) {
+            self.suspicions.push(format!("{variable} is not read: the setting is {} (two underscores)", key.variable()));
+        }
+    }
+}
+
+/// All keys in the order of the reference page.
+pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().flat_map(|section| section.iter().copied())
+}
+
+fn find(section: &str, name: &str) -> Option<&'static Key> {
+    all_keys().find(|key| key.section == section && key.name == name)
+}
+
+fn unknown_key(section: &str, name: &str) -> String {
+    let here = all_keys().filter(|key| key.section == section).map(|key| key.name);
+    if let Some(near) = nearest(name, here) {
+        return format!("there is no such key{}", did_you_mean(Some(near)));
+    }
+    match all_keys().find(|key| key.name == name) {
+        Some(elsewhere) => format!("there is no such key here; `{}` is in [{}]", name, elsewhere.section),
+        None => {
+            let here: Vec<&str> = all_keys().filter(|key| key.section == section).map(|key| key.name).collect();
+            format!("there is no such key; known here: {}", here.join(", "))
+        }
+    }
+}
+
+fn did_you_mean(near: Option<&str>) -> String {
+    near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{log, server, store};
+    use super::*;
+
+    fn gather(file: &str, variables: &[(&str, &str)]) -> Result<Settings, Vec<Problem>> {
+        let file = ConfigFile { name: "gantry.toml".into(), text: file.into() };
+        let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Settings::gather(Some(&file), &environment, Vec::new())
+    }
+
+    #[test]
+    fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+        let file = ConfigFile { name: "gantry.toml".into(), text: "[server]\nlisten = '127.0.0.1:1'".into() };
+        let environment = BTreeMap::from([("GANTRY_SERVER__LISTEN".to_owned(), "127.0.0.1:2".to_owned())]);
+        let flag = || vec![(&server::LISTEN, Value::Text("127.0.0.1:3".into()))];
+        let none = BTreeMap::new();
+        for (settings, listen, origin) in [
+            (Settings::gather(None, &none, vec![]), "127.0.0.1:7300", Origin::Default),
+            (Settings::gather(Some(&file), &none, vec![]), "127.0.0.1:1", Origin::File),
+            (Settings::gather(Some(&file), &environment, vec![]), "127.0.0.1:2", Origin::Environment),
+            (Settings::gather(Some(&file), &environment, flag()), "127.0.0.1:3", Origin::Flag),
+        ] {
+            let settings = settings.unwrap();
+            assert_eq!(settings.text(&server::LISTEN), Some(listen));
+            assert_eq!(settings.get(&server::LISTEN).unwrap().1, origin);
+        }
+    }
+
+    #[test]
+    fn every_problem_is_named_with_its_place_and_the_nearest_known_name() {
+        let cases: &[(&str, &[(&str, &str)], &str)] = &[
+            ("[sever]\nlisten = 'x'", &[], "gantry.toml [sever]: there is no such section; did you mean `server`?"),
+            ("[server]\nlissen = 'x'", &[], "gantry.toml [server] lissen: there is no such key; did you mean `listen`?"),
+            ("[server]\nurl = 'x'", &[], "gantry.toml [server] url: there is no such key here; `url` is in [store]"),
+            ("server = 3", &[], "gantry.toml [server]: must be a section with keys, not a single value"),
+            ("[log]\nformat = 'xml'", &[], "gantry.toml [log] format: must be one of auto, human, json"),
+            ("[log]\nformat = 3", &[], "gantry.toml [log] format: must be one of auto, human, json"),
+            ("", &[("GANTRY_LOG__FORMAT", "xml")], "GANTRY_LOG__FORMAT: must be one of auto, human, json"),
+            ("", &[("GANTRY_STORE__URI", "x")], "GANTRY_STORE__URI: there is no such setting; did you mean `GANTRY_STORE__URL`?"),
+            ("", &[("GANTRY_PROCESS__UNSANDBOXED", "perhaps")], "GANTRY_PROCESS__UNSANDBOXED: must be true or false"),
+        ];
+        for (file, variables, expected) in cases {
+            let problems = gather(file, variables).unwrap_err();
+            assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [*expected]);
+        }
+    }
+
+    #[test]
+    fn a_broken_file_is_told_by_line_and_never_quoted() {
+        let problems = gather("[model]\napi_key = sk-secret", &[]).unwrap_err();
+        assert!(problems[0].place.contains("line 2"), "{problems:?}");
+        assert!(!problems[0].to_string().contains("sk-secret"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_single_underscore_is_suspected_and_other_variables_are_left_alone() {
+        let settings = gather("", &[("GANTRY_STORE_URL", "x"), ("GANTRY_SERVICE_HOST", "x"), ("GANTRY_TOKEN", "x")]).unwrap();
+        assert_eq!(settings.suspicions.len(), 1);
+        assert!(settings.suspicions[0].contains("GANTRY_STORE__URL"));
+        assert_eq!(settings.text(&store::URL), None);
+        assert_eq!(settings.text(&log::FORMAT), Some("auto"));
+    }
+
+    #[test]
+    fn every_default_fits_its_own_key() {
+        for key in all_keys() {
+            if let Some(default) = key.default {
+                assert!(key.parse(default).is_ok(), "{}", key.title());
+            }
+            assert!(!key.doc.is_empty() && key.default.is_some() != !key.unset.is_empty(), "{}", key.title());
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! The way of a call through the six phases, with time, randomness, tools and the audit log held in the test's hand.
+
+#![expect(clippy::unwrap_used, reason = "test crate")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
+use contract::error::{ErrorCode, Refusal};
+use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use gantry_kernel::ports::clock::{Clock, UnixMillis};
+use gantry_kernel::ports::entropy::Entropy;
+use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use gantry_kernel::ports::observer::{Finished, Observer};
+use gantry_kernel::registry::{LifecycleAction, Registry};
+use gantry_kernel::{Actor, Arrival, Failed, Identity, Kernel, KernelParts, Recorder, RecorderHandle};
+use policy::{Authenticator, BearerSecret, MintRequest, SigningKey};
+use serde_json::{Value, json};
+use store::memory::MemoryStore;
+use tokio::sync::Notify;
+
+const ADMIN: &str = "the-admin-secret";
+const START: i64 = 1_800_000_000_000;
+
+// ------------------------------------------------------------------------------------------------------------ fakes
+
+/// Wall time stands still until it is stepped; sleeping past the end of a call's time is decided by the test.
+#[derive(Debug, Default)]
+struct HeldClock {
+    now: AtomicI64,
+}
+
+impl Clock for HeldClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.now.load(Ordering::SeqCst))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.now.load(Ordering::SeqCst)).unwrap())
+    }
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        // Never by itself: only when the test says that time is up.
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A clock whose sleeps end at once.
+#[derive(Debug)]
+struct ImpatientClock(Arc<HeldClock>);
+
+impl Clock for ImpatientClock {
+    fn now(&self) -> UnixMillis {
+        self.0.now()
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[derive(Debug, Default)]
+struct CountingEntropy(AtomicUsize);
+
+impl Entropy for CountingEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        let n = self.0.fetch_add(1, Ordering::SeqCst);
+        for (byte, source) in bytes.iter_mut().zip(n.to_be_bytes().into_iter().cycle()) {
+            *byte = source;
+        }
+    }
+}
+
+/// What the tool does next.
+#[derive(Debug, Clone)]
+enum Act {
+    Answer(Value),
+    Fail(Refusal),
+    Hang,
+}
+
+#[derive(Debug)]
+struct Puppet {
+    act: Mutex<Act>,
+    calls: Mutex<Vec<Value>>,
+}
+
+#[async_trait::async_trait]
+impl Executor for Puppet {
+    fn kind(&self) -> &'static str {
+        "builtin"
+    }
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        self.calls.lock().unwrap().push((*call.parameters).clone());
+        let act = self.act.lock().unwrap().clone();
+        match act {
+            Act::Answer(value) => Ok(ToolOutput::of(value)),
+            Act::Fail(refusal) => Err(refusal),
+            Act::Hang => std::future::pending().await,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Paper {
+    records: Mutex<Vec<AuditRecord>>,
+    broken: AtomicBool,
+    tried: Notify,
+}
+
+#[async_trait::async_trait]
+impl AuditSink for Paper {
+    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+        self.tried.notify_one();
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(AuditError("the disk is full".into()));
+        }
+        self.records.lock().unwrap().extend_from_slice(records);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally(Mutex<Vec<(Option<String>, InvocationStatus, Option<ErrorCode>)>>);
+
+impl Observer for Tally {
+    fn invocation_finished(&self, event: &Finished<'_>) {
+        self.0.lock().unwrap().push((event.tool.map(ToString::to_string), event.status, event.code));
+    }
+    fn registry_swapped(&self, _: usize, _: usize) {}
+    fn audit_queue(&self, _: usize) {}
+    fn audit_append_failed(&self) {}
+}
+
+// ------------------------------------------------------------------------------------------------------------ stage
+
+struct Stage {
+    kernel: Kernel,
+    clock: Arc<HeldClock>,
+    puppet: Arc<Puppet>,
+    paper: Arc<Paper>,
+    tally: Arc<Tally>,
+    recorder: RecorderHandle,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        Self::with_patience(true).await
+    }
+
+    async fn with_patience(patient: bool) -> Self {
+        let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
+        let clock: Arc<dyn Clock> =
+            if patient { Arc::clone(&held) as _ } else { Arc::new(ImpatientClock(Arc::clone(&held))) };
+        let puppet = Arc::new(Puppet { act: Mutex::new(Act::Answer(json!({ "text": "hi" }))), calls: Mutex::default() });
+        let paper = Arc::new(Paper::default());
+        let tally = Arc::new(Tally::default());
+        let store = Arc::new(MemoryStore::new());
+        let registry =
+            Registry::open(Arc::clone(&store) as _, store, Arc::clone(&clock), Arc::clone(&tally) as _).await.unwrap();
+        let key = SigningKey::from_seed(&[5; 32]);
+        let identity = Identity::new(Authenticator::new(ADMIN, vec![key.verifying_key()]).unwrap());
+        let (slots, recorder) =
+            Recorder::start(Arc::clone(&paper) as _, Arc::clone(&held) as _, Arc::clone(&tally) as _);
+        let kernel = Kernel::new(KernelParts {
+            registry,
+            identity,
+            signing_key: key,
+            recorder: slots,
+            executors: vec![Arc::clone(&puppet) as _],
+            clock,
+            entropy: Arc::new(CountingEntropy::default()),
+            observer: Arc::clone(&tally) as _,
+        });
+        Self { kernel, clock: held, puppet, paper, tally, recorder }
+    }
+
+    fn admin(&self) -> Actor<'static> {
+        Actor { credential: Some(BearerSecret(ADMIN)), trace_id: contract::ids::TraceId::from_bytes([1; 16]) }
+    }
+
+    async fn publish(&self, change: Value) {
+        self.kernel.publish(self.admin(), manifest(change)).await.unwrap();
+    }
+
+    async fn token(&self, tools: Value, scopes: Value, ttl_seconds: u64) -> String {
+        let request = MintRequest {
+            sub: "did:key:agent".parse().unwrap(),
+            tenant: "acme".parse().unwrap(),
+            roles: vec![policy::Role::Agent],
+            tools: serde_json::from_value(tools).unwrap(),
+            scopes: serde_json::from_value(scopes).unwrap(),
+            user_did: None,
+            session_id: Some("s-1".into()),
+            ttl_seconds,
+        };
+        self.kernel.mint_token(self.admin(), &request).await.unwrap().token
+    }
+
+    async fn call_as(&self, secret: Option<&str>, request: Value) -> Result<InvokeResponse, Box<Failed>> {
+        let request: InvokeRequest = serde_json::from_value(request).unwrap();
+        let credential = secret.map(BearerSecret);
+        let arrival = Arrival { credential, request, trace_id: None, parent_left: None };
+        self.kernel.invoke(arrival).await.map(gantry_kernel::phases::Returned::into_response)
+    }
+
+    async fn call(&self, request: Value) -> Result<InvokeResponse, Box<Failed>> {
+        self.call_as(Some(ADMIN), request).await
+    }
+
+    async fn refusal(&self, request: Value) -> ErrorCode {
+        self.call(request).await.unwrap_err().refusal.code
+    }
+
+    fn runs(&self) -> usize {
+        self.puppet.calls.lock().unwrap().len()
+    }
+
+    /// Ends the recorder and gives what was recorded about calls.
+    async fn records(self) -> Vec<AuditRecord> {
+        self.recorder.close().await;
+        let records = self.paper.records.lock().unwrap().clone();
+        records.into_iter().filter(|r| matches!(r.action, AuditAction::InvocationFinished | AuditAction::InvocationStarted)).collect()
+    }
+}
+
+fn manifest(change: Value) -> Value {
+    let mut manifest = json!({
+        "tool_id": "greet", "version": "1.0.0", "name": "Greeter", "description": "Greets somebody by name.",
+        "provider": "Test", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+        "parameters": {
+            "type": "object",
+            "properties": { "name": { "type": "string" }, "times": { "type": "integer", "default": 1, "minimum": 1 } },
+            "required": ["name"],
+        },
+        "result_schema": { "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] },
+        "execution": { "type": "builtin", "handler": "greet" },
+    });
+    for (member, value) in change.as_object().unwrap() {
+        if value.is_null() {
+            manifest.as_object_mut().unwrap().remove(member);
+        } else {
+            manifest[member] = value.clone();
+        }
+    }
+    manifest
+}
+
+fn greet() -> Value {
+    json!({ "tool_id": "greet", "parameters": { "name": "Ada" } })
+}
+
+// ------------------------------------------------------------------------------------------------------------ tests
+
+#[tokio::test]
+async fn a_call_passes_all_phases_and_leaves_one_record() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let answer = stage.call(json!({ "tool_id": "greet", "parameters": { "name": "Ada", "times": "3" } })).await.unwrap();
+    assert_eq!(answer.result, json!({ "text": "hi" }));
+    assert_eq!(answer.status, InvocationStatus::Success);
+    assert_eq!(answer.tool_version.to_string(), "1.0.0");
+    assert_eq!(answer.execution_metadata.coercions.len(), 1);
+    assert_eq!(answer.execution_metadata.started_at, "2027-01-15T08:00:00.000Z");
+    // What ran is what was validated: the string became a number.
+    assert_eq!(*stage.puppet.calls.lock().unwrap(), [json!({ "name": "Ada", "times": 3 })]);
+    assert_eq!(*stage.tally.0.lock().unwrap(), [(Some("greet".into()), InvocationStatus::Success, None)]);
+    let records = stage.records().await;
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].subject.as_ref().unwrap().as_str(), "admin");
+    assert!(records[0].parameters_digest.is_some());
+}
+
+#[tokio::test]
+async fn each_phase_refuses_what_is_its_business_and_nothing_runs() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    stage.publish(json!({ "tool_id": "off_tool", "enabled": false })).await;
+    stage.publish(json!({ "tool_id": "catalogued", "execution": null })).await;
+    stage.publish(json!({ "tool_id": "elsewhere", "execution": { "type": "websocket", "url": "wss://example.com" } })).await;
+    let effects = json!([{ "resource": "r", "op": "CREATE", "scope": "s" }]);
+    stage.publish(json!({ "tool_id": "destroy", "side_effect_policy": "irreversible", "side_effects": effects, "idempotency": {} })).await;
+    stage.publish(json!({ "tool_id": "book_it", "side_effect_policy": "compensatable", "side_effects": effects, "idempotency": {}, "compensation_tool_id": "greet" })).await;
+    stage.publish(json!({ "tool_id": "ask_first", "requires_confirmation": true })).await;
+    stage.publish(json!({ "tool_id": "ask_boss", "requires_approval": true })).await;
+    let call = |tool: &str| json!({ "tool_id": tool, "parameters": { "name": "Ada" } });
+    let with = |member: &str, value: Value| {
+        let mut request = greet();
+        request[member] = value;
+        request
+    };
+    let cases = [
+        (call("greeet"), ErrorCode::E3101),
+        (with("tool_version", json!("2.0.0")), ErrorCode::E3102),
+        (with("tool_version", json!("^2")), ErrorCode::E3103),
+        (with("tool_version", json!("not a range")), ErrorCode::E3004),
+        (with("parameters", json!({})), ErrorCode::E3301),
+        (with("parameters", json!({ "name": "Ada", "nmae": 1 })), ErrorCode::E3301),
+        (with("parameters", json!({ "name": "Ada", "times": "many" })), ErrorCode::E3302),
+        (with("parameters", json!({ "name": "Ada", "times": 0 })), ErrorCode::E3301),
+        (with("execution_options", json!({ "async_mode": true })), ErrorCode::E3010),
+        (with("execution_options", json!({ "dry_run": true })), ErrorCode::E3010),
+        (with("execution_mode", json!("async")), ErrorCode::E3010),
+        (with("document_context", json!({})), ErrorCode::E3010),
+        (with("execution_options", json!({ "idempotency_key": "" })), ErrorCode::E3004),
+        (with("execution_options", json!({ "idempotency_key": "k".repeat(256) })), ErrorCode::E3004),
+        (with("execution_options", json!({ "require_approval": true })), ErrorCode::E3208),
+        (with("resource_limits", json!({ "timeout_seconds": 0 })), ErrorCode::E3004),
+        (with("agent_context", json!({ "agent_did": "did:key:somebody-else" })), ErrorCode::E3206),
+        (with("agent_context", json!({ "tenant_id": "other" })), ErrorCode::E3206),
+        (call("off_tool"), ErrorCode::E3108),
+        (call("catalogued"), ErrorCode::E3108),
+        (call("elsewhere"), ErrorCode::E3108),
+        (call("destroy"), ErrorCode::E3208),
+        (call("book_it"), ErrorCode::E3010),
+        (call("ask_first"), ErrorCode::E3210),
+        (call("ask_boss"), ErrorCode::E3208),
+    ];
+    let count = cases.len();
+    for (request, code) in cases {
+        assert_eq!(stage.refusal(request.clone()).await, code, "{request}");
+    }
+    assert_eq!(stage.runs(), 0, "nothing ran");
+    assert_eq!(stage.records().await.len(), count, "every refusal is recorded");
+}
+
+#[tokio::test]
+async fn a_slip_in_the_name_gets_a_suggestion_from_what_the_caller_may_know() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let failed = stage.call(json!({ "tool_id": "gret" })).await.unwrap_err();
+    assert_eq!(failed.refusal.resolution(), "did you mean `greet`?");
+    let blind = stage.token(json!([{ "tool_id": "other.*" }]), json!([]), 60).await;
+    let failed = stage.call_as(Some(&blind), json!({ "tool_id": "gret" })).await.unwrap_err();
+    assert!(!failed.refusal.resolution().contains("greet"), "a stranger learns no names");
+}
+
+#[tokio::test]
+async fn tokens_open_exactly_what_they_name_for_as_long_as_they_live() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    stage.publish(json!({ "version": "2.0.0" })).await;
+    stage.publish(json!({ "tool_id": "reader", "required_permissions": ["filesystem:read:/data"] })).await;
+    let code = async |token: Option<&str>, request: Value| match stage.call_as(token, request).await {
+        Ok(_) => None,
+        Err(failed) => Some((failed.refusal.code, failed.status)),
+    };
+    let pinned = |version: &str| json!({ "tool_id": "greet", "tool_version": version, "parameters": { "name": "Ada" } });
+    let reader = json!({ "tool_id": "reader", "parameters": { "name": "Ada" } });
+
+    let first_only = stage.token(json!([{ "tool_id": "greet", "version_range": "^1" }]), json!([]), 60).await;
+    let denied = InvocationStatus::PermissionDenied;
+    assert_eq!(code(Some(&first_only), pinned("1.0.0")).await, None);
+    assert_eq!(code(Some(&first_only), pinned("2.0.0")).await, Some((ErrorCode::E3204, denied)));
+    assert_eq!(code(Some(&first_only), reader.clone()).await, Some((ErrorCode::E3204, denied)));
+
+    let all = json!([{ "tool_id": "*" }]);
+    let narrow = stage.token(all.clone(), json!(["filesystem:read:/other"]), 60).await;
+    assert_eq!(code(Some(&narrow), reader.clone()).await, Some((ErrorCode::E3206, denied)));
+    let wide = stage.token(all, json!(["filesystem:read:*"]), 60).await;
+    assert_eq!(code(Some(&wide), reader.clone()).await, None);
+
+    assert_eq!(code(None, greet()).await, Some((ErrorCode::E3203, denied)));
+    assert_eq!(code(Some("nonsense"), greet()).await, Some((ErrorCode::E3203, denied)));
+    // Remembered tokens do not outlive themselves.
+    stage.clock.now.fetch_add(60_000, Ordering::SeqCst);
+    assert_eq!(code(Some(&wide), reader).await, Some((ErrorCode::E3201, denied)));
+}
+
+#[tokio::test]
+async fn agents_cannot_administer() {
+    let stage = Stage::new().await;
+    let token = stage.token(json!([{ "tool_id": "*" }]), json!(["*"]), 60).await;
+    let agent = Actor { credential: Some(BearerSecret(&token)), ..stage.admin() };
+    assert_eq!(stage.kernel.publish(agent, manifest(json!({}))).await.unwrap_err().code, ErrorCode::E3206);
+    assert_eq!(
+        stage.kernel.change_lifecycle(agent, "greet", None, &LifecycleAction::Remove).await.unwrap_err().code,
+        ErrorCode::E3206
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_takes_too_long_is_left_and_says_so() {
+    let stage = Stage::with_patience(false).await;
+    stage.publish(json!({})).await;
+    *stage.puppet.act.lock().unwrap() = Act::Hang;
+    let failed = stage.call(greet()).await.unwrap_err();
+    assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3402, InvocationStatus::Timeout));
+    assert!(failed.envelope().retryable, "a pure tool may be tried again");
+}
+
+#[tokio::test]
+async fn output_that_breaks_the_manifests_promise_is_not_returned() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let secret = "the-value-nobody-may-see";
+    for (output, code) in [
+        (json!({ "text": [secret] }), ErrorCode::E3303),
+        (json!(null), ErrorCode::E3303),
+        (json!({ "text": "x".repeat(2 * 1024 * 1024) }), ErrorCode::E3407),
+    ] {
+        *stage.puppet.act.lock().unwrap() = Act::Answer(output);
+        let failed = stage.call(greet()).await.unwrap_err();
+        assert_eq!(failed.refusal.code, code);
+        assert!(!serde_json::to_string(&failed.envelope()).unwrap().contains(secret));
+    }
+}
+
+#[tokio::test]
+async fn what_the_tool_itself_refuses_comes_through_with_its_code() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    *stage.puppet.act.lock().unwrap() = Act::Fail(Refusal::new(ErrorCode::E3502, "the service is away"));
+    let failed = stage.call(greet()).await.unwrap_err();
+    assert_eq!(failed.refusal.code, ErrorCode::E3502);
+    assert_eq!(failed.envelope().message, "the service is away");
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_recorded_does_not_run_until_it_can() {
+    let stage = Stage::with_patience(true).await;
+    stage.publish(json!({})).await;
+    stage.paper.broken.store(true, Ordering::SeqCst);
+    // The call that meets the breakage has room already; those after it find the log unwritable.
+    stage.call(greet()).await.unwrap();
+    while stage.kernel.is_recording() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stage.refusal(greet()).await, ErrorCode::E3801);
+    assert_eq!(stage.runs(), 1);
+}
+
+#[tokio::test]
+async fn the_intent_of_a_tool_with_effects_is_durable_before_it_runs() {
+    let stage = Stage::new().await;
+    let effects = json!([{ "resource": "r", "op": "UPDATE", "scope": "s" }]);
+    stage.publish(json!({ "side_effect_policy": "idempotent", "side_effects": effects, "idempotency": {} })).await;
+    stage.call(greet()).await.unwrap();
+    let actions: Vec<_> = stage.records().await.into_iter().map(|record| record.action).collect();
+    assert_eq!(actions, [AuditAction::InvocationStarted, AuditAction::InvocationFinished]);
+}
+
+#[tokio::test]
+async fn versions_live_and_end_as_the_lifecycle_says() {
+    let stage = Stage::new().await;
+    for version in ["1.0.0", "1.1.0", "1.2.0", "2.0.0"] {
+        stage.publish(json!({ "version": version })).await;
+    }
+    let resolved = async |spec: &str| {
+        let request = json!({ "tool_id": "greet", "tool_version": spec, "parameters": { "name": "Ada" } });
+        stage.call(request).await.map(|a| (a.tool_version.to_string(), a.execution_metadata.deprecation)).map_err(|f| f.refusal.code)
+    };
+    let found = |version: &str| Ok((version.to_owned(), None));
+    assert_eq!(resolved("^1.0.0").await, found("1.2.0"));
+    assert_eq!(resolved("~1.1.0").await, found("1.1.0"));
+    assert_eq!(resolved("LATEST").await, found("2.0.0"));
+    assert_eq!(resolved("1.x").await, found("1.2.0"));
+
+    let deprecate = LifecycleAction::Deprecate { successor: Some("hello".into()), migration_guide: None };
+    let second = "2.0.0".parse().unwrap();
+    stage.kernel.change_lifecycle(stage.admin(), "greet", Some(&second), &deprecate).await.unwrap();
+    assert_eq!(resolved("LATEST").await, found("1.2.0"), "LATEST avoids what is deprecated");
+    let (version, notice) = resolved("^2").await.unwrap();
+    assert_eq!((version.as_str(), notice.unwrap().successor.as_deref()), ("2.0.0", Some("hello")));
+
+    // Ninety days later only exact pins are served.
+    stage.clock.now.fetch_add(90 * 86_400_000, Ordering::SeqCst);
+    assert_eq!(resolved("^2").await, Err(ErrorCode::E3103));
+    assert_eq!(resolved("2.0.0").await.unwrap().0, "2.0.0");
+
+    stage.kernel.change_lifecycle(stage.admin(), "greet", Some(&second), &LifecycleAction::Remove).await.unwrap();
+    assert_eq!(resolved("2.0.0").await, Err(ErrorCode::E3104));
+    let restore = stage.kernel.change_lifecycle(stage.admin(), "greet", Some(&second), &LifecycleAction::Restore).await;
+    assert_eq!(restore.unwrap_err().code, ErrorCode::E3408);
+}
+
+#[tokio::test]
+async fn numbers_must_tell_the_truth_about_schemas() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let narrower = json!({ "type": "object", "properties": { "name": { "type": "string", "maxLength": 3 } }, "required": ["name"] });
+    let publish = async |change: Value| stage.kernel.publish(stage.admin(), manifest(change)).await.map(|r| r.created).map_err(|r| r.code);
+    assert_eq!(publish(json!({})).await, Ok(false), "the same again is not new");
+    assert_eq!(publish(json!({ "description": "Greets somebody in other words." })).await, Err(ErrorCode::E3103));
+    assert_eq!(publish(json!({ "version": "1.1.0", "parameters": narrower })).await, Err(ErrorCode::E3105));
+    assert_eq!(publish(json!({ "version": "2.0.0", "parameters": narrower, "breaking_changes": false })).await, Err(ErrorCode::E3105));
+    assert_eq!(publish(json!({ "version": "2.0.0", "parameters": narrower, "breaking_changes": true })).await, Ok(true));
+    assert_eq!(publish(json!({ "version": "1.0.1", "breaking_changes": true })).await, Err(ErrorCode::E3105));
+    assert_eq!(publish(json!({ "tool_id": "other_tool", "aliases": ["greet"] })).await, Err(ErrorCode::E3105));
+}
+
+#[tokio::test]
+async fn an_alias_leads_to_its_tool() {
+    let stage = Stage::new().await;
+    stage.publish(json!({ "aliases": ["tool-greet"] })).await;
+    let answer = stage.call(json!({ "tool_id": "tool-greet", "parameters": { "name": "Ada" } })).await.unwrap();
+    assert_eq!(answer.tool_id, "greet");
+}
+
+#[tokio::test]
+async fn a_parents_deadline_that_has_passed_refuses_the_call() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let request = serde_json::from_value(greet()).unwrap();
+    let arrival =
+        Arrival { credential: Some(BearerSecret(ADMIN)), request, trace_id: None, parent_left: Some(Duration::ZERO) };
+    assert_eq!(stage.kernel.invoke(arrival).await.unwrap_err().refusal.code, ErrorCode::E3002);
+    assert_eq!(stage.runs(), 0);
+}

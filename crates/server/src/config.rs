@@ -1,0 +1,129 @@
+//! Settings of the REST door: every limit has a name, a unit and a default here, and nowhere else.
+//!
+//! `cli` fills this from file, environment and flags; [`ServerConfig::validate`] names the first key that makes no sense.
+//!
+//! Not here: where to listen (the caller hands over a bound listener), limits inside JSON values (`contract::json`).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Limits of the door. What happens at each limit is said with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Open connections. Default 4096, 1 to 1,000,000. At the limit new ones wait in the listener's backlog.
+    pub connections_max: usize,
+    /// Calls that run at the same time. Default 1024, 1 to 1,000,000. At the limit: E3001 with `retry_after_ms`.
+    pub calls_max: usize,
+    /// Bytes of one request body. Default 1 MiB, 1 KiB to 64 MiB. At the limit: E3005, and the rest is not read.
+    pub body_bytes_max: usize,
+    /// Header lines of one request. Default 64, 8 to 100. At the limit: E3004.
+    pub headers_max: usize,
+    /// Bytes of request line and headers together. Default 32 KiB, 4 KiB to 256 KiB. At the limit: 431 and the
+    /// connection is closed.
+    pub header_bytes_max: usize,
+    /// Milliseconds from the first byte of a request (or from the connection) to the end of its headers. Default 10,000,
+    /// 10 to 600,000. At the limit the connection is closed.
+    pub header_read_timeout_ms: u64,
+    /// Milliseconds for the whole body. Default 30,000, 10 to 600,000. At the limit: E3009.
+    pub body_read_timeout_ms: u64,
+    /// Milliseconds a connection may be idle between two requests. Default 75,000, 10 to 3,600,000. At the limit it is
+    /// closed.
+    pub idle_timeout_ms: u64,
+    /// Milliseconds that calls have to finish once shutdown began. Default 30,000, 0 to 3,600,000. At the limit they are
+    /// aborted.
+    pub drain_timeout_ms: u64,
+    /// Milliseconds between `/health/ready` turning 503 and the end of accepting, so that a load balancer can notice.
+    /// Default 0, 0 to 600,000.
+    pub lame_duck_ms: u64,
+    /// May `/metrics` be read without a token? Default: only when listening on a loopback address.
+    pub metrics_public: Option<bool>,
+}
+
+/// Why a configuration was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("server.{key} is `{given}`: use {least} to {most}")]
+pub struct ConfigError {
+    key: &'static str,
+    given: u64,
+    least: u64,
+    most: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            calls_max: 1024,
+            body_bytes_max: 1 << 20,
+            headers_max: 64,
+            header_bytes_max: 32 * 1024,
+            header_read_timeout_ms: 10_000,
+            body_read_timeout_ms: 30_000,
+            idle_timeout_ms: 75_000,
+            drain_timeout_ms: 30_000,
+            lame_duck_ms: 0,
+            metrics_public: None,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Checks every key against its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let wide = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        let ranges = [
+            ("connections_max", wide(self.connections_max), 1, 1_000_000),
+            ("calls_max", wide(self.calls_max), 1, 1_000_000),
+            ("body_bytes_max", wide(self.body_bytes_max), 1024, 64 << 20),
+            ("headers_max", wide(self.headers_max), 8, 100),
+            ("header_bytes_max", wide(self.header_bytes_max), 4 * 1024, 256 * 1024),
+            ("header_read_timeout_ms", self.header_read_timeout_ms, 10, 600_000),
+            ("body_read_timeout_ms", self.body_read_timeout_ms, 10, 600_000),
+            ("idle_timeout_ms", self.idle_timeout_ms, 10, 3_600_000),
+            ("drain_timeout_ms", self.drain_timeout_ms, 0, 3_600_000),
+            ("lame_duck_ms", self.lame_duck_ms, 0, 600_000),
+        ];
+        match ranges.into_iter().find(|(_, given, least, most)| given < least || given > most) {
+            None => Ok(()),
+            Some((key, given, least, most)) => Err(ConfigError { key, given, least, most }),
+        }
+    }
+
+    pub(crate) fn header_read_timeout(&self) -> Duration {
+        Duration::from_millis(self.header_read_timeout_ms)
+    }
+
+    pub(crate) fn body_read_timeout(&self) -> Duration {
+        Duration::from_millis(self.body_read_timeout_ms)
+    }
+
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.idle_timeout_ms)
+    }
+
+    pub(crate) fn drain_timeout(&self) -> Duration {
+        Duration::from_millis(self.drain_timeout_ms)
+    }
+
+    pub(crate) fn lame_duck(&self) -> Duration {
+        Duration::from_millis(self.lame_duck_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_within_their_own_ranges() {
+        assert_eq!(ServerConfig::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_key_out_of_range_is_named_with_its_range() {
+        let config = ServerConfig { headers_max: 4000, ..ServerConfig::default() };
+        assert_eq!(config.validate().unwrap_err().to_string(), "server.headers_max is `4000`: use 8 to 100");
+    }
+}

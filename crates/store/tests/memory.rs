@@ -1,0 +1,29 @@
+//! The in-memory fake against the suite, so that tests of other crates stand on the same ground as production.
+
+use std::sync::Arc;
+
+use gantry_store::conformance::{Adapter, AnyStore};
+use gantry_store::memory::MemoryStore;
+
+struct Kept(Arc<MemoryStore>);
+
+#[async_trait::async_trait]
+impl Adapter for Kept {
+    fn store(&self) -> Arc<dyn AnyStore> {
+        Arc::clone(&self.0) as Arc<dyn AnyStore>
+    }
+
+    async fn reopen(&mut self) {}
+}
+
+async fn open() -> Kept {
+    Kept(Arc::default())
+}
+
+mod registry {
+    gantry_store::registry_suite!(super::open);
+}
+
+mod search {
+    gantry_store::search_suite!(super::open);
+}

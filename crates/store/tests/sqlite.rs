@@ -1,0 +1,41 @@
+//! The SQLite adapter against the suites every adapter must pass.
+#![expect(clippy::unwrap_used, reason = "test crate")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gantry_store::conformance::{Adapter, AnyStore};
+use gantry_store::sqlite::{Options, SqliteStore};
+
+struct InFile {
+    store: Arc<SqliteStore>,
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+#[async_trait::async_trait]
+impl Adapter for InFile {
+    fn store(&self) -> Arc<dyn AnyStore> {
+        Arc::clone(&self.store) as Arc<dyn AnyStore>
+    }
+
+    async fn reopen(&mut self) {
+        self.store.close().await;
+        self.store = Arc::new(SqliteStore::open(&self.path, &Options::default()).unwrap());
+    }
+}
+
+async fn open() -> InFile {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gantry.db");
+    let store = Arc::new(SqliteStore::open(&path, &Options::default()).unwrap());
+    InFile { store, path, _directory: directory }
+}
+
+mod registry {
+    gantry_store::registry_suite!(super::open);
+}
+
+mod search {
+    gantry_store::search_suite!(super::open);
+}

@@ -1,0 +1,133 @@
+//! Which room may know which: the "may depend on" table of `ARCHITECTURE.md`, and the seams of some third parties.
+//!
+//! The table is data on purpose. A new arrow is a decision, so it changes here, in `ARCHITECTURE.md` and in the commit
+//! that needs it, and nowhere by accident. Dependencies of tests have a column of their own.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::workspace;
+
+/// One room of the house.
+struct Room {
+    name: &'static str,
+    may: &'static [&'static str],
+    may_in_tests: &'static [&'static str],
+}
+
+const ALL: &[&str] =
+    &["contract", "policy", "kernel", "store", "executors", "audit", "telemetry", "server", "cli", "xtask"];
+
+#[rustfmt::skip]
+const ROOMS: &[Room] = &[
+    Room { name: "contract", may: &[], may_in_tests: &[] },
+    Room { name: "policy", may: &["contract"], may_in_tests: &[] },
+    Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &[] },
+    Room { name: "store", may: &["contract", "kernel"], may_in_tests: &["policy"] },
+    Room { name: "executors", may: &["contract", "kernel"], may_in_tests: &["policy"] },
+    Room { name: "audit", may: &["contract", "kernel"], may_in_tests: &["policy"] },
+    Room { name: "telemetry", may: &["contract", "kernel"], may_in_tests: &["policy"] },
+    Room { name: "server", may: &["contract", "policy", "kernel", "telemetry"], may_in_tests: &["store"] },
+    Room { name: "cli", may: ALL, may_in_tests: ALL },
+    Room { name: "xtask", may: ALL, may_in_tests: ALL },
+    Room { name: "tests", may: &[], may_in_tests: ALL },
+];
+
+/// Third parties that stop at a seam: outside the rooms named here their types do not exist. Tests are free.
+const SEAMS: &[(&str, &[&str])] = &[
+    ("anyhow", &["cli", "xtask"]),
+    ("axum", &["server"]),
+    ("clap", &["cli"]),
+    ("ed25519-dalek", &["policy"]),
+    ("getrandom", &["cli"]),
+    ("hyper", &["server", "xtask"]),
+    ("hyper-util", &["server", "xtask"]),
+    ("notify", &["cli"]),
+    ("prometheus-client", &["telemetry"]),
+    ("reqwest", &["executors", "cli"]),
+    ("rusqlite", &["store"]),
+    ("tower", &["server"]),
+];
+
+/// Arrows that the tables do not have.
+pub(super) fn findings(metadata: &Value) -> Result<Vec<String>> {
+    let packages = metadata.get("packages").and_then(Value::as_array).context("cargo metadata lists no packages")?;
+    let mut found = Vec::new();
+    for package in packages {
+        let from = room_of(package.get("manifest_path").and_then(Value::as_str).unwrap_or_default());
+        let Some(room) = ROOMS.iter().find(|room| room.name == from) else {
+            found.push(format!("the package in `{from}` is not in the table of rooms; add it with what it may depend on"));
+            continue;
+        };
+        for dependency in package.get("dependencies").and_then(Value::as_array).into_iter().flatten() {
+            found.extend(judged(room, dependency));
+        }
+    }
+    Ok(found)
+}
+
+fn judged(room: &Room, dependency: &Value) -> Option<String> {
+    let in_tests = dependency.get("kind").and_then(Value::as_str) == Some("dev");
+    let from = room.name;
+    if let Some(path) = dependency.get("path").and_then(Value::as_str) {
+        let to = room_of(&format!("{path}/Cargo.toml"));
+        let allowed = room.may.contains(&to.as_str()) || (in_tests && room.may_in_tests.contains(&to.as_str()));
+        let how = if in_tests { "in tests" } else { "at all" };
+        return (!allowed).then(|| format!("`{from}` may not depend on `{to}` {how} (the table in check/layers.rs)"));
+    }
+    let name = dependency.get("name").and_then(Value::as_str)?;
+    let (_, rooms) = SEAMS.iter().find(|(seam, _)| *seam == name)?;
+    (!in_tests && !rooms.contains(&from))
+        .then(|| format!("`{from}` may not use `{name}`: it stops in {} (the seams in check/layers.rs)", rooms.join(", ")))
+}
+
+/// The room a manifest belongs to: the name of its folder.
+fn room_of(manifest_path: &str) -> String {
+    let folder = Path::new(manifest_path).parent().unwrap_or(workspace::root());
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(room: &str, dependency: Value) -> Vec<String> {
+        let package = json!({ "manifest_path": format!("/src/crates/{room}/Cargo.toml"), "dependencies": [dependency] });
+        findings(&json!({ "packages": [package] })).unwrap()
+    }
+
+    #[test]
+    fn arrows_of_the_table_are_allowed_and_all_others_are_named() {
+        let arrow = |to: &str, kind: Value| json!({ "name": to, "kind": kind, "path": format!("/src/crates/{to}") });
+        let allowed = [("policy", "contract"), ("kernel", "policy"), ("cli", "server"), ("xtask", "kernel")];
+        for (from, to) in allowed {
+            assert_eq!(check(from, arrow(to, Value::Null)), Vec::<String>::new(), "{from} → {to}");
+        }
+        let refused = [("contract", "policy"), ("kernel", "store"), ("store", "server"), ("tests", "cli")];
+        for (from, to) in refused {
+            let found = check(from, arrow(to, Value::Null));
+            assert!(found.len() == 1 && found[0].contains(from) && found[0].contains(to), "{from} → {to}: {found:?}");
+        }
+        assert!(check("server", arrow("store", "dev".into())).is_empty());
+        assert_eq!(check("server", arrow("store", Value::Null)).len(), 1);
+        assert!(check("tests", arrow("cli", "dev".into())).is_empty());
+    }
+
+    #[test]
+    fn third_parties_stop_at_their_seam_except_in_tests() {
+        let third = |name: &str, kind: Value| json!({ "name": name, "kind": kind, "path": null });
+        assert!(check("store", third("rusqlite", Value::Null)).is_empty());
+        assert_eq!(check("kernel", third("rusqlite", Value::Null)).len(), 1);
+        assert!(check("executors", third("axum", "dev".into())).is_empty());
+        assert!(check("kernel", third("serde", Value::Null)).is_empty());
+    }
+
+    #[test]
+    fn a_package_nobody_put_into_the_table_is_named() {
+        let found = findings(&json!({ "packages": [{ "manifest_path": "/src/crates/attic/Cargo.toml" }] })).unwrap();
+        assert!(found.len() == 1 && found[0].contains("`attic`"), "{found:?}");
+    }
+}

@@ -1,0 +1,176 @@
+//! What the error table is too short to say: why each code of this release happens, and what helps.
+//!
+//! Written for somebody who meets the code for the first time, in the words of the documentation: nothing here may name
+//! an internal type. Codes of capabilities that are not built have no entry; a test keeps both directions true.
+
+use contract::error::ErrorCode;
+
+/// The cause in plain words, and the steps in the order in which to try them.
+pub(super) fn prose(code: ErrorCode) -> Option<(&'static str, &'static [&'static str])> {
+    PROSE.iter().find(|(known, _, _)| *known == code).map(|(_, cause, steps)| (*cause, *steps))
+}
+
+type Entry = (ErrorCode, &'static str, &'static [&'static str]);
+
+#[rustfmt::skip]
+static PROSE: &[Entry] = &[
+    (ErrorCode::E3000, "Something failed inside Gantry that should not have. The message is general on purpose; the details are in the server's log under the `trace_id` of the answer.", &[
+        "Look up the `trace_id` in the server's log.",
+        "Run `gantry doctor` to check the data directory and the store.",
+        "If it can be reproduced, report it with the log lines of that trace.",
+    ]),
+    (ErrorCode::E3001, "The server cannot take the call at the moment: too many calls are running at once, or it is starting or shutting down.", &[
+        "Wait for `retry_after_ms` (the `Retry-After` header) and send the call again.",
+        "If it happens often, lower the concurrency of the callers or raise the server's limit of concurrent calls.",
+    ]),
+    (ErrorCode::E3002, "No time was left for the call: the token was about to expire, or the caller's own deadline had passed, before the tool could start.", &[
+        "Give the call more time (`resource_limits.timeout_seconds`), within what the tool's manifest allows.",
+        "Use a token that lives longer than the call takes.",
+    ]),
+    (ErrorCode::E3004, "The request could not be understood: it is not valid JSON, has an unknown or misspelt member, names a member twice, or a query parameter has a wrong value. The message says where.", &[
+        "Correct what the message names; for JSON it gives line and column.",
+        "Compare with the request's schema in `/openapi.json`. Unknown members are refused, not ignored.",
+    ]),
+    (ErrorCode::E3005, "The body of the request is larger than the server accepts. Nothing of it was processed.", &[
+        "Send less: pass a reference instead of the content, or split the call.",
+        "The operator can raise the limit of the server; see `docs/configuration.md`.",
+    ]),
+    (ErrorCode::E3006, "The request has a body whose content type is not JSON.", &[
+        "Send the header `Content-Type: application/json`.",
+        "Send UTF-8; other character sets are not accepted.",
+    ]),
+    (ErrorCode::E3007, "The path exists, but not with this HTTP method.", &[
+        "Use one of the methods in the answer's `Allow` header.",
+        "See `/openapi.json` or `/docs` for all operations.",
+    ]),
+    (ErrorCode::E3008, "There is nothing at this path. This is about the address, not about a tool: an unknown tool is E3101.", &[
+        "Check the path for typing errors and a missing `/v1`.",
+        "See `/openapi.json` or `/docs` for all operations.",
+    ]),
+    (ErrorCode::E3009, "The request began but did not arrive completely within the time the server waits for it.", &[
+        "Send headers and body without long pauses.",
+        "Check the network or proxy between caller and server.",
+    ]),
+    (ErrorCode::E3010, "The request asks for something the wire contract knows but this server does not have, for example an asynchronous call or a dry run. The call was not run: an option that cannot be honoured is refused, never ignored.", &[
+        "Leave out the option named in the message.",
+        "Use a server or release that has it.",
+    ]),
+    (ErrorCode::E3101, "No tool of this name is registered, or the token does not allow the caller to know of it: the two look the same on purpose.", &[
+        "Check the spelling; the answer suggests the nearest known name. A tool in a namespace is written `namespace.tool_id`.",
+        "List what this token may see: `gantry tool list` or `GET /v1/tools`.",
+        "If the tool should be there, register it (`gantry tool add`), or ask for a token that names it.",
+    ]),
+    (ErrorCode::E3102, "The tool exists, but the exact version that was asked for was never registered.", &[
+        "Use one of the versions in `details.available_versions`.",
+        "Ask for a range such as `^1.0.0`, or leave `tool_version` out for the latest.",
+    ]),
+    (ErrorCode::E3103, "Either a range was asked for that no registered version satisfies, or a manifest was registered under a version that already exists with other content. A published version never changes.", &[
+        "When calling: widen the range, or pin one of `details.available_versions`.",
+        "When registering: raise the version in the manifest. `gantry tool diff` says whether the change is a patch, minor or major one.",
+    ]),
+    (ErrorCode::E3104, "The version was published once and has been removed at the end of its life.", &[
+        "Use the replacement named in the answer, if there is one, and read its migration guide.",
+        "See which versions are left: `gantry tool show TOOL`.",
+    ]),
+    (ErrorCode::E3105, "The manifest is not admissible. The answer lists every reason at once, each with the place in the manifest.", &[
+        "Correct each entry of the list; `gantry tool add FILE` checks a manifest before it sends it.",
+        "Compare with the manifest's schema, `schemas/tool-manifest.schema.json`, which most editors can use while typing.",
+    ]),
+    (ErrorCode::E3106, "Search could not answer, although the catalogue itself is fine.", &[
+        "Send the search again.",
+        "List with a filter instead: `GET /v1/tools?q=…`.",
+        "If it persists, look up the `trace_id` in the server's log and run `gantry doctor`.",
+    ]),
+    (ErrorCode::E3108, "The tool is registered but cannot run at the moment: it is switched off, has no execution, or this server lacks what it runs on.", &[
+        "Read the message: it names what is missing.",
+        "For a tool from a folder, start the server with `--tools` and that folder.",
+        "Use another version or tool meanwhile.",
+    ]),
+    (ErrorCode::E3201, "The token was genuine, but its time is over.", &[
+        "Get a new token (`gantry token mint`, or from whoever issued this one) and send the call again.",
+        "`gantry token inspect` shows when a token ends.",
+    ]),
+    (ErrorCode::E3202, "The token's signature does not fit: it was changed on the way, or it was signed by another server's key.", &[
+        "Check that the token was copied completely.",
+        "Check that it was issued by this server: a new data directory has new keys, and tokens of the old one are void.",
+        "The keys this server accepts are at `/.well-known/jwks.json`.",
+    ]),
+    (ErrorCode::E3203, "No token came with the request, or what came is not a token this server understands (wrong form, wrong issuer or audience, or not valid yet).", &[
+        "Send the header `Authorization: Bearer <token>`.",
+        "On your own machine the administrator's token is in the data directory (`admin.token`); `gantry token mint` makes narrower ones.",
+        "`gantry token inspect` explains a token.",
+    ]),
+    (ErrorCode::E3204, "The token is genuine but does not name this tool, or not this version of it.", &[
+        "Ask for a token whose `tools` include the tool and version, for example `gantry token mint --tool demo.word_stats`.",
+        "Use a version inside the token's `version_range`.",
+    ]),
+    (ErrorCode::E3206, "The token is genuine but too narrow: a scope the tool needs is missing, the act needs another role, or the request says something about its sender that the token contradicts.", &[
+        "Ask for a token with the scope in `details.missing_scope`.",
+        "For administrative acts use a token whose role allows them.",
+        "Leave out members of `agent_context` that the token states itself.",
+    ]),
+    (ErrorCode::E3208, "The tool cannot be undone, or its manifest, or the call itself, asks for a person's approval first. Nothing was run.", &[
+        "Have the call approved where approvals are available. This release has none, so such tools cannot be run yet.",
+    ]),
+    (ErrorCode::E3210, "The tool's manifest wants its user to confirm each call. Nothing was run.", &[
+        "Confirm where confirmation is available. This release cannot ask for it, so such tools cannot be run yet.",
+    ]),
+    (ErrorCode::E3301, "The parameters do not fit the tool. The answer lists what is wrong, each with its place; the tool was not run.", &[
+        "Correct each entry of the list. Undeclared parameters are refused: check the spelling.",
+        "See the parameter schema and examples of the tool: `gantry tool show TOOL`.",
+    ]),
+    (ErrorCode::E3302, "A parameter is a string where a number or boolean is wanted, and the string does not stand for exactly one such value (`\"12\"` does, `\"twelve\"` does not).", &[
+        "Send the value in its own JSON type: `12`, not `\"12\"`.",
+    ]),
+    (ErrorCode::E3303, "The tool ran, but its result does not fit its own result schema, so it was not returned. The call was fine; the tool is at fault.", &[
+        "Tell the author of the tool; `details.paths` names the places.",
+        "Authors: correct the tool or its `result_schema`, and publish a new version.",
+    ]),
+    (ErrorCode::E3305, "A parameter whose field is guarded (`x-guard`) holds text that would be dangerous there, for example shell characters in a file name. It was refused, not rewritten.", &[
+        "Send the value without the dangerous part.",
+        "If the value is legitimate, ask the author of the tool to change the field's guard.",
+    ]),
+    (ErrorCode::E3401, "The tool started and reported failure itself.", &[
+        "Read the message; for process tools the tool's own log lines are in the server's log under the `trace_id`.",
+        "Try the tool by itself, outside Gantry, with the same parameters.",
+    ]),
+    (ErrorCode::E3402, "The tool did not finish within the time it was given and was stopped. What it had done by then is not known.", &[
+        "Give it more time (`resource_limits.timeout_seconds`), up to what its manifest allows.",
+        "Ask for less work in one call.",
+    ]),
+    (ErrorCode::E3404, "The tool's process ended abnormally (killed by a signal) instead of answering.", &[
+        "Look up the `trace_id` in the server's log for the tool's last words.",
+        "Try the tool by itself, outside Gantry, with the same parameters.",
+    ]),
+    (ErrorCode::E3405, "The isolation that the tool demands cannot be had on this server, so it was not started. Isolation is never lowered silently.", &[
+        "Read the message: it names what is missing.",
+        "If you trust the tool, the operator can permit processes without a sandbox explicitly (`--unsandboxed-processes`).",
+    ]),
+    (ErrorCode::E3407, "The tool used, or its result took, more than the limit allows.", &[
+        "Ask for less, for example a page or a shorter range.",
+        "Authors: return a summary or a reference instead of everything.",
+    ]),
+    (ErrorCode::E3408, "Something that must be true before this call is not, for example a setting the tool needs is not made. The message names it.", &[
+        "Bring about the condition in the message; `gantry doctor` shows the settings in effect.",
+    ]),
+    (ErrorCode::E3502, "A service the tool depends on could not be reached, or answered with a failure of its own.", &[
+        "Wait and send the call again, if the answer says it is retryable.",
+        "Check the address and the health of the service named in the message.",
+    ]),
+    (ErrorCode::E3503, "A service the tool depends on did not answer in time.", &[
+        "Give the call more time (`resource_limits.timeout_seconds`).",
+        "Check the health of the service named in the message.",
+    ]),
+    (ErrorCode::E3504, "A service the tool depends on refuses more requests for now. The limit is that service's, not Gantry's.", &[
+        "Wait for `retry_after_ms` and send the call again.",
+        "Call the tool less often, or raise the quota at the service.",
+    ]),
+    (ErrorCode::E3801, "The audit log cannot be written, so the call was not run: what cannot be recorded does not happen. (The name of the code comes from installations that stream their audit log.)", &[
+        "Operators: check free space and permissions of the `audit` folder in the data directory; `gantry doctor` does.",
+        "Callers: wait and send the call again.",
+    ]),
+    (ErrorCode::E3803, "Audit records come faster than they can be written, and the queue for them is full. The call was not run.", &[
+        "Wait for `retry_after_ms` and send the call again.",
+        "Operators: put the data directory on a faster disk, or lower the rate of calls.",
+    ]),
+];
