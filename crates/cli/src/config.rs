@@ -34,16 +34,8 @@ const DEFAULT_FILE: &str = "gantry.toml";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Every section's keys, in the order of the reference page.
-const KEYS: &[&[&Key]] = &[
-    server::KEYS,
-    store::KEYS,
-    shared_state::KEYS,
-    audit::KEYS,
-    log::KEYS,
-    tools::KEYS,
-    process::KEYS,
-    model::KEYS,
-];
+const KEYS: &[&[&Key]] =
+    &[server::KEYS, store::KEYS, shared_state::KEYS, audit::KEYS, log::KEYS, tools::KEYS, process::KEYS, model::KEYS];
 
 /// The configuration in force.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 //!
 //! Not here: how it looks (`printer`).
 
-use contract::error::Refusal;
+use contract::error::{ErrorCode, Refusal};
 use serde_json::{Value, json};
 
 /// What the exit code says.
@@ -49,6 +49,12 @@ impl Failure {
     /// The command was not used rightly.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, ..Self::new(message) }
+    }
+
+    /// Names the row of the error table.
+    #[must_use]
+    pub(crate) fn code(self, code: ErrorCode) -> Self {
+        Self { code: Some(code.to_string()), ..self }
     }
 
     /// Says what to do.
@@ -122,18 +128,22 @@ fn reasons_in(details: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::error::ErrorCode;
 
     #[test]
     fn a_problem_document_and_the_refusal_behind_it_read_alike() {
-        let details = json!({ "reasons": [{ "path": "/version", "message": "is missing" }, { "path": "", "message": "x" }] });
-        let refusal = Refusal::new(ErrorCode::E3105, "the manifest is not admitted").hint("mend it").details(details.clone());
+        let details =
+            json!({ "reasons": [{ "path": "/version", "message": "is missing" }, { "path": "", "message": "x" }] });
+        let refusal =
+            Refusal::new(ErrorCode::E3105, "the manifest is not admitted").hint("mend it").details(details.clone());
         let problem = json!({ "status": "error", "error": {
             "code": "E3105", "message": "the manifest is not admitted", "resolution": "mend it", "details": details,
         } });
         let (local, remote) = (Failure::from(refusal), Failure::from_problem(problem.clone()).unwrap());
         assert_eq!(local.reasons, ["/version: is missing", "x"]);
-        assert_eq!((&local.code, &local.message, &local.reasons, &local.hint), (&remote.code, &remote.message, &remote.reasons, &remote.hint));
+        assert_eq!(
+            (&local.code, &local.message, &local.reasons, &local.hint),
+            (&remote.code, &remote.message, &remote.reasons, &remote.hint)
+        );
         assert_eq!(remote.to_json(), problem, "--json shows what the server said, in full");
     }
 

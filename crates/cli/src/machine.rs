@@ -54,8 +54,9 @@ impl OsEntropy {
     pub(crate) fn open() -> Result<Self, Failure> {
         let mut probe = [0u8; 16];
         getrandom::fill(&mut probe).map_err(|_| {
-            Failure::new("the operating system has no source of randomness")
-                .hint("keys and ids would be guessable, so Gantry does not start; check /dev/urandom and the seccomp profile")
+            Failure::new("the operating system has no source of randomness").hint(
+                "keys and ids would be guessable, so Gantry does not start; check /dev/urandom and the seccomp profile",
+            )
         })?;
         Ok(Self(()))
     }

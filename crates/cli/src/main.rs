@@ -1,2 +1,56 @@
-//! placeholder
-fn main(){}
+//! The `gantry` binary: commands, configuration, wiring.
+//!
+//! This file parses, picks a runtime and dispatches. Commands are in [`commands`], one file each; what they share is the
+//! [`context`]. Nothing is decided here that the kernel decides: the CLI is one more client of it.
+
+mod arguments;
+mod catalogue;
+mod client;
+mod commands;
+mod config;
+mod context;
+mod data_dir;
+mod failure;
+mod lifespan;
+mod machine;
+mod manifest_file;
+mod offline;
+mod printer;
+mod secret_file;
+mod tool_folders;
+mod tool_reference;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use arguments::Arguments;
+use commands::Outcome;
+use context::Context;
+use failure::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let context = Context::new(arguments.global);
+    let runtime = match arguments.command.runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            context.printer.failure(&Failure::new(format!("the runtime cannot start: {error}")));
+            return ExitCode::from(1);
+        }
+    };
+    let outcome = runtime.block_on(arguments.command.run(&context));
+    // Whatever still runs has had its time to drain; blocking threads are not waited for.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Unfit) => ExitCode::from(1),
+        Err(failure) => {
+            context.printer.failure(&failure);
+            ExitCode::from(match failure.exit {
+                Exit::Failed => 1,
+                Exit::Usage => 2,
+            })
+        }
+    }
+}

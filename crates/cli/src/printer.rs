@@ -138,7 +138,11 @@ impl Printer {
     }
 
     /// A table: drawn for people, plain columns when piped.
-    pub(crate) fn table<const N: usize>(&self, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    pub(crate) fn table<const N: usize>(
+        &self,
+        header: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> String {
         let mut table = Table::new();
         if self.is_for_people() {
             table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);

@@ -22,6 +22,7 @@ mod admit;
 mod coerce;
 pub(crate) mod defaults;
 pub(crate) mod document;
+mod effort;
 pub(crate) mod strict;
 pub(crate) mod wording;
 
@@ -191,6 +192,8 @@ pub struct CompiledSchema {
     schema: Value,
     defaults: Defaults,
     coercion: Coercion,
+    /// Values nested deeper than this get one general message (`effort`).
+    listing_depth_max: usize,
     /// Whether messages may quote values: of callers yes, of tools no (VALID-006).
     quotes: bool,
 }
@@ -206,7 +209,8 @@ impl CompiledSchema {
         let options = tool_options(limits);
         let validator = options.build(&schema).map_err(|error| not_compiled(&error))?;
         let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
-        Ok(Self { validator, schema, defaults, coercion, quotes: true })
+        let listing_depth_max = effort::listing_depth_max(&schema);
+        Ok(Self { validator, schema, defaults, coercion, listing_depth_max, quotes: true })
     }
 
     /// Compiles the schema of a tool's result: formats are checked, further fields are fine, nothing is changed.
@@ -244,7 +248,15 @@ impl CompiledSchema {
     }
 
     fn unchanging(validator: Validator, schema: Value) -> Self {
-        Self { validator, schema, defaults: Defaults::default(), coercion: Coercion::Off, quotes: false }
+        let listing_depth_max = effort::listing_depth_max(&schema);
+        Self {
+            validator,
+            schema,
+            defaults: Defaults::default(),
+            coercion: Coercion::Off,
+            listing_depth_max,
+            quotes: false,
+        }
     }
 
     /// Makes parameters ready for the tool, or says everything that is wrong with them.
@@ -268,6 +280,9 @@ impl CompiledSchema {
         if self.validator.is_valid(value) {
             return Ok(());
         }
+        if self.is_too_deep(value) {
+            return Err(vec![too_deep()]);
+        }
         let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).collect();
         let (mut violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
         if omitted > 0 {
@@ -286,6 +301,9 @@ impl CompiledSchema {
                 return Ok(Prepared { value, coercions: Vec::new(), defaults_filled: Vec::new() });
             }
             self.defaults.fill(&mut value);
+        }
+        if self.is_too_deep(&value) {
+            return Err(InvalidInput { violations: vec![too_deep()], omitted: 0, coercion_failed: false });
         }
         let coercions = match self.coercion {
             Coercion::Lossless => self.coerce(&mut value),
@@ -307,6 +325,11 @@ impl CompiledSchema {
         let (violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
         let coercion_failed = self.coercion == Coercion::Lossless && errors.iter().all(coerce::is_hopeless);
         Err(InvalidInput { violations, omitted, coercion_failed })
+    }
+
+    /// Whether listing the faults of a refused value, and so converting its strings, would take too long (SCHEMA-3).
+    fn is_too_deep(&self, value: &Value) -> bool {
+        self.listing_depth_max != usize::MAX && effort::depth(value) > self.listing_depth_max
     }
 
     /// Converts what the validator refuses for its type, until it refuses nothing more of that kind.
@@ -361,6 +384,11 @@ fn base_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {
 fn tool_options<'i>(limits: &SchemaLimits) -> ValidationOptions<'i> {
     let options = base_options(limits).with_draft(Draft::Draft202012).should_validate_formats(true);
     SILENT_FORMATS.iter().fold(options, |options, name| options.with_format(*name, |_: &str| true))
+}
+
+fn too_deep() -> Violation {
+    let message = "does not match the schema, and is nested too deeply for this schema to say where".to_owned();
+    Violation { path: String::new(), message }
 }
 
 fn single(path: &str, message: String) -> SchemaErrors {

@@ -31,7 +31,7 @@ mod nearest;
 mod text_transform;
 
 /// Bytes of text from which work goes to the blocking pool (BUILTIN-1).
-const INLINE_BYTES_MAX: usize = 8 * 1024;
+const INLINE_BYTES_MAX: usize = 4 * 1024;
 
 /// The built-in handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -119,8 +119,13 @@ impl ModelClient {
             return Err(refused(response.status(), response.headers()));
         }
         let answer = self.read(response).await?;
-        let answered = wire::answer(self.config.provider, &answer)
-            .ok_or_else(|| upstream("the model server's answer could not be understood", "check that `[model] provider` and `[model] base_url` fit the server").retryable(false))?;
+        let answered = wire::answer(self.config.provider, &answer).ok_or_else(|| {
+            upstream(
+                "the model server's answer could not be understood",
+                "check that `[model] provider` and `[model] base_url` fit the server",
+            )
+            .retryable(false)
+        })?;
         Ok(Completion {
             text: answered.text,
             model: answered.model.unwrap_or_else(|| model.to_owned()),
@@ -182,14 +187,23 @@ fn upstream(message: impl Into<String>, hint: &str) -> Refusal {
 
 /// No answer at all.
 fn unreachable(error: &reqwest::Error) -> Refusal {
-    let kind = if error.is_timeout() { "timeout" } else if error.is_connect() { "connect" } else { "transfer" };
+    let kind = if error.is_timeout() {
+        "timeout"
+    } else if error.is_connect() {
+        "connect"
+    } else {
+        "transfer"
+    };
     tracing::warn!(kind, causes = ?causes(error), "the model server gave no answer");
     if error.is_timeout() {
         return Refusal::new(ErrorCode::E3503, "the model server did not answer in time")
             .hint("ask for less, allow the call more time, or raise `[model] timeout_ms`");
     }
     if error.is_connect() {
-        return upstream("the model server cannot be reached", "check that it runs and that `[model] base_url` is right");
+        return upstream(
+            "the model server cannot be reached",
+            "check that it runs and that `[model] base_url` is right",
+        );
     }
     upstream("the model server broke off its answer", "try again; if it stays, check the model server's log")
 }
@@ -228,8 +242,10 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> Refusal {
             refusal
         }
         500.. => upstream(format!("the model server failed with status {code}"), "try again later"),
-        300..400 => upstream("the model server answered with a redirect", "set `[model] base_url` to the final address")
-            .retryable(false),
+        300..=399 => {
+            upstream("the model server answered with a redirect", "set `[model] base_url` to the final address")
+                .retryable(false)
+        }
         _ => upstream(
             format!("the model server refused the request with status {code}"),
             "check `[model] provider` and `[model] model`, or send a shorter text",

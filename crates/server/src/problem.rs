@@ -49,9 +49,9 @@ impl From<Refusal> for Refused {
     }
 }
 
-impl From<Failed> for Refused {
-    fn from(failed: Failed) -> Self {
-        let Failed { refusal, status, invocation_id, trace_id: _ } = failed;
+impl From<Box<Failed>> for Refused {
+    fn from(failed: Box<Failed>) -> Self {
+        let Failed { refusal, status, invocation_id, trace_id: _ } = *failed;
         Self(Box::new(Parts { refusal, status, invocation_id: Some(invocation_id), hang_up: false }))
     }
 }

@@ -13,7 +13,7 @@ use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, Regi
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
-use crate::search::{Document, FIELD_WEIGHTS, HITS_MAX, Plan, Ranked, Vocabulary, fuse, newest_searchable};
+use crate::search::{Document, FIELD_WEIGHTS, HITS_MAX, Plan, Ranking, Vocabulary, fuse, newest_searchable};
 
 /// Saturation of repeated terms, as in FTS5.
 const K1: f64 = 1.2;
@@ -48,7 +48,7 @@ impl RegistryStore for MemoryStore {
         let mut versions = self.versions();
         if let Some(there) = versions.get(&key) {
             let same = there.digest == version.digest;
-            let published = there.digest.clone();
+            let published = there.digest;
             return Ok(if same { Published::Same } else { Published::Different { published } });
         }
         let NewVersion { tool, version, manifest, digest, lifecycle, published_at, published_by } = version;
@@ -85,11 +85,14 @@ impl ToolSearch for MemoryStore {
         let index = Index::of(&self.versions());
         let Ok(plan) = Plan::of(query, &index);
         let rankings = plan.rankings.iter().map(|terms| index.rank(terms)).collect();
+        let limit = limit.min(HITS_MAX);
         let mut hits = Vec::new();
-        for ranked in fuse(rankings, limit.min(HITS_MAX)) {
-            let tool = ranked.tool.parse().map_err(|error| StoreError::Corrupt(Box::new(error)))?;
-            hits.push(SearchHit { tool, score: ranked.score });
+        for (tool, score) in fuse(rankings, limit) {
+            let tool = tool.parse().map_err(|error: contract::ids::NameError| StoreError::Corrupt(Box::new(error)))?;
+            hits.push(SearchHit { tool, score });
         }
+        // INVARIANT: fuse orders equal scores by its key, which here is the tool id.
+        hits.truncate(limit);
         Ok(hits)
     }
 }
@@ -125,7 +128,7 @@ impl Index {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of words are far below 2^52")]
-    fn rank(&self, terms: &[String]) -> Vec<Ranked> {
+    fn rank(&self, terms: &[String]) -> Ranking<&str> {
         let length = |document: &Document| document.fields.iter().flat_map(|field| field.split_whitespace()).count();
         let total = self.documents.len() as f64;
         let average = self.documents.iter().map(|(_, document)| length(document)).sum::<usize>() as f64 / total;
@@ -145,7 +148,7 @@ impl Index {
                 score += rarity * weight * (K1 + 1.0) / (weight + K1 * stretch);
             }
             if score > 0.0 {
-                ranked.push(Ranked { tool: tool.clone(), score });
+                ranked.push((tool.as_str(), score));
             }
         }
         ranked

@@ -21,7 +21,7 @@ mod words;
 
 pub(crate) use document::{Document, FIELD_WEIGHTS, newest_searchable};
 pub(crate) use plan::{HITS_MAX, Plan, Vocabulary};
-pub(crate) use ranking::{Ranked, fuse};
+pub(crate) use ranking::{Ranking, fuse};
 
 /// Raised whenever the same manifest would give other terms than before; stored indexes are then built anew.
 pub(crate) const PIPELINE_VERSION: i64 = 1;

@@ -163,9 +163,9 @@ impl ToolSearch for SqliteStore {
         let query = query.to_owned();
         let find = move |connection: &rusqlite::Connection| {
             let ranked = search::search(connection, &query, limit)?;
-            let hits = ranked.into_iter().map(|ranked| {
-                let tool = ranked.tool.parse().map_err(|_| Unreadable { column: "tool_id", tool: ranked.tool })?;
-                Ok(SearchHit { tool, score: ranked.score })
+            let hits = ranked.into_iter().map(|(tool, score)| match tool.parse() {
+                Ok(tool) => Ok(SearchHit { tool, score }),
+                Err(_) => Err(Unreadable { column: "tool_id", tool }.into()),
             });
             hits.collect::<Result<Vec<_>, Fault>>()
         };

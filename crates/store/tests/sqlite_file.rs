@@ -1,6 +1,6 @@
 //! What only a file can suffer: damage, strangers, newer and older shapes, two owners, a full disk. And what only this
 //! adapter promises: writes that share a commit, readers beside the writer.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "test crate")]
+#![expect(clippy::unwrap_used, reason = "test crate")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -224,6 +224,23 @@ async fn writes_that_come_together_share_commits() {
     let commits = store.counters().commits - before;
     assert!(commits < 125, "{WRITES} writes took {commits} commits");
     assert_eq!(store.load().await.unwrap().len(), WRITES);
+}
+
+#[tokio::test]
+async fn what_was_answered_is_in_the_files_at_that_very_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory.path().join("gantry.db")).unwrap();
+    for number in 0..20_usize {
+        store.publish(sample(&format!("tool_{number}"), "Must not get lost.")).await.unwrap();
+        // The files as a sudden end would leave them.
+        let after = tempfile::tempdir().unwrap();
+        for name in ["gantry.db", "gantry.db-wal"] {
+            fs::copy(directory.path().join(name), after.path().join(name)).unwrap();
+        }
+        let recovered = open(&after.path().join("gantry.db")).unwrap();
+        assert_eq!(recovered.load().await.unwrap().len(), number + 1);
+        assert_eq!(recovered.search("lost", 50).await.unwrap().len(), number + 1);
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ struct World {
 type Rule = (&'static str, fn(&World) -> Result<Vec<String>>);
 
 const RULES: [Rule; 7] = [
-    ("layers", |world| layers::findings(&world.metadata)),
+    ("layers", |world| layers::findings(&world.files, &world.metadata)),
     ("headers", |world| Ok(headers::findings(&world.files))),
     ("names", |world| Ok(names::findings(&world.files))),
     ("dependencies", |world| dependencies::findings(&world.files, &world.metadata)),
@@ -40,7 +40,7 @@ const RULES: [Rule; 7] = [
     ("words", |world| words::findings(&world.files)),
 ];
 
-/// The command: fails when any rule has a finding. Long files are only remarked upon.
+/// The command: fails when any rule has a finding. Long files and untested codes are only remarked upon.
 pub(crate) fn run() -> Result<ExitCode> {
     let world = World { files: workspace::files()?, metadata: workspace::metadata()? };
     let mut broken = 0_usize;
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<ExitCode> {
             println!("{name}: {finding}");
         }
     }
-    for remark in lengths::remarks(&world.files) {
+    for remark in lengths::remarks(&world.files).into_iter().chain(codes::remarks(&world.files)) {
         println!("warning: {remark}");
     }
     println!("check: {} rules, {} files, {broken} findings", RULES.len(), world.files.len());

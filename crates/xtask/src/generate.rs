@@ -3,15 +3,21 @@
 //! They are committed, because people read them on the web and editors fetch the schemas; they are generated, because a
 //! second copy of the truth written by hand is a lie waiting to happen. `check` compares, `generate` writes.
 //!
-//! Not here: `docs/configuration.md`, which the `gantry` package makes from its own types and compares in its own test.
+//! `docs/configuration.md` is made by the `gantry` binary itself, which alone knows its keys; a test of that package
+//! compares it, so `check` does not.
 
 mod error_pages;
 mod error_prose;
 
-use anyhow::{Context, Result};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::workspace;
+
+/// The page of the binary's settings.
+const CONFIGURATION: &str = "docs/configuration.md";
 
 /// A generated file.
 struct Artefact {
@@ -33,8 +39,20 @@ pub(crate) fn run() -> Result<()> {
         std::fs::remove_file(workspace::root().join(&path)).with_context(|| format!("cannot remove `{path}`"))?;
         println!("removed {path}");
     }
-    println!("generate: {} files, {written} written", artefacts.len());
+    if configuration_reference()? {
+        written += 1;
+        println!("wrote {CONFIGURATION}");
+    }
+    println!("generate: {} files, {written} written", artefacts.len() + 1);
     Ok(())
+}
+
+/// Writes the page that only the binary can make; says whether it changed.
+fn configuration_reference() -> Result<bool> {
+    let arguments = ["run", "--quiet", "--package", "gantry", "--", "config-reference"];
+    let output = workspace::cargo().args(arguments).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    ensure!(output.status.success(), "`gantry config-reference` failed; everything else is written");
+    workspace::write(CONFIGURATION, &String::from_utf8(output.stdout).context("the reference is not text")?)
 }
 
 /// Findings for `check`: files that are missing, stale or left over.
@@ -50,13 +68,15 @@ pub(crate) fn stale() -> Result<Vec<String>> {
             Some(_) => {}
         }
     }
-    found.extend(leftovers(&artefacts)?.into_iter().map(|path| format!("`{path}` is about a code that does not exist")));
+    found
+        .extend(leftovers(&artefacts)?.into_iter().map(|path| format!("`{path}` is about a code that does not exist")));
     Ok(found)
 }
 
 fn artefacts() -> Result<Vec<Artefact>> {
     let mut all = error_pages::pages();
     all.push(json("schemas/tool-manifest.schema.json", contract::manifest::manifest_schema())?);
+    all.push(json("schemas/openapi.json", &server::openapi())?);
     Ok(all)
 }
 

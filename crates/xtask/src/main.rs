@@ -12,6 +12,7 @@ mod bench;
 mod check;
 mod ci;
 mod generate;
+mod search_eval;
 mod services;
 mod suite;
 mod workspace;
@@ -52,9 +53,10 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "check" => return check::run(),
         "generate" => generate::run()?,
         "services" => services::run(rest)?,
+        "search-eval" => search_eval::run(rest)?,
         "bench" => bench::run(rest)?,
         // The two below are how `bench` calls the release build of this very program.
-        "bench-measure" => return bench::measure(rest),
+        "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,
         "" | "help" | "--help" | "-h" => println!("{USAGE}"),
         unknown => {

@@ -39,14 +39,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
 fn whole_suite(arguments: &[String]) -> Result<Tally> {
     services::start_all()?;
-    // The black-box tests start the real binary; cargo builds it for them only when asked.
-    let built = workspace::cargo().args(["build", "--package", "gantry"]).status().context("cannot run cargo")?;
-    anyhow::ensure!(built.success(), "the `gantry` binary does not build");
-
     let mut child = workspace::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(arguments)
-        .env("GANTRY_BIN", workspace::target_folder()?.join("debug").join("gantry"))
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot run cargo")?;

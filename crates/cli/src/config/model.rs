@@ -3,7 +3,8 @@
 //! Its rules belong to `executors`, which uses it; here are only its names for people. Without `base_url` there is no
 //! model, and what needs one says so.
 
-use executors::{ModelConfig, ModelProvider, Secret};
+use executors::ModelConfig;
+use executors::model::{ModelProvider, Secret};
 
 use super::key::{Key, Kind};
 use super::settings::{Problem, Settings};

@@ -45,9 +45,14 @@ const METRICS_PUBLIC: Key = Key {
     since: "0.1",
 };
 
-const CONNECTIONS_MAX: Key = limit("connections_max", 1..=1_000_000, "4096", "Open connections. At the limit new ones wait.");
-const CALLS_MAX: Key =
-    limit("calls_max", 1..=1_000_000, "1024", "Calls that run at the same time. At the limit: E3001 with `retry_after_ms`.");
+const CONNECTIONS_MAX: Key =
+    limit("connections_max", 1..=1_000_000, "4096", "Open connections. At the limit new ones wait.");
+const CALLS_MAX: Key = limit(
+    "calls_max",
+    1..=1_000_000,
+    "1024",
+    "Calls that run at the same time. At the limit: E3001 with `retry_after_ms`.",
+);
 const BODY_BYTES_MAX: Key =
     limit("body_bytes_max", 1024..=67_108_864, "1048576", "Bytes of one request body. At the limit: E3005.");
 const HEADERS_MAX: Key = limit("headers_max", 8..=100, "64", "Header lines of one request. At the limit: E3004.");

@@ -135,7 +135,10 @@ impl Settings {
             Ok(table) => table,
             Err(error) => {
                 // Not the error's own Display: it quotes the line, which may hold a secret.
-                let line = error.span().and_then(|span| file.text.get(..span.start)).map(|before| before.lines().count().max(1));
+                let line = error
+                    .span()
+                    .and_then(|span| file.text.get(..span.start))
+                    .map(|before| before.lines().count().max(1));
                 let place = line.map_or_else(|| file.name.clone(), |line| format!("{} line {line}", file.name));
                 problems.push(Problem::new(place, format!("not valid TOML: {}", error.message())));
                 return;
@@ -144,7 +147,10 @@ impl Settings {
         for (section, members) in &table {
             let place = format!("{} [{section}]", file.name);
             if !is_section(section) {
-                problems.push(Problem::new(place, format!("there is no such section{}", did_you_mean(nearest(section, sections())))));
+                problems.push(Problem::new(
+                    place,
+                    format!("there is no such section{}", did_you_mean(nearest(section, sections()))),
+                ));
                 continue;
             }
             let toml::Value::Table(members) = members else {
@@ -189,7 +195,8 @@ impl Settings {
     /// `GANTRY_STORE_URL` is almost surely meant to be `GANTRY_STORE__URL`; other programs may own the rest.
     fn suspect(&mut self, variable: &str) {
         if let Some(key) = all_keys().find(|key| key.variable().replace("__", "_") == variable) {
-            self.suspicions.push(format!("{variable} is not read: the setting is {} (two underscores)", key.variable()));
+            self.suspicions
+                .push(format!("{variable} is not read: the setting is {} (two underscores)", key.variable()));
         }
     }
 }
@@ -254,13 +261,21 @@ mod tests {
     fn every_problem_is_named_with_its_place_and_the_nearest_known_name() {
         let cases: &[(&str, &[(&str, &str)], &str)] = &[
             ("[sever]\nlisten = 'x'", &[], "gantry.toml [sever]: there is no such section; did you mean `server`?"),
-            ("[server]\nlissen = 'x'", &[], "gantry.toml [server] lissen: there is no such key; did you mean `listen`?"),
+            (
+                "[server]\nlissen = 'x'",
+                &[],
+                "gantry.toml [server] lissen: there is no such key; did you mean `listen`?",
+            ),
             ("[server]\nurl = 'x'", &[], "gantry.toml [server] url: there is no such key here; `url` is in [store]"),
             ("server = 3", &[], "gantry.toml [server]: must be a section with keys, not a single value"),
             ("[log]\nformat = 'xml'", &[], "gantry.toml [log] format: must be one of auto, human, json"),
             ("[log]\nformat = 3", &[], "gantry.toml [log] format: must be one of auto, human, json"),
             ("", &[("GANTRY_LOG__FORMAT", "xml")], "GANTRY_LOG__FORMAT: must be one of auto, human, json"),
-            ("", &[("GANTRY_STORE__URI", "x")], "GANTRY_STORE__URI: there is no such setting; did you mean `GANTRY_STORE__URL`?"),
+            (
+                "",
+                &[("GANTRY_STORE__URI", "x")],
+                "GANTRY_STORE__URI: there is no such setting; did you mean `GANTRY_STORE__URL`?",
+            ),
             ("", &[("GANTRY_PROCESS__UNSANDBOXED", "perhaps")], "GANTRY_PROCESS__UNSANDBOXED: must be true or false"),
         ];
         for (file, variables, expected) in cases {
@@ -278,7 +293,8 @@ mod tests {
 
     #[test]
     fn a_single_underscore_is_suspected_and_other_variables_are_left_alone() {
-        let settings = gather("", &[("GANTRY_STORE_URL", "x"), ("GANTRY_SERVICE_HOST", "x"), ("GANTRY_TOKEN", "x")]).unwrap();
+        let settings =
+            gather("", &[("GANTRY_STORE_URL", "x"), ("GANTRY_SERVICE_HOST", "x"), ("GANTRY_TOKEN", "x")]).unwrap();
         assert_eq!(settings.suspicions.len(), 1);
         assert!(settings.suspicions[0].contains("GANTRY_STORE__URL"));
         assert_eq!(settings.text(&store::URL), None);

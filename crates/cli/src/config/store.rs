@@ -47,11 +47,14 @@ impl StoreSection {
 fn parse(url: Option<&str>) -> Result<StoreSection, String> {
     let Some(url) = url else { return Ok(StoreSection { file: None }) };
     match url.strip_prefix("sqlite:") {
-        Some("" | ":memory:") => Err("`sqlite:` needs the path of a file, for example sqlite:/var/lib/gantry/gantry.db".into()),
+        Some("" | ":memory:") => {
+            Err("`sqlite:` needs the path of a file, for example sqlite:/var/lib/gantry/gantry.db".into())
+        }
         // `sqlite:///abs/path` is how other programs write it.
         Some(path) => Ok(StoreSection { file: Some(PathBuf::from(path.strip_prefix("//").unwrap_or(path))) }),
         None if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
-            Err("PostgreSQL is not in this build; use sqlite:PATH, or leave it out for a file in the data directory".into())
+            Err("PostgreSQL is not in this build; use sqlite:PATH, or leave it out for a file in the data directory"
+                .into())
         }
         None => Err("must be sqlite:PATH".into()),
     }

@@ -14,20 +14,22 @@ use super::likeness::Likeness;
 use super::prover::{CASES_DEEP_MAX, Prover, Spot};
 
 impl<'n, 'w> Prover<'n, 'w> {
+    /// `verbatim`: the same words on both sides mean the same, see `is_given`.
     pub(super) fn branches(
         &mut self,
         narrow: &Conjunction<'n>,
         part: &'w Map<String, Value>,
+        verbatim: bool,
         spot: &Spot,
         gaps: &mut Vec<Gap>,
     ) {
         if let Some(Value::Array(list)) = part.get("anyOf")
-            && !self.any_of(narrow, list, spot)
+            && !((verbatim && self.has_list(narrow, "anyOf", list)) || self.any_of(narrow, list, spot))
         {
             gaps.push(Gap::new(&spot.path, What::Unproven("anyOf")));
         }
         if let Some(Value::Array(list)) = part.get("oneOf")
-            && !self.one_of(narrow, list, spot)
+            && !((verbatim && self.has_list(narrow, "oneOf", list)) || self.one_of(narrow, list, spot))
         {
             gaps.push(Gap::new(&spot.path, What::Unproven("oneOf")));
         }
@@ -51,14 +53,10 @@ impl<'n, 'w> Prover<'n, 'w> {
     }
 
     fn any_of(&mut self, narrow: &Conjunction<'n>, list: &'w [Value], spot: &Spot) -> bool {
-        self.has_list(narrow, "anyOf", list)
-            || list.iter().any(|branch| self.prove(narrow, branch, &spot.branch()).is_empty())
+        list.iter().any(|branch| self.prove(narrow, branch, &spot.branch()).is_empty())
     }
 
     fn one_of(&mut self, narrow: &Conjunction<'n>, list: &'w [Value], spot: &Spot) -> bool {
-        if self.has_list(narrow, "oneOf", list) {
-            return true;
-        }
         list.iter().enumerate().any(|(index, branch)| {
             let others = list.iter().enumerate().filter(|(other, _)| *other != index);
             let alone = others.map(|(_, other)| other).all(|other| {

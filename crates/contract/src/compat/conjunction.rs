@@ -47,6 +47,10 @@ impl Types {
         Self(self.0 & other.0)
     }
 
+    pub(super) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     pub(super) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -102,6 +106,8 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct Conjunction<'a> {
     pub(super) document: &'a Document<'a>,
+    /// The schemas it was made of.
+    pub(super) roots: Vec<&'a Value>,
     /// The schemas themselves, before they were taken apart; for finding the same one again.
     pub(super) nodes: Vec<&'a Value>,
     pub(super) parts: Vec<&'a Map<String, Value>>,
@@ -116,6 +122,7 @@ impl<'a> Conjunction<'a> {
     pub(super) fn of(document: &'a Document<'a>, schemas: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut conjunction = Self {
             document,
+            roots: Vec::new(),
             nodes: Vec::new(),
             parts: Vec::new(),
             types: Types::ALL,
@@ -130,6 +137,7 @@ impl<'a> Conjunction<'a> {
 
     /// Adds the demands of one more schema.
     pub(super) fn add(&mut self, schema: &'a Value) {
+        self.roots.push(schema);
         let mut work = vec![schema];
         while let Some(schema) = work.pop() {
             if self.nodes.iter().any(|known| std::ptr::eq(*known, schema)) {
@@ -184,6 +192,14 @@ impl<'a> Conjunction<'a> {
     /// What the `type` keywords alone allow; none when there is none.
     pub(super) fn named_types(&self) -> Option<Types> {
         self.all("type").map(Types::named).reduce(Types::and)
+    }
+
+    /// The types strings may be converted to here, in whatever branch; none when no string is.
+    pub(super) fn converts(&self) -> Option<Types> {
+        let scalars = Types::NUMBER.or(Types::BOOLEAN);
+        let members = self.nodes.iter().flat_map(|node| self.document.in_place("", node).0);
+        let named = members.filter_map(|(_, map)| map.get("type").map(Types::named));
+        named.filter(|types| !types.meets(Types::STRING) && types.meets(scalars)).reduce(Types::or)
     }
 
     /// The values it can have, when they are enumerated.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use jsonschema::ValidatorMap;
 use serde_json::Value;
 
-use super::objects::FRAGILE;
+use super::objects::is_fragile;
 use super::{Reason, Verdict};
 use crate::schema::defaults::{effective, unconditional};
 use crate::schema::document::{Document, Key, Place, join, subschemas};
@@ -73,8 +73,8 @@ impl<'a> DefaultMap<'a> {
         work: &mut Vec<Spot<'a>>,
     ) {
         let members: Vec<_> = spot.places.iter().flat_map(|(at, schema)| unconditional(document, at, schema)).collect();
-        let fragile =
-            spot.fragile || members.iter().any(|(_, map)| FRAGILE.iter().any(|keyword| map.contains_key(*keyword)));
+        let maps: Vec<_> = members.iter().map(|(_, map)| *map).collect();
+        let fragile = spot.fragile || is_fragile(&maps);
         let mut parts: BTreeMap<String, (Places<'a>, bool)> = BTreeMap::new();
         for (at, map) in &members {
             for sub in subschemas(map) {

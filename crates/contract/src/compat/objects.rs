@@ -16,7 +16,7 @@ use super::prover::{Prover, Spot};
 use crate::schema::document::{Document, join};
 
 /// Keywords that count or inspect properties, so that one more of them is not harmless.
-pub(super) const FRAGILE: [&str; 13] = [
+const FRAGILE: [&str; 13] = [
     "maxProperties",
     "dependentRequired",
     "dependentSchemas",
@@ -31,6 +31,15 @@ pub(super) const FRAGILE: [&str; 13] = [
     "enum",
     "const",
 ];
+
+/// Whether filling in a property could make one of these demands fail.
+pub(super) fn is_fragile(parts: &[&Map<String, Value>]) -> bool {
+    let speaking = parts.iter().filter(|part| {
+        ["properties", "patternProperties", "additionalProperties"].iter().any(|keyword| part.contains_key(*keyword))
+    });
+    // Two that speak of properties: the default of one was not tried on the other.
+    speaking.count() > 1 || parts.iter().any(|part| FRAGILE.iter().any(|keyword| part.contains_key(*keyword)))
+}
 
 impl<'n, 'w> Prover<'n, 'w> {
     pub(super) fn objects(

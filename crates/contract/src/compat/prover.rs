@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::conjunction::{Conjunction, Types, same};
 use super::gap::{Gap, What};
 use super::likeness::Likeness;
-use super::objects::FRAGILE;
+use super::objects::is_fragile;
 use crate::schema::document::{Document, Target, join, references};
 use crate::schema::{ASSERTED_FORMATS, SchemaLimits, place_validator};
 
@@ -104,7 +104,7 @@ impl<'n, 'w> Prover<'n, 'w> {
         if self.steps > STEPS_MAX || self.open.len() > DEEP_MAX {
             return vec![Gap::new(&spot.path, What::Unproven("schema"))];
         }
-        if narrow.impossible || *wide == Value::Bool(true) || self.is_among(narrow, wide) {
+        if narrow.impossible || *wide == Value::Bool(true) || self.is_given(narrow, wide) {
             return Vec::new();
         }
         if *wide == Value::Bool(false) {
@@ -134,6 +134,16 @@ impl<'n, 'w> Prover<'n, 'w> {
         gaps
     }
 
+    /// Whether nothing needs to be shown, because the narrow side demands it in the same words. Where strings are
+    /// converted, that is only so if it demands nothing else: another demand may have been the one that converted them.
+    fn is_given(&self, narrow: &Conjunction<'n>, wide: &Value) -> bool {
+        let alone = match narrow.roots.as_slice() {
+            [only] => Likeness::new(self.narrow, self.wide).alike(only, wide),
+            _ => false,
+        };
+        alone || (self.is_among(narrow, wide) && !(self.rules.coercion && narrow.converts().is_some()))
+    }
+
     /// Whether the wide schema is one of the narrow side's demands, word for word.
     pub(super) fn is_among(&self, narrow: &Conjunction<'n>, wide: &Value) -> bool {
         narrow.nodes.iter().any(|node| Likeness::new(self.narrow, self.wide).alike(node, wide))
@@ -141,7 +151,7 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     fn prove_whole(&mut self, narrow: &Conjunction<'n>, wide: &'w Value, spot: &Spot) -> Vec<Gap> {
         let goal = Conjunction::of(self.wide, [wide]);
-        let fragile = spot.fragile || FRAGILE.iter().any(|keyword| goal.all(keyword).next().is_some());
+        let fragile = spot.fragile || is_fragile(&goal.parts);
         let spot = &Spot { fragile, ..spot.clone() };
         let mut gaps = Vec::new();
         if goal.impossible {
@@ -149,14 +159,15 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
         if self.rules.coercion && reads_strings_differently(narrow, &goal) {
             gaps.push(Gap::new(&spot.path, What::Coercion).saying(narrow.all("type").next(), goal.all("type").next()));
-        } else if self.all_values_fit(narrow, wide) {
+        } else if self.all_values_fit(narrow, &goal, wide) {
             return gaps;
         }
+        let verbatim = !(self.rules.coercion && narrow.converts().is_some() && !excludes_strings(&goal));
         for (part, node) in goal.nodes.iter().filter_map(|node| Some((node.as_object()?, *node))) {
             scalars(narrow, part, spot, &mut gaps);
             self.objects(narrow, &goal, (part, node), spot, &mut gaps);
             self.arrays(narrow, (part, node), spot, &mut gaps);
-            self.branches(narrow, part, spot, &mut gaps);
+            self.branches(narrow, part, verbatim, spot, &mut gaps);
             if let Some(keyword) = outside_reference(self.wide, part) {
                 gaps.push(Gap::new(&spot.path, What::Unproven(keyword)));
             }
@@ -165,14 +176,11 @@ impl<'n, 'w> Prover<'n, 'w> {
     }
 
     /// Whether the narrow side is an enumeration and each value was tried.
-    fn all_values_fit(&self, narrow: &Conjunction<'n>, wide: &Value) -> bool {
+    fn all_values_fit(&self, narrow: &Conjunction<'n>, goal: &Conjunction<'w>, wide: &Value) -> bool {
         let Some(values) = narrow.values() else { return false };
-        if mentions_reference(wide) {
-            return false;
-        }
-        let types_only = wide.get("type").is_some_and(|kind| !Types::named(kind).meets(Types::STRING));
-        let converts = self.rules.coercion && converted(narrow) && !types_only;
+        let converts = self.rules.coercion && narrow.converts().is_some() && !excludes_strings(goal);
         !converts
+            && !mentions_reference(wide)
             && place_validator(wide, &SchemaLimits::default())
                 .is_some_and(|validator| values.iter().all(|value| validator.is_valid(value)))
     }
@@ -298,26 +306,21 @@ fn enumerated(narrow: &Conjunction<'_>, part: &Map<String, Value>, spot: &Spot, 
 
 // --------------------------------------------------------------------------------------------------- coercion
 
-/// Whether strings are converted where this schema stands.
-fn converted(narrow: &Conjunction<'_>) -> bool {
-    narrow
-        .named_types()
-        .is_some_and(|types| !types.meets(Types::STRING) && (types.meets(Types::NUMBER) || types.meets(Types::BOOLEAN)))
+/// Whether a string is refused for its type, so that converting it is tried.
+fn excludes_strings(goal: &Conjunction<'_>) -> bool {
+    goal.named_types().is_some_and(|types| !types.meets(Types::STRING))
 }
 
 /// Whether a string that the narrow side converts might be refused by the wide one, which sees it first.
 fn reads_strings_differently(narrow: &Conjunction<'_>, goal: &Conjunction<'_>) -> bool {
-    if !converted(narrow) {
-        return false;
-    }
+    let Some(before) = narrow.converts() else { return false };
     let has = |keywords: &[&str]| keywords.iter().any(|keyword| goal.all(keyword).next().is_some());
-    let before = narrow.named_types().unwrap_or(Types::ALL);
     match goal.named_types() {
         Some(types) if !types.meets(Types::STRING) => {
             // "1" was `true` and becomes the number 1, which has to pass as such.
-            let digits_move =
-                before.meets(Types::BOOLEAN) && !before.meets(Types::NUMBER) && types.meets(Types::NUMBER);
+            let digits_move = before.meets(Types::BOOLEAN) && types.meets(Types::BOOLEAN) && types.meets(Types::NUMBER);
             digits_move
+                && !before.meets(Types::NUMBER)
                 && has(&[
                     "enum",
                     "const",
@@ -333,7 +336,6 @@ fn reads_strings_differently(narrow: &Conjunction<'_>, goal: &Conjunction<'_>) -
                 ])
         }
         // Branches are asked one by one further down.
-        _ if has(&["anyOf", "oneOf"]) => false,
         _ => has(&["enum", "const", "minLength", "maxLength", "pattern", "format", "not", "if"]),
     }
 }

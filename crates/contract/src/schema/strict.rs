@@ -29,21 +29,28 @@ pub(crate) fn closed(schema: &Value) -> Value {
     let wrapped = survey.wrapped();
     let mut closings = survey.closings;
     closings.retain(|pointer, _| !survey.left_open.contains(pointer));
+    let moves = Moves::planned(schema, &closings, &wrapped);
     let mut result = schema.clone();
-    if !wrapped.is_empty() {
-        redirect(&document, &wrapped, &mut result);
-    }
-    // The deepest first, so that a wrapping does not move what is still to be closed.
+    moves.redirect(&document, &mut result);
+    // The deepest first, so that moving a place away does not hide what is still to be closed in it.
     let mut order: Vec<(&String, &Closing)> = closings.iter().collect();
     order.sort_by_key(|(pointer, _)| std::cmp::Reverse(pointer.len()));
+    let mut definitions = Map::new();
     for (pointer, closing) in order {
         if let Some(Value::Object(map)) = result.pointer_mut(pointer) {
-            if wrapped.contains(pointer) {
-                wrap(map);
-            } else {
-                map.insert(closing.keyword().to_owned(), Value::Bool(false));
+            match moves.names.get(pointer) {
+                Some(names) => moves.apply(pointer, names, map, &mut definitions),
+                None => {
+                    map.insert(closing.keyword().to_owned(), Value::Bool(false));
+                }
             }
         }
+    }
+    if let Value::Object(root) = &mut result
+        && !definitions.is_empty()
+        && let Value::Object(known) = root.entry("$defs").or_insert_with(|| json!({}))
+    {
+        known.append(&mut definitions);
     }
     result
 }
@@ -203,55 +210,114 @@ fn add(counts: &mut HashMap<String, usize>, more: HashMap<String, usize>) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- wrapping
+// ------------------------------------------------------------------------------------------------------- Moves
 
-/// `{…}` becomes `{"allOf": [{…}], "unevaluatedProperties": false}`; what belongs to the document stays on top.
-fn wrap(map: &mut Map<String, Value>) {
-    let mut body = std::mem::take(map);
-    for keyword in ["$schema", "$id"] {
-        if let Some(value) = body.remove(keyword) {
-            map.insert(keyword.to_owned(), value);
-        }
-    }
-    map.insert("allOf".to_owned(), json!([body]));
-    map.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+/// Places that move into definitions of their own.
+///
+/// Every place closed the dear way does, because the validator remembers the outcome of a definition for a value: without
+/// that, a recursive union is evaluated twice on each level, which is exponential in the depth of the value. A place that
+/// is extended by reference from elsewhere leaves its open body in a second definition, for those references.
+struct Moves {
+    names: BTreeMap<String, Names>,
 }
 
-/// Points every reference at where its target will be after the wrapping.
-fn redirect(document: &Document<'_>, wrapped: &BTreeSet<String>, result: &mut Value) {
-    for (pointer, schema) in document.positions() {
-        let Value::Object(map) = schema else { continue };
-        for (keyword, reference) in references(map) {
-            let fragment = reference.split_once('#').map_or("", |(_, fragment)| fragment);
-            let by_pointer = fragment.is_empty() || fragment.starts_with('/');
-            if let (Target::Local(target, _), true) = (document.resolve(reference), by_pointer)
-                && let Some(Value::Object(place)) = result.pointer_mut(&pointer)
-            {
-                place.insert(
-                    keyword.to_owned(),
-                    Value::String(format!("#{}", moved(&target, wrapped).replace('%', "%25"))),
-                );
+/// The definitions a place moves to.
+struct Names {
+    closed: String,
+    open: Option<String>,
+}
+
+impl Names {
+    /// Where the body of the place is afterwards.
+    fn body(&self) -> &str {
+        self.open.as_ref().unwrap_or(&self.closed)
+    }
+}
+
+impl Moves {
+    fn planned(schema: &Value, closings: &BTreeMap<String, Closing>, wrapped: &BTreeSet<String>) -> Self {
+        let mut prefix = "closed".to_owned();
+        while names_in(schema, "$defs").any(|name| name.starts_with(&prefix)) {
+            prefix.push('_');
+        }
+        let moving = closings.iter().filter(|(pointer, closing)| {
+            // The top stays where it is: as the target of `#` it is a definition already.
+            wrapped.contains(*pointer) || (!pointer.is_empty() && matches!(closing, Closing::Unevaluated))
+        });
+        let names = moving.enumerate().map(|(index, (pointer, _))| {
+            let open = wrapped.contains(pointer).then(|| format!("{prefix}_{index}_body"));
+            (pointer.clone(), Names { closed: format!("{prefix}_{index}"), open })
+        });
+        Self { names: names.collect() }
+    }
+
+    /// Points every reference at where its target will be.
+    fn redirect(&self, document: &Document<'_>, result: &mut Value) {
+        if self.names.is_empty() {
+            return;
+        }
+        for (pointer, schema) in document.positions() {
+            let Value::Object(map) = schema else { continue };
+            for (keyword, reference) in references(map) {
+                let fragment = reference.split_once('#').map_or("", |(_, fragment)| fragment);
+                let by_pointer = fragment.is_empty() || fragment.starts_with('/');
+                if let (Target::Local(target, _), true) = (document.resolve(reference), by_pointer)
+                    && let Some(Value::Object(place)) = result.pointer_mut(&pointer)
+                {
+                    let target = self.moved(&target).replace('%', "%25");
+                    place.insert(keyword.to_owned(), Value::String(format!("#{target}")));
+                }
             }
         }
     }
+
+    /// The new pointer of an old one: that of the innermost place around it that moves, and the rest of the way.
+    fn moved(&self, target: &str) -> String {
+        let around = self.names.iter().filter(|(place, _)| {
+            let inside =
+                target.strip_prefix(place.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            let stays = place.is_empty() && SHARED.iter().any(|keyword| target.starts_with(&format!("/{keyword}/")));
+            inside && !stays
+        });
+        match around.max_by_key(|(place, _)| place.len()) {
+            Some((place, names)) => {
+                format!("/$defs/{}{}", names.body(), target.strip_prefix(place.as_str()).unwrap_or_default())
+            }
+            None => target.to_owned(),
+        }
+    }
+
+    /// Moves the body away and leaves a reference.
+    fn apply(&self, pointer: &str, names: &Names, map: &mut Map<String, Value>, definitions: &mut Map<String, Value>) {
+        let mut body = std::mem::take(map);
+        if pointer.is_empty() {
+            for keyword in SHARED.into_iter().chain(["$schema", "$id"]) {
+                if let Some(value) = body.remove(keyword) {
+                    map.insert(keyword.to_owned(), value);
+                }
+            }
+        }
+        let closed = match &names.open {
+            Some(open) => {
+                definitions.insert(open.clone(), Value::Object(body));
+                json!({ "$ref": format!("#/$defs/{open}"), "unevaluatedProperties": false })
+            }
+            None => {
+                body.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+                Value::Object(body)
+            }
+        };
+        definitions.insert(names.closed.clone(), closed);
+        map.insert("$ref".to_owned(), Value::String(format!("#/$defs/{}", names.closed)));
+        debug_assert!(self.names.contains_key(pointer));
+    }
 }
 
-fn moved(target: &str, wrapped: &BTreeSet<String>) -> String {
-    let (mut before, mut after) = (String::new(), String::new());
-    let step = |before: &str, after: &mut String| {
-        if wrapped.contains(before) {
-            after.push_str("/allOf/0");
-        }
-    };
-    step(&before, &mut after);
-    for token in target.split('/').skip(1) {
-        for path in [&mut before, &mut after] {
-            path.push('/');
-            path.push_str(token);
-        }
-        step(&before, &mut after);
-    }
-    after
+/// What belongs to the document, not to the schema at its top.
+const SHARED: [&str; 2] = ["$defs", "definitions"];
+
+fn names_in<'a>(schema: &'a Value, keyword: &str) -> impl Iterator<Item = &'a str> {
+    schema.get(keyword).and_then(Value::as_object).into_iter().flat_map(|named| named.keys().map(String::as_str))
 }
 
 #[cfg(test)]
@@ -270,6 +336,17 @@ mod tests {
             "additionalProperties": false
         });
         assert_eq!(closed(&schema), expected);
+    }
+
+    #[test]
+    fn a_recursive_union_is_decided_in_reasonable_time() {
+        let branch = |kind: u8| json!({ "properties": { "k": { "const": kind }, "a": { "$ref": "#/$defs/n" } }, "required": ["k"] });
+        let schema = json!({ "$ref": "#/$defs/n", "$defs": { "n": { "type": "object", "anyOf": [branch(1), branch(2), branch(3)] } } });
+        for (leaf, expected) in [(json!({ "k": 2 }), true), (json!({ "k": 2, "z": 1 }), false), (json!(5), false)] {
+            // Three branches on sixty levels: looked at naively this would outlive us.
+            let value = (0..60).fold(leaf, |inner, _| json!({ "k": 3, "a": inner }));
+            assert_eq!(accepts(&schema, &value), expected);
+        }
     }
 
     #[test]

@@ -204,3 +204,19 @@ fn every_reason_against_a_schema_is_given_at_once() {
     paths.sort_unstable();
     assert_eq!(paths, ["/properties/a/$ref", "/properties/b/pattern"]);
 }
+
+#[test]
+fn a_schema_whose_faults_multiply_is_still_answered_at_once() {
+    let part = json!({ "properties": { "a": { "$ref": "#/$defs/n" } } });
+    let schema = json!({ "$ref": "#/$defs/n", "$defs": { "n": { "type": "object", "allOf": [part, part] } } });
+    let compiled = input(&schema);
+    for (levels, expected) in [
+        (3, "expected object, found `5`"),
+        (60, "does not match the schema, and is nested too deeply for this schema to say where"),
+    ] {
+        let value = (0..levels).fold(json!(5), |inner, _| json!({ "a": inner }));
+        assert_eq!(compiled.prepare(value).unwrap_err().violations[0].message, expected);
+        let fine = (0..levels).fold(json!({}), |inner, _| json!({ "a": inner }));
+        assert!(compiled.prepare(fine).is_ok());
+    }
+}

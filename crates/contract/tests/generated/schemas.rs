@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 
 /// A source of choices; when the bytes are used up every choice is the first.
 #[derive(Debug)]
-pub struct Dice {
+pub(crate) struct Dice {
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Dice {
-    pub fn new(bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self { bytes, at: 0 }
     }
 
-    pub fn roll(&mut self, sides: usize) -> usize {
+    fn roll(&mut self, sides: usize) -> usize {
         let byte = self.bytes.get(self.at).copied().unwrap_or(0);
         self.at += 1;
         usize::from(byte) % sides.max(1)
@@ -45,7 +45,7 @@ fn small(dice: &mut Dice) -> Value {
 }
 
 /// A whole document: an object of parameters with one shared definition.
-pub fn document(dice: &mut Dice) -> Value {
+pub(crate) fn document(dice: &mut Dice) -> Value {
     let mut root = if dice.chance(90) { object(dice, 3) } else { schema(dice, 3) };
     if let Value::Object(map) = &mut root {
         map.insert("$defs".to_owned(), json!({ "s": schema(dice, 1) }));
@@ -53,7 +53,7 @@ pub fn document(dice: &mut Dice) -> Value {
     root
 }
 
-pub fn schema(dice: &mut Dice, depth: usize) -> Value {
+fn schema(dice: &mut Dice, depth: usize) -> Value {
     let kinds = if depth == 0 { 8 } else { 16 };
     match dice.roll(kinds) {
         0 => json!({ "type": "integer" }),
@@ -197,7 +197,7 @@ fn array(dice: &mut Dice, depth: usize) -> Value {
 }
 
 /// A version after `old`: some small edits, somewhere.
-pub fn edited(old: &Value, dice: &mut Dice) -> Value {
+pub(crate) fn edited(old: &Value, dice: &mut Dice) -> Value {
     let mut new = old.clone();
     for _ in 0..=dice.roll(2) {
         edit(&mut new, dice, 4);
@@ -326,7 +326,7 @@ fn scalar(dice: &mut Dice) -> Value {
 }
 
 /// A value that tries to satisfy `schema`, with slips.
-pub fn value(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Value {
+pub(crate) fn value(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Value {
     let Value::Object(map) = schema else { return scalar(dice) };
     if depth == 0 || dice.chance(8) {
         return scalar(dice);

@@ -137,32 +137,33 @@ mod tests {
     /// 2026-03-01T12:30:45.678Z
     const NOW: UnixMillis = UnixMillis(1_772_368_245_678);
 
-    fn call(parameters: Value) -> Value {
-        run(&parameters, NOW).unwrap_or_else(|refusal| format!("{refusal}").into())
+    fn call(parameters: &Value) -> Value {
+        run(parameters, NOW).unwrap_or_else(|refusal| format!("{refusal}").into())
     }
 
     #[test]
     fn now_tells_the_clocks_time_in_the_asked_zone() {
         assert_eq!(
-            call(json!({ "operation": "now" })),
+            call(&json!({ "operation": "now" })),
             json!({ "iso": "2026-03-01T12:30:45.678Z", "formatted": "2026-03-01 12:30:45", "timezone": "UTC",
                     "timestamp": 1_772_368_245_678_i64 })
         );
-        let kigali = call(json!({ "operation": "now", "timezone": "Africa/Kigali", "format": "HH:mm Z" }));
+        let kigali = call(&json!({ "operation": "now", "timezone": "Africa/Kigali", "format": "HH:mm Z" }));
         assert_eq!(kigali["formatted"], "14:30 +02:00");
         assert_eq!(kigali["iso"], "2026-03-01T12:30:45.678Z");
     }
 
     #[test]
     fn parse_and_format_answer_in_the_asked_zone() {
-        let parsed = call(json!({ "operation": "parse", "date": "2024-07-01 12:00", "timezone": "America/New_York" }));
+        let parsed = call(&json!({ "operation": "parse", "date": "2024-07-01 12:00", "timezone": "America/New_York" }));
         assert_eq!(parsed["iso"], "2024-07-01T16:00:00.000Z");
         assert_eq!(parsed["formatted"], "2024-07-01 12:00:00");
         assert_eq!(parsed["timestamp"], 1_719_849_600_000_i64);
-        let formatted = call(json!({ "operation": "format", "date": "2024-07-01T16:00:00Z", "timezone": "Asia/Kolkata",
+        let formatted =
+            call(&json!({ "operation": "format", "date": "2024-07-01T16:00:00Z", "timezone": "Asia/Kolkata",
                                      "format": "dddd, D MMMM YYYY [at] h:mm A" }));
         assert_eq!(formatted, json!({ "formatted": "Monday, 1 July 2024 at 9:30 PM" }));
-        assert_eq!(call(json!({ "operation": "format", "format": "YYYY" })), json!({ "formatted": "2026" }));
+        assert_eq!(call(&json!({ "operation": "format", "format": "YYYY" })), json!({ "formatted": "2026" }));
     }
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
             ("2024-03-10", "2024-03-11", "hours", "America/New_York", json!(23)),
         ] {
             let given = json!({ "operation": "diff", "date1": from, "date2": to, "unit": unit, "timezone": zone });
-            assert_eq!(call(given), json!({ "difference": expected, "unit": unit }), "{from} {to} {unit} {zone}");
+            assert_eq!(call(&given), json!({ "difference": expected, "unit": unit }), "{from} {to} {unit} {zone}");
         }
     }
 
@@ -201,9 +202,9 @@ mod tests {
             ("2024-03-09 02:30", json!(1), "day", "America/New_York", "2024-03-10 03:30:00"),
         ] {
             let given = json!({ "operation": "add", "date": date, "amount": amount, "unit": unit, "timezone": zone });
-            assert_eq!(call(given)["formatted"], expected, "{date} {amount} {unit} {zone}");
+            assert_eq!(call(&given)["formatted"], expected, "{date} {amount} {unit} {zone}");
         }
-        let from_now = call(json!({ "operation": "add", "amount": 1, "unit": "day" }));
+        let from_now = call(&json!({ "operation": "add", "amount": 1, "unit": "day" }));
         assert_eq!(from_now["original"], "2026-03-01T12:30:45.678Z");
         assert_eq!(from_now["result"], "2026-03-02T12:30:45.678Z");
     }

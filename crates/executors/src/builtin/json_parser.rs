@@ -15,7 +15,7 @@ use contract::error::Refusal;
 use contract::json::{self, JsonLimits};
 use contract::schema::{CompiledSchema, SchemaLimits, Violation};
 use kernel::ports::executor::{ToolOutput, Usage};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::arguments::{Arguments, invalid};
 use crate::model::{ModelClient, Prompt};
@@ -105,8 +105,12 @@ fn limits() -> JsonLimits {
 
 fn compiled(schema: &Value) -> Result<CompiledSchema, Refusal> {
     CompiledSchema::plain(schema, &SchemaLimits::default(), &[]).map_err(|errors| {
-        let reasons: Vec<Value> =
-            errors.0.iter().take(10).map(|e| json!({ "path": format!("/schema{}", e.path), "message": e.message })).collect();
+        let reasons: Vec<Value> = errors
+            .0
+            .iter()
+            .take(10)
+            .map(|e| json!({ "path": format!("/schema{}", e.path), "message": e.message }))
+            .collect();
         invalid(
             format!("parameter `schema` cannot be used: {}", errors.0.first().map_or("", |e| e.message.as_str())),
             "send a JSON Schema (draft 2020-12) of moderate size without references to other documents",
@@ -116,7 +120,12 @@ fn compiled(schema: &Value) -> Result<CompiledSchema, Refusal> {
 }
 
 fn found(data: Value, method: &str) -> Value {
-    json!({ "success": true, "data": data, "method": method })
+    // Built by hand, because the macro would copy the data.
+    let mut members = Map::new();
+    members.insert("success".to_owned(), true.into());
+    members.insert("data".to_owned(), data);
+    members.insert("method".to_owned(), method.into());
+    Value::Object(members)
 }
 
 fn not_found(mismatch: Option<&[Violation]>) -> Value {
@@ -136,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn answer(parameters: Value) -> Value {
-        match search(&parameters).unwrap() {
+    fn answer(parameters: &Value) -> Value {
+        match search(parameters).unwrap() {
             Search::Done(value) | Search::AskModel { otherwise: value, .. } => value,
         }
     }
@@ -154,20 +163,24 @@ mod tests {
             ("See [1] of:\n```\n{\"a\":2}\n```", "regex_extraction", json!({ "a": 2 })),
             (r#"it's "quoted [" and then [3]"#, "regex_extraction", json!([3])),
         ] {
-            assert_eq!(answer(json!({ "text": text })), json!({ "success": true, "data": data, "method": method }), "{text}");
+            assert_eq!(
+                answer(&json!({ "text": text })),
+                json!({ "success": true, "data": data, "method": method }),
+                "{text}"
+            );
         }
         for text in ["", "no json here", "{'single': 1}", "[1, 2", "}{", r#"{"a":1,"a":2}"#] {
-            assert_eq!(answer(json!({ "text": text })), json!({ "success": false, "error": NOT_FOUND }), "{text}");
+            assert_eq!(answer(&json!({ "text": text })), json!({ "success": false, "error": NOT_FOUND }), "{text}");
         }
     }
 
     #[test]
     fn what_does_not_match_the_schema_is_not_returned() {
         let schema = json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] });
-        let fits = answer(json!({ "text": r#"first [1], then {"b": 2}, then {"a": 3}"#, "schema": schema }));
+        let fits = answer(&json!({ "text": r#"first [1], then {"b": 2}, then {"a": 3}"#, "schema": schema }));
         assert_eq!(fits, json!({ "success": true, "data": { "a": 3 }, "method": "regex_extraction" }));
         for text in [r#"{"a": "x"}"#, r#"look: {"a": "x"}"#] {
-            let refused = answer(json!({ "text": text, "schema": schema }));
+            let refused = answer(&json!({ "text": text, "schema": schema }));
             assert_eq!(refused["success"], false);
             assert!(refused["error"].as_str().unwrap().contains("does not match the schema: /a"), "{refused}");
         }

@@ -59,7 +59,9 @@ impl Default for ModelConfig {
 pub enum ModelConfigError {
     #[error("`[model] base_url` must be an address such as `http://127.0.0.1:11434` or `https://api.example.com/v1`")]
     BaseUrl,
-    #[error("`[model] base_url` must not contain a user, a password, a query or a fragment; put the key into `api_key`")]
+    #[error(
+        "`[model] base_url` must not contain a user, a password, a query or a fragment; put the key into `api_key`"
+    )]
     BaseUrlParts,
     #[error("`[model] model` must name a model when `base_url` is set")]
     ModelMissing,
@@ -132,8 +134,11 @@ mod tests {
     use super::*;
 
     fn with(change: impl FnOnce(&mut ModelConfig)) -> ModelConfig {
-        let mut config =
-            ModelConfig { base_url: Some("http://localhost:11434".into()), model: "m".into(), ..ModelConfig::default() };
+        let mut config = ModelConfig {
+            base_url: Some("http://localhost:11434".into()),
+            model: "m".into(),
+            ..ModelConfig::default()
+        };
         change(&mut config);
         config
     }

@@ -107,7 +107,7 @@ pub async fn one_of_many_concurrent_publications_is_new(adapter: impl Adapter) {
             let store = Arc::clone(&store);
             let description = format!("Does what publisher {number} does.");
             let version = new_version(sample_manifest("demo.sample", "1.0.0", "A sample tool", &description));
-            tokio::spawn(async move { (version.digest.clone(), store.publish(version).await.unwrap()) })
+            tokio::spawn(async move { (version.digest, store.publish(version).await.unwrap()) })
         })
         .collect();
     let mut answers = Vec::new();
@@ -119,7 +119,7 @@ pub async fn one_of_many_concurrent_publications_is_new(adapter: impl Adapter) {
         if digest == stored {
             assert_eq!(answer, Published::New);
         } else {
-            assert_eq!(answer, Published::Different { published: stored.clone() });
+            assert_eq!(answer, Published::Different { published: stored });
         }
     }
 }

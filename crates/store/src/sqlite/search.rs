@@ -7,52 +7,45 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::faults::Fault;
-use crate::search::{FIELD_WEIGHTS, HITS_MAX, Plan, Ranked, Vocabulary, fuse};
+use crate::search::{FIELD_WEIGHTS, HITS_MAX, Plan, Ranking, Vocabulary, fuse};
 
 /// Most terms that are looked at when a word is completed.
 const COMPLETIONS_MAX: i64 = 64;
 /// Most terms that are looked at when a word is corrected.
 const CORRECTIONS_MAX: i64 = 50_000;
-/// Rankings that will be fused need more places than the caller wants hits.
-const FUSED_PLACES_MIN: usize = 50;
-
-/// The best tools for a query.
-pub(super) fn search(connection: &Connection, query: &str, limit: usize) -> Result<Vec<Ranked>, Fault> {
+/// The best tools for a query with their scores, best first, equal scores by tool id.
+pub(super) fn search(connection: &Connection, query: &str, limit: usize) -> Result<Vec<(String, f64)>, Fault> {
     let limit = limit.min(HITS_MAX);
     if limit == 0 {
         return Ok(Vec::new());
     }
     let plan = Plan::of(query, &Terms(connection))?;
-    let places = if plan.rankings.len() > 1 { limit.max(FUSED_PLACES_MIN) } else { limit };
-    let rankings =
-        plan.rankings.iter().map(|terms| rank(connection, terms, places)).collect::<Result<Vec<_>, Fault>>()?;
-    Ok(fuse(rankings, limit))
+    let rankings = plan.rankings.iter().map(|terms| rank(connection, terms)).collect::<Result<Vec<_>, Fault>>()?;
+    let mut tool_id = connection.prepare_cached("SELECT tool_id FROM tool_definitions WHERE tool_key = ?1")?;
+    let mut hits = fuse(rankings, limit)
+        .into_iter()
+        .map(|(key, score)| Ok((tool_id.query_row([key], |row| row.get(0))?, score)))
+        .collect::<Result<Vec<(String, f64)>, Fault>>()?;
+    hits.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+    hits.truncate(limit);
+    Ok(hits)
 }
 
 // --------------------------------------------------------------------------------------------------- private parts
 
-/// The best `places` documents that have any of the terms, and all that score the same as the last of them.
-fn rank(connection: &Connection, terms: &[String], places: usize) -> Result<Vec<Ranked>, Fault> {
+/// All documents that have any of the terms, in no order.
+fn rank(connection: &Connection, terms: &[String]) -> Result<Ranking<i64>, Fault> {
     let any = terms.iter().map(|term| format!("\"{term}\"")).collect::<Vec<_>>().join(" OR ");
     let [name, labels, description, parameter_names, parameter_descriptions] = FIELD_WEIGHTS;
-    let mut found: Vec<(f64, i64)> = connection
+    let ranking = connection
         .prepare_cached(
-            "SELECT -bm25(tool_search, ?2, ?3, ?4, ?5, ?6), rowid FROM tool_search WHERE tool_search MATCH ?1",
+            "SELECT rowid, -bm25(tool_search, ?2, ?3, ?4, ?5, ?6) FROM tool_search WHERE tool_search MATCH ?1",
         )?
         .query_map(params![any, name, labels, description, parameter_names, parameter_descriptions], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    found.sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
-    if let Some((worst, _)) = found.get(places.saturating_sub(1)).copied() {
-        let keep = found.partition_point(|(score, _)| score.total_cmp(&worst).is_ge());
-        found.truncate(keep);
-    }
-    let mut tool_id = connection.prepare_cached("SELECT tool_id FROM tool_definitions WHERE tool_key = ?1")?;
-    found
-        .into_iter()
-        .map(|(score, key)| Ok(Ranked { tool: tool_id.query_row([key], |row| row.get(0))?, score }))
-        .collect()
+    Ok(ranking)
 }
 
 /// The vocabulary as the tables have it.

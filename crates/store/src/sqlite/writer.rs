@@ -202,3 +202,58 @@ fn close(connection: Connection) {
         tracing::warn!(error = &error as &dyn std::error::Error, "store close failed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer() -> Writer {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE numbers (value INTEGER PRIMARY KEY)").unwrap();
+        Writer::start(connection, ()).unwrap()
+    }
+
+    async fn insert(writer: &Writer, value: i64) -> Result<(), StoreError> {
+        let work = move |connection: &Connection| {
+            connection.execute("INSERT INTO numbers VALUES (?1)", [value + 1000])?;
+            connection.execute("INSERT INTO numbers VALUES (?1)", [value])?;
+            Ok(())
+        };
+        writer.run(work).await
+    }
+
+    async fn sum(writer: &Writer) -> i64 {
+        let work = |connection: &Connection| {
+            Ok(connection.query_row("SELECT coalesce(sum(value), 0) FROM numbers", [], |row| row.get(0))?)
+        };
+        writer.run(work).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn work_that_fails_leaves_nothing_and_spares_its_group() {
+        let writer = writer();
+        insert(&writer, 1).await.unwrap();
+        // The second fails half way, at its second statement: 2001 is new, 1001 is not.
+        let (good, bad, other) = tokio::join!(insert(&writer, 5), insert(&writer, 1001), insert(&writer, 7));
+        assert!(good.is_ok() && other.is_ok());
+        assert!(matches!(bad, Err(StoreError::Unavailable(_))));
+        assert_eq!(sum(&writer).await, 1 + 1001 + 5 + 1005 + 7 + 1007);
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_writer_is_seen_as_unavailable() {
+        let writer = writer();
+        let panicking = writer.run(|_| -> Result<(), Fault> { panic!("as a fault of ours would") }).await;
+        assert!(matches!(panicking, Err(StoreError::Unavailable(_))));
+        assert!(matches!(insert(&writer, 1).await, Err(StoreError::Unavailable(_))));
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_finished_when_the_writer_stops() {
+        let writer = writer();
+        let (first, second, thread) = tokio::join!(insert(&writer, 1), insert(&writer, 2), async { writer.stop() });
+        assert!(first.is_ok() && second.is_ok());
+        wait_for(thread.unwrap());
+        assert!(insert(&writer, 3).await.is_err());
+    }
+}

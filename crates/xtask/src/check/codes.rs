@@ -9,7 +9,8 @@ use crate::workspace::SourceFile;
 
 /// Codes that nothing produces.
 pub(super) fn findings(files: &[SourceFile]) -> Vec<String> {
-    let product: Vec<&str> = files.iter().filter(|file| is_product(&file.path)).map(|file| shipped(&file.text)).collect();
+    let product: Vec<&str> =
+        files.iter().filter(|file| is_product(&file.path)).map(|file| shipped(&file.text)).collect();
     let produced = |code: ErrorCode| {
         let name = format!("ErrorCode::{code}");
         product.iter().any(|text| text.contains(&name))
@@ -17,8 +18,22 @@ pub(super) fn findings(files: &[SourceFile]) -> Vec<String> {
     let built = TABLE.iter().filter(|row| row.capability.is_built());
     built
         .filter(|row| !produced(row.code))
-        .map(|row| format!("{} ({}) is produced nowhere: use it, or move it to a capability that is not built", row.code, row.meaning))
+        .map(|row| {
+            format!(
+                "{} ({}) is produced nowhere: use it, or move it to a capability that is not built",
+                row.code, row.meaning
+            )
+        })
         .collect()
+}
+
+/// Codes of this release that no black-box test speaks of, in one line; a remark, because some faults cannot be staged.
+pub(super) fn remarks(files: &[SourceFile]) -> Option<String> {
+    let tests: Vec<&str> =
+        files.iter().filter(|file| file.path.starts_with("tests/")).map(|file| file.text.as_str()).collect();
+    let built = TABLE.iter().filter(|row| row.capability.is_built()).map(|row| row.code.as_str());
+    let unmet: Vec<&str> = built.filter(|code| !tests.iter().any(|text| text.contains(code))).collect();
+    (!unmet.is_empty()).then(|| format!("no black-box test meets {}", unmet.join(", ")))
 }
 
 /// Source of the product: not the table itself, not this crate, not tests.
@@ -45,7 +60,8 @@ mod tests {
 
     #[test]
     fn a_code_counts_only_where_the_product_uses_it() {
-        let user = "fn f() { g(ErrorCode::E3301) }\n#[cfg(test)]\nmod tests { const C: ErrorCode = ErrorCode::E3302; }\n";
+        let user =
+            "fn f() { g(ErrorCode::E3301) }\n#[cfg(test)]\nmod tests { const C: ErrorCode = ErrorCode::E3302; }\n";
         let files = [
             file("crates/kernel/src/phases/validate.rs", user),
             file("crates/contract/src/error/table.rs", "ErrorCode::E3303"),
@@ -64,5 +80,12 @@ mod tests {
         if let Some(code) = reserved {
             assert!(!named(&[], code), "{code}");
         }
+    }
+
+    #[test]
+    fn codes_without_a_black_box_test_are_remarked_upon() {
+        let remark =
+            remarks(&[file("tests/calls.rs", "\"E3301\""), file("crates/server/tests/a.rs", "E3302")]).unwrap();
+        assert!(!remark.contains("E3301") && remark.contains("E3302"), "{remark}");
     }
 }

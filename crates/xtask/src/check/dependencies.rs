@@ -20,8 +20,14 @@ pub(super) fn findings(files: &[SourceFile], metadata: &Value) -> Result<Vec<Str
     let used = used(metadata);
 
     let mut found = Vec::new();
-    found.extend(declared.difference(&explained).map(|name| format!("`{name}` has no row in `{REASONS}` (`| \\`{name}\\` | …`)")));
-    found.extend(explained.difference(&declared).map(|name| format!("`{REASONS}` explains `{name}`, which is no dependency")));
+    found.extend(
+        declared
+            .difference(&explained)
+            .map(|name| format!("`{name}` has no row in `{REASONS}` (`| \\`{name}\\` | …`)")),
+    );
+    found.extend(
+        explained.difference(&declared).map(|name| format!("`{REASONS}` explains `{name}`, which is no dependency")),
+    );
     found.extend(declared.difference(&used).map(|name| format!("no crate uses `{name}`: take it out of `Cargo.toml`")));
     Ok(found)
 }

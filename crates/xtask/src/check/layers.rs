@@ -1,14 +1,17 @@
 //! Which room may know which: the "may depend on" table of `ARCHITECTURE.md`, and the seams of some third parties.
 //!
 //! The table is data on purpose. A new arrow is a decision, so it changes here, in `ARCHITECTURE.md` and in the commit
-//! that needs it, and nowhere by accident. Dependencies of tests have a column of their own.
+//! that needs it, and nowhere by accident; the two copies are compared. Dependencies of tests have a column of their own.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::workspace;
+use crate::workspace::SourceFile;
+
+/// The page that shows the table to people.
+const PAGE: &str = "ARCHITECTURE.md";
 
 /// One room of the house.
 struct Room {
@@ -24,7 +27,8 @@ const ALL: &[&str] =
 const ROOMS: &[Room] = &[
     Room { name: "contract", may: &[], may_in_tests: &[] },
     Room { name: "policy", may: &["contract"], may_in_tests: &[] },
-    Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &[] },
+    // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
+    Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store"] },
     Room { name: "store", may: &["contract", "kernel"], may_in_tests: &["policy"] },
     Room { name: "executors", may: &["contract", "kernel"], may_in_tests: &["policy"] },
     Room { name: "audit", may: &["contract", "kernel"], may_in_tests: &["policy"] },
@@ -52,13 +56,16 @@ const SEAMS: &[(&str, &[&str])] = &[
 ];
 
 /// Arrows that the tables do not have.
-pub(super) fn findings(metadata: &Value) -> Result<Vec<String>> {
+pub(super) fn findings(files: &[SourceFile], metadata: &Value) -> Result<Vec<String>> {
     let packages = metadata.get("packages").and_then(Value::as_array).context("cargo metadata lists no packages")?;
-    let mut found = Vec::new();
+    let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| file.text.as_str());
+    let mut found: Vec<String> = page.lines().filter_map(disagreement).collect();
     for package in packages {
         let from = room_of(package.get("manifest_path").and_then(Value::as_str).unwrap_or_default());
         let Some(room) = ROOMS.iter().find(|room| room.name == from) else {
-            found.push(format!("the package in `{from}` is not in the table of rooms; add it with what it may depend on"));
+            found.push(format!(
+                "the package in `{from}` is not in the table of rooms; add it with what it may depend on"
+            ));
             continue;
         };
         for dependency in package.get("dependencies").and_then(Value::as_array).into_iter().flatten() {
@@ -73,20 +80,37 @@ fn judged(room: &Room, dependency: &Value) -> Option<String> {
     let from = room.name;
     if let Some(path) = dependency.get("path").and_then(Value::as_str) {
         let to = room_of(&format!("{path}/Cargo.toml"));
-        let allowed = room.may.contains(&to.as_str()) || (in_tests && room.may_in_tests.contains(&to.as_str()));
+        // A crate that depends on itself in tests switches on features of its own; that is no arrow.
+        let allowed =
+            room.may.contains(&to.as_str()) || (in_tests && (to == from || room.may_in_tests.contains(&to.as_str())));
         let how = if in_tests { "in tests" } else { "at all" };
         return (!allowed).then(|| format!("`{from}` may not depend on `{to}` {how} (the table in check/layers.rs)"));
     }
     let name = dependency.get("name").and_then(Value::as_str)?;
     let (_, rooms) = SEAMS.iter().find(|(seam, _)| *seam == name)?;
-    (!in_tests && !rooms.contains(&from))
-        .then(|| format!("`{from}` may not use `{name}`: it stops in {} (the seams in check/layers.rs)", rooms.join(", ")))
+    (!in_tests && !rooms.contains(&from)).then(|| {
+        format!("`{from}` may not use `{name}`: it stops in {} (the seams in check/layers.rs)", rooms.join(", "))
+    })
+}
+
+/// What a row of the page, ``| `room` | its job | may depend on |``, says differently from the table here.
+fn disagreement(line: &str) -> Option<String> {
+    let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+    let [name, _, shown] = cells.as_slice() else { return None };
+    let name = name.strip_prefix('`')?.strip_suffix('`')?;
+    let room = ROOMS.iter().find(|room| room.name == name)?;
+    let agrees = match *shown {
+        "–" => room.may.is_empty(),
+        "all of the above" => room.may == ALL,
+        list => list.split(',').map(|part| part.trim().trim_matches('`')).eq(room.may.iter().copied()),
+    };
+    (!agrees).then(|| format!("`{PAGE}` and check/layers.rs disagree on what `{name}` may depend on"))
 }
 
 /// The room a manifest belongs to: the name of its folder.
 fn room_of(manifest_path: &str) -> String {
-    let folder = Path::new(manifest_path).parent().unwrap_or(workspace::root());
-    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    let folder = Path::new(manifest_path).parent().and_then(Path::file_name);
+    folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -94,9 +118,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(room: &str, dependency: Value) -> Vec<String> {
-        let package = json!({ "manifest_path": format!("/src/crates/{room}/Cargo.toml"), "dependencies": [dependency] });
-        findings(&json!({ "packages": [package] })).unwrap()
+    fn check(room: &str, dependency: &Value) -> Vec<String> {
+        let package =
+            json!({ "manifest_path": format!("/src/crates/{room}/Cargo.toml"), "dependencies": [dependency] });
+        findings(&[], &json!({ "packages": [package] })).unwrap()
     }
 
     #[test]
@@ -104,30 +129,40 @@ mod tests {
         let arrow = |to: &str, kind: Value| json!({ "name": to, "kind": kind, "path": format!("/src/crates/{to}") });
         let allowed = [("policy", "contract"), ("kernel", "policy"), ("cli", "server"), ("xtask", "kernel")];
         for (from, to) in allowed {
-            assert_eq!(check(from, arrow(to, Value::Null)), Vec::<String>::new(), "{from} → {to}");
+            assert_eq!(check(from, &arrow(to, Value::Null)), Vec::<String>::new(), "{from} → {to}");
         }
         let refused = [("contract", "policy"), ("kernel", "store"), ("store", "server"), ("tests", "cli")];
         for (from, to) in refused {
-            let found = check(from, arrow(to, Value::Null));
+            let found = check(from, &arrow(to, Value::Null));
             assert!(found.len() == 1 && found[0].contains(from) && found[0].contains(to), "{from} → {to}: {found:?}");
         }
-        assert!(check("server", arrow("store", "dev".into())).is_empty());
-        assert_eq!(check("server", arrow("store", Value::Null)).len(), 1);
-        assert!(check("tests", arrow("cli", "dev".into())).is_empty());
+        assert!(check("server", &arrow("store", "dev".into())).is_empty());
+        assert_eq!(check("server", &arrow("store", Value::Null)).len(), 1);
+        assert!(check("tests", &arrow("cli", "dev".into())).is_empty());
     }
 
     #[test]
     fn third_parties_stop_at_their_seam_except_in_tests() {
         let third = |name: &str, kind: Value| json!({ "name": name, "kind": kind, "path": null });
-        assert!(check("store", third("rusqlite", Value::Null)).is_empty());
-        assert_eq!(check("kernel", third("rusqlite", Value::Null)).len(), 1);
-        assert!(check("executors", third("axum", "dev".into())).is_empty());
-        assert!(check("kernel", third("serde", Value::Null)).is_empty());
+        assert!(check("store", &third("rusqlite", Value::Null)).is_empty());
+        assert_eq!(check("kernel", &third("rusqlite", Value::Null)).len(), 1);
+        assert!(check("executors", &third("axum", "dev".into())).is_empty());
+        assert!(check("kernel", &third("serde", Value::Null)).is_empty());
     }
 
     #[test]
     fn a_package_nobody_put_into_the_table_is_named() {
-        let found = findings(&json!({ "packages": [{ "manifest_path": "/src/crates/attic/Cargo.toml" }] })).unwrap();
+        let found =
+            findings(&[], &json!({ "packages": [{ "manifest_path": "/src/crates/attic/Cargo.toml" }] })).unwrap();
         assert!(found.len() == 1 && found[0].contains("`attic`"), "{found:?}");
+    }
+
+    #[test]
+    fn the_page_and_the_table_must_agree() {
+        let check = |row: &str| disagreement(row).is_none();
+        assert!(check("| `contract` | What a tool is. | – |") && check("| `cli` | The binary. | all of the above |"));
+        assert!(check("| `server` | The door. | contract, policy, kernel, telemetry |"));
+        assert!(!check("| `policy` | Rights. | contract, kernel |") && !check("| `kernel` | Phases. | – |"));
+        assert!(check("| crate | its one job | may depend on |") && check("any other line"));
     }
 }

@@ -22,7 +22,12 @@ mod tests {
     #[test]
     fn only_files_over_the_limit_are_listed_longest_first() {
         let lines = |count: usize| "x\n".repeat(count);
-        let files = [file("a.rs", &lines(600)), file("b.rs", &lines(601)), file("c.rs", &lines(900)), file("d.md", &lines(999))];
+        let files = [
+            file("a.rs", &lines(600)),
+            file("b.rs", &lines(601)),
+            file("c.rs", &lines(900)),
+            file("d.md", &lines(999)),
+        ];
         let found = remarks(&files);
         assert!(found.len() == 2 && found[0].contains("`c.rs`") && found[1].contains("`b.rs`"), "{found:?}");
     }

@@ -10,7 +10,9 @@ pub(super) fn findings(files: &[SourceFile]) -> Vec<String> {
     files
         .iter()
         .filter(named)
-        .map(|file| format!("`{}` has a name that says nothing; name it for the thing in it (`foo.rs` + `foo/`)", file.path))
+        .map(|file| {
+            format!("`{}` has a name that says nothing; name it for the thing in it (`foo.rs` + `foo/`)", file.path)
+        })
         .collect()
 }
 

@@ -21,7 +21,10 @@ pub(super) fn pages() -> Vec<Artefact> {
 }
 
 fn page(row: &ErrorRow) -> String {
-    let mut text = format!("<!-- Generated from the error table by `cargo xtask generate`. -->\n# {} – {}\n\n", row.code, row.meaning);
+    let mut text = format!(
+        "<!-- Generated from the error table by `cargo xtask generate`. -->\n# {} – {}\n\n",
+        row.code, row.meaning
+    );
     // Writing to a string cannot fail; the results below are dropped for that reason.
     let _ = write!(
         text,
@@ -137,7 +140,11 @@ mod tests {
         assert_eq!(pages.len(), TABLE.len() + 1);
         for row in TABLE {
             let page = &pages.iter().find(|page| page.path == format!("docs/errors/{}.md", row.code)).unwrap().text;
-            assert!(page.contains(row.meaning) && page.contains(row.name) && page.contains("## What to do"), "{}", row.code);
+            assert!(
+                page.contains(row.meaning) && page.contains(row.name) && page.contains("## What to do"),
+                "{}",
+                row.code
+            );
             assert!(list.contains(&format!("[{0}]({0}.md)", row.code)), "{}", row.code);
             assert_eq!(page.contains("**Reserved.**"), !row.capability.is_built(), "{}", row.code);
         }

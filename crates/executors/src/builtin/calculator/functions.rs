@@ -132,13 +132,22 @@ fn round(arguments: &[Number]) -> Result<Number, NumberError> {
 
 fn sign(arguments: &[Number]) -> Result<Number, NumberError> {
     let value = first(arguments);
-    Ok(Number::whole(if value.is_zero() { 0 } else if value.to_f64() < 0.0 { -1 } else { 1 }))
+    Ok(Number::whole(if value.is_zero() {
+        0
+    } else if value.to_f64() < 0.0 {
+        -1
+    } else {
+        1
+    }))
 }
 
 fn extreme(arguments: &[Number], better: fn(f64, f64) -> bool) -> Number {
-    arguments.iter().copied().fold(first(arguments), |best, next| {
-        if better(next.to_f64(), best.to_f64()) { next } else { best }
-    })
+    arguments.iter().copied().fold(
+        first(arguments),
+        |best, next| {
+            if better(next.to_f64(), best.to_f64()) { next } else { best }
+        },
+    )
 }
 
 fn sum(arguments: &[Number]) -> Result<Number, NumberError> {

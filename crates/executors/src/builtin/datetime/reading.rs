@@ -18,8 +18,7 @@ use crate::builtin::nearest::nearest;
 const DATE_CHARS_MAX: usize = 100;
 const EXAMPLES: &str = "write it like 2024-01-31, 2024-01-31T15:04:05Z, 2024-01-31 15:04 or 1706713445";
 /// Unambiguous civil dates with the month in words, or with the year first.
-const WORDED: [&str; 7] =
-    ["%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y", "%Y/%m/%d"];
+const WORDED: [&str; 7] = ["%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y", "%Y/%m/%d"];
 
 /// A time zone by its IANA name, or a fixed offset such as `+02:00`.
 pub(super) fn zone(name: &str) -> Result<TimeZone, Refusal> {
@@ -159,8 +158,22 @@ mod tests {
     #[test]
     fn ambiguous_and_impossible_forms_are_refused() {
         for text in [
-            "", " ", "2024", "20240131", "01/02/2024", "1.2.2024", "01-02-2024", "2024-13-01", "2023-02-29", "25:00",
-            "tomorrow", "99999999999999999999", "2024-01-31T25:00:00Z", "not a date", "10000-01-01", "31/12/24",
+            "",
+            " ",
+            "2024",
+            "20240131",
+            "01/02/2024",
+            "1.2.2024",
+            "01-02-2024",
+            "2024-13-01",
+            "2023-02-29",
+            "25:00",
+            "tomorrow",
+            "99999999999999999999",
+            "2024-01-31T25:00:00Z",
+            "not a date",
+            "10000-01-01",
+            "31/12/24",
         ] {
             assert!(date("date", text, &TimeZone::UTC).is_err(), "{text}");
         }

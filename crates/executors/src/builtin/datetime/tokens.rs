@@ -24,11 +24,21 @@ use crate::builtin::arguments::invalid;
 const FORMAT_CHARS_MAX: usize = 200;
 /// Longest first, so that the first match is the right one.
 const TOKENS: [&str; 22] = [
-    "YYYY", "MMMM", "dddd", "MMM", "ddd", "SSS", "YY", "MM", "DD", "HH", "hh", "mm", "ss", "ZZ", "M", "D", "H", "h", "m",
-    "s", "A", "a",
+    "YYYY", "MMMM", "dddd", "MMM", "ddd", "SSS", "YY", "MM", "DD", "HH", "hh", "mm", "ss", "ZZ", "M", "D", "H", "h",
+    "m", "s", "A", "a",
 ];
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 
@@ -83,7 +93,9 @@ fn unknown(run: &str) -> Refusal {
     };
     invalid(
         format!("`{shown}` in `format` is not a token"),
-        format!("{meant}the tokens are YYYY YY MMMM MMM MM M DD D dddd ddd HH H hh h mm m ss s SSS A a Z ZZ; put plain text into [brackets]"),
+        format!(
+            "{meant}the tokens are YYYY YY MMMM MMM MM M DD D dddd ddd HH H hh h mm m ss s SSS A a Z ZZ; put plain text into [brackets]"
+        ),
     )
 }
 

@@ -83,21 +83,17 @@ mod tests {
 
     #[test]
     fn brackets_in_strings_and_escapes_do_not_count() {
-        for (text, expected) in [
-            (r#"{"a":"}"}"#, Some(9)),
-            (r#"["\"]"] x"#, Some(7)),
-            ("[1}", None),
-            ("[[1]", None),
-            ("[]]", Some(2)),
-        ] {
+        for (text, expected) in
+            [(r#"{"a":"}"}"#, Some(9)), (r#"["\"]"] x"#, Some(7)), ("[1}", None), ("[[1]", None), ("[]]", Some(2))]
+        {
             assert_eq!(balanced(text.as_bytes(), 1000).1, expected, "{text}");
         }
     }
 
     #[test]
-    fn a_megabyte_of_brackets_is_given_up_soon() {
+    fn masses_of_brackets_are_given_up_soon() {
         for piece in ["[", "{\"a\":[", "[\"", "[1,", "{}{"] {
-            let text = piece.repeat(1_000_000 / piece.len());
+            let text = piece.repeat(200_000 / piece.len());
             let mut accept_none = |_: &Value| false;
             assert_eq!(find(&text, &mut accept_none), None, "{piece}");
         }

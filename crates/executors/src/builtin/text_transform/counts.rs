@@ -37,7 +37,7 @@ mod tests {
             ("", 0, 0, 0, 0),
             ("  \n\n ", 5, 0, 0, 0),
             ("Hello world. How are you?", 25, 5, 2, 1),
-            ("One\ntwo.\n\nThree!\r\n\r\n \r\nFour", 29, 4, 3, 3),
+            ("One\ntwo.\n\nThree!\r\n\r\n \r\nFour", 27, 4, 3, 3),
             ("naïve 👍🏽 …", 10, 3, 1, 1),
             ("Wait... what?!", 14, 2, 2, 1),
         ] {

@@ -18,11 +18,34 @@ use super::words::{Word, is_stop_word, lower, words};
 const ENTITIES_MAX: usize = 500;
 
 const MONTH: &str = r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)";
-const TITLES: &[&str] = &["mr", "mrs", "ms", "dr", "prof", "professor", "president", "sir", "lady", "lord", "captain", "judge"];
+const TITLES: &[&str] =
+    &["mr", "mrs", "ms", "dr", "prof", "professor", "president", "sir", "lady", "lord", "captain", "judge"];
 const ORGANIZATIONS: &[&str] = &[
-    "inc", "ltd", "llc", "gmbh", "corp", "corporation", "company", "co", "plc", "ag", "university", "institute", "bank",
-    "ministry", "department", "agency", "foundation", "committee", "council", "association", "union", "group",
+    "inc",
+    "ltd",
+    "llc",
+    "gmbh",
+    "corp",
+    "corporation",
+    "company",
+    "co",
+    "plc",
+    "ag",
+    "university",
+    "institute",
+    "bank",
+    "ministry",
+    "department",
+    "agency",
+    "foundation",
+    "committee",
+    "council",
+    "association",
+    "union",
+    "group",
 ];
+/// Words that begin letters, not names.
+const GREETINGS: &[&str] = &["dear", "hello", "hi", "thanks", "regards", "sincerely"];
 /// Small words inside a name: `Bank of America`, `Ludwig van Beethoven`.
 const JOINING: &[&str] = &["of", "de", "van", "von", "der", "la", "al", "bin", "and", "&"];
 
@@ -105,7 +128,7 @@ fn names<'t>(text: &'t str, found: &mut Vec<Found<'t>>) {
     let all: Vec<Word<'t>> = words(text).collect();
     let mut index = 0;
     while let Some(first) = all.get(index) {
-        if !is_capitalised(first.text) || (is_stop_word(&lower(first.text)) && !is_title(first.text)) {
+        if !begins_name(first.text) {
             index += 1;
             continue;
         }
@@ -127,7 +150,7 @@ fn run_length(text: &str, words: &[Word<'_>]) -> usize {
         let initial_or_title = is_title(before.text) || before.text.chars().count() == 1;
         let joined = between == " " || between == " & " || (between == ". " && initial_or_title);
         let capital = is_capitalised(word.text);
-        if !joined || !(capital || JOINING.contains(&word.text)) {
+        if !joined || is_title(word.text) || !(capital || JOINING.contains(&word.text)) {
             break;
         }
         at += 1;
@@ -157,6 +180,11 @@ fn name<'t>(text: &'t str, run: &[Word<'t>]) -> Option<Found<'t>> {
     Some(Found { text: text.get(first.start..last.end())?, kind, start: first.start })
 }
 
+fn begins_name(word: &str) -> bool {
+    let lowered = lower(word);
+    is_capitalised(word) && !is_stop_word(&lowered) && !GREETINGS.contains(&lowered.as_str())
+}
+
 fn is_capitalised(word: &str) -> bool {
     word.chars().next().is_some_and(char::is_uppercase)
 }
@@ -173,7 +201,8 @@ fn with_positions(text: &str, kept: &[Found<'_>]) -> Vec<Value> {
         .map(|entity| {
             characters += text.get(bytes..entity.start).unwrap_or_default().chars().count();
             let length = entity.text.chars().count();
-            let value = json!({ "text": entity.text, "type": entity.kind, "start": characters, "end": characters + length });
+            let value =
+                json!({ "text": entity.text, "type": entity.kind, "start": characters, "end": characters + length });
             characters += length;
             bytes = entity.end();
             value
@@ -212,7 +241,8 @@ mod tests {
             ("@acme_help", "mention"),
             ("#invoice", "hashtag"),
         ];
-        let expected: Vec<(String, String)> = expected.iter().map(|(t, k)| ((*t).to_owned(), (*k).to_owned())).collect();
+        let expected: Vec<(String, String)> =
+            expected.iter().map(|(t, k)| ((*t).to_owned(), (*k).to_owned())).collect();
         assert_eq!(list(text), expected);
     }
 

@@ -78,15 +78,12 @@ fn candidates<'t>(text: &'t str, runs: &[Vec<(Word<'t>, String)>]) -> Vec<Candid
     for window in runs.iter().flat_map(|run| (1..=PHRASE_WORDS_MAX).flat_map(move |size| run.windows(size))) {
         let (Some((first, _)), Some((last, _))) = (window.first(), window.last()) else { continue };
         let stems: Vec<String> = window.iter().map(|(_, stem)| stem.clone()).collect();
-        found
-            .entry(stems.join(" "))
-            .and_modify(|candidate| candidate.occurrences += 1)
-            .or_insert_with(|| Candidate {
-                text: text.get(first.start..last.end()).unwrap_or_default(),
-                stems,
-                first_at: first.start,
-                occurrences: 1,
-            });
+        found.entry(stems.join(" ")).and_modify(|candidate| candidate.occurrences += 1).or_insert_with(|| Candidate {
+            text: text.get(first.start..last.end()).unwrap_or_default(),
+            stems,
+            first_at: first.start,
+            occurrences: 1,
+        });
     }
     // A phrase that is said once is a coincidence; single words may be said once in a short text.
     found.into_values().filter(|c| c.stems.len() == 1 || c.occurrences > 1).collect()

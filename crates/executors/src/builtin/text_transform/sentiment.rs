@@ -14,8 +14,24 @@ use serde_json::{Value, json};
 
 use super::words::{lower, sentences, stem, words};
 
-const NEGATIONS: &[&str] = &["not", "no", "never", "none", "neither", "nor", "hardly", "barely", "scarcely", "without", "cannot", "nothing", "lacks"];
-const RAISING: &[&str] = &["very", "extremely", "really", "absolutely", "incredibly", "totally", "completely", "so", "highly", "deeply", "utterly", "truly"];
+const NEGATIONS: &[&str] = &[
+    "not", "no", "never", "none", "neither", "nor", "hardly", "barely", "scarcely", "without", "cannot", "nothing",
+    "lacks",
+];
+const RAISING: &[&str] = &[
+    "very",
+    "extremely",
+    "really",
+    "absolutely",
+    "incredibly",
+    "totally",
+    "completely",
+    "so",
+    "highly",
+    "deeply",
+    "utterly",
+    "truly",
+];
 const LOWERING: &[&str] = &["slightly", "somewhat", "fairly", "rather", "mildly", "partly", "kinda", "almost"];
 /// Words back that a negation reaches.
 const NEGATION_REACH: usize = 3;
@@ -23,18 +39,17 @@ const NEGATION_REACH: usize = 3;
 const NEGATION_FACTOR: f64 = -0.7;
 /// How fast the sum saturates towards ±1.
 const SATURATION: f64 = 12.0;
-/// Scores nearer to zero than this are neutral.
-const NEUTRAL_BELOW: f64 = 0.1;
+/// Scores nearer to zero than this are neutral: one weak word alone proves nothing.
+const NEUTRAL_BELOW: f64 = 0.3;
 
-/// Word or stem → weight.
-static LEXICON: LazyLock<HashMap<String, f64>> = LazyLock::new(|| {
-    let mut lexicon = HashMap::new();
+/// Stem → the listed words that have it, with their weights.
+static LEXICON: LazyLock<HashMap<String, Vec<(&'static str, f64)>>> = LazyLock::new(|| {
+    let mut lexicon: HashMap<String, Vec<(&str, f64)>> = HashMap::new();
     for line in include_str!("lexicon/sentiment.txt").lines().filter(|line| !line.starts_with('#')) {
         let mut parts = line.split_whitespace();
         let Some(weight) = parts.next().and_then(|w| w.parse::<f64>().ok()) else { continue };
         for word in parts {
-            lexicon.insert(word.to_owned(), weight);
-            lexicon.entry(stem(word)).or_insert(weight);
+            lexicon.entry(stem(word)).or_default().push((word, weight));
         }
     }
     lexicon
@@ -105,7 +120,15 @@ impl Evidence {
 }
 
 fn weight(token: &str) -> Option<f64> {
-    LEXICON.get(token).or_else(|| LEXICON.get(&stem(token))).copied()
+    let listed = LEXICON.get(&stem(token))?;
+    let exact = listed.iter().find(|(word, _)| *word == token);
+    exact.or_else(|| listed.iter().find(|(word, _)| is_inflection(token, word))).map(|(_, weight)| *weight)
+}
+
+/// Stems alone would make a `product` out of `productive`: all but the last letter of the listed word must be there.
+fn is_inflection(token: &str, word: &str) -> bool {
+    let kept = word.len().saturating_sub(1);
+    token.as_bytes().get(..kept) == word.as_bytes().get(..kept)
 }
 
 fn degree(before: &str) -> f64 {

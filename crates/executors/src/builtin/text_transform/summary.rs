@@ -85,7 +85,9 @@ fn choose(sentences: &mut [Sentence<'_>], weights: &mut [f64], characters_max: u
         let Some((_, index, sentence)) = best else { break };
         sentence.tried = true;
         let needed = sentence.text.chars().count() + usize::from(!chosen.is_empty());
-        if needed > left {
+        // What is left over is not filled with remarks.
+        let filler = sentence.stems.len() < CONTENT_WORDS_MIN && !chosen.is_empty();
+        if needed > left || filler {
             continue;
         }
         left -= needed;
@@ -132,7 +134,7 @@ mod tests {
         assert!(!summary.contains("Coffee"), "{summary}");
         let mut at = 0;
         for sentence in sentences(&summary) {
-            let found = TEXT[at..].find(sentence).expect("each sentence stands in the text, in order");
+            let found = TEXT.get(at..).unwrap().find(sentence).expect("each sentence stands in the text, in order");
             at += found + sentence.len();
         }
         assert!(sentences(&summary).len() >= 2, "{summary}");

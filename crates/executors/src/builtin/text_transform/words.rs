@@ -15,7 +15,8 @@ use rust_stemmers::{Algorithm, Stemmer};
 const ABBREVIATIONS: &[&str] = &[
     "mr", "mrs", "ms", "dr", "prof", "sr", "jr", "st", "inc", "ltd", "co", "corp", "llc", "vs", "etc", "e.g", "i.e",
     "approx", "dept", "est", "fig", "no", "vol", "pp", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept",
-    "oct", "nov", "dec", "u.s", "u.k", "u.n", "a.m", "p.m", "gen", "col", "sen", "rep", "gov", "hon", "rev", "min", "max",
+    "oct", "nov", "dec", "u.s", "u.k", "u.n", "a.m", "p.m", "gen", "col", "sen", "rep", "gov", "hon", "rev", "min",
+    "max",
 ];
 
 /// Characters looked at after a mark to see whether it ends the sentence.
@@ -157,7 +158,8 @@ mod tests {
 
     #[test]
     fn abbreviations_initials_and_decimals_do_not_end_sentences() {
-        let text = "Dr. Smith paid 3.50 dollars to J. Doe, e.g. for tea. Was it \"good?\" Yes! It was.\n\nNew paragraph";
+        let text =
+            "Dr. Smith paid 3.50 dollars to J. Doe, e.g. for tea. Was it \"good?\" Yes! It was.\n\nNew paragraph";
         assert_eq!(
             sentences(text),
             [

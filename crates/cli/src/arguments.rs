@@ -1,0 +1,72 @@
+//! The command line: what all commands have in common. Each command's own flags stand in its own file.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+
+use crate::commands::Command;
+
+/// The tool execution layer for AI agents.
+///
+/// Start with `gantry serve`, then `gantry call calculator expression='sqrt(16) + 2^3'`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gantry",
+    version,
+    max_term_width = 120,
+    after_help = "Exit codes: 0 done, 1 failed or refused, 2 wrong usage."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: GlobalFlags,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every command understands.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalFlags {
+    /// Configuration file [default: ./gantry.toml if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where data, keys and the admin token are
+    #[arg(long, global = true, value_name = "DIR", env = "GANTRY_DATA_DIR", default_value = ".gantry")]
+    pub(crate) data_dir: PathBuf,
+    /// The server to talk to [default: the one running on the data directory, else http://127.0.0.1:7300]
+    #[arg(long, global = true, value_name = "URL", env = "GANTRY_SERVER")]
+    pub(crate) server: Option<String>,
+    /// The token to show; safer by GANTRY_TOKEN or --token-file, since other users may see command lines
+    #[arg(long, global = true, value_name = "TOKEN", env = "GANTRY_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// File with the token to show [default: admin.token in the data directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Print exactly one JSON document on stdout
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing besides the result, warnings and errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// No colours (NO_COLOR is respected too)
+    #[arg(long, global = true)]
+    pub(crate) no_color: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn global_flags_are_taken_before_and_after_the_command() {
+        for line in [["gantry", "--json", "doctor"], ["gantry", "doctor", "--json"]] {
+            assert!(Arguments::try_parse_from(line).unwrap().global.json);
+        }
+    }
+}

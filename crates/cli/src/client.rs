@@ -1,0 +1,245 @@
+//! The CLI's way to a server: REST with a token, errors as [`Failure`]s.
+//!
+//! Nobody listening is told apart from everything else, because some commands can then work from the data directory.
+//!
+//! Not here: retries. A person is waiting, and decides.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// To connect; a local server answers in less than a millisecond.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For an answer, unless a call says that it may take longer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// More than any answer of a server of ours.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Talks to one server.
+#[derive(Debug)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: String,
+    token: Option<String>,
+}
+
+/// Why there is no answer to work with.
+#[derive(Debug)]
+pub(crate) enum ClientError {
+    /// Nobody listens there.
+    NotRunning { base: String },
+    /// There is an answer, and it is no; or the talk broke off.
+    Failed(Failure),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::NotRunning { base } => Self::new(format!("no server answers at {base}"))
+                .hint("start one with `gantry serve`, or name another with --server URL"),
+            ClientError::Failed(failure) => failure,
+        }
+    }
+}
+
+impl Client {
+    /// For the server at `base`.
+    pub(crate) fn new(base: &str, token: Option<String>) -> Result<Self, Failure> {
+        let url = reqwest::Url::parse(base).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(host) = url.as_ref().and_then(reqwest::Url::host_str) else {
+            return Err(Failure::usage(format!("`{base}` is not the address of a server"))
+                .hint("write for example --server http://127.0.0.1:7300"));
+        };
+        let is_local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            // A token must not travel to wherever an answer points.
+            .redirect(reqwest::redirect::Policy::none());
+        if is_local {
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|_| Failure::new("the HTTP client cannot be set up on this machine"))?;
+        Ok(Self { http, base: base.trim_end_matches('/').to_owned(), token })
+    }
+
+    /// The server's address.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Asks.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, ClientError> {
+        self.send(Method::GET, path, None, ANSWER_TIMEOUT).await
+    }
+
+    /// Sends a body.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+        self.send(Method::POST, path, Some(body), ANSWER_TIMEOUT).await
+    }
+
+    /// Sends a body whose answer may take as long as `patience`.
+    pub(crate) async fn post_patiently(
+        &self,
+        path: &str,
+        body: &Value,
+        patience: Duration,
+    ) -> Result<Value, ClientError> {
+        self.send(Method::POST, path, Some(body), patience).await
+    }
+
+    /// What the server says about its own health; also when it says that it is not well.
+    pub(crate) async fn health(&self) -> Result<Value, ClientError> {
+        let request = self.http.get(format!("{}/health", self.base)).timeout(CONNECT_TIMEOUT);
+        let response = request.send().await.map_err(|error| self.no_answer(&error))?;
+        let status = response.status();
+        let bytes = self.bytes_of(response).await?;
+        let document: Option<Value> = serde_json::from_slice(&bytes).ok();
+        document
+            .filter(|document| document.get("healthy").is_some_and(Value::is_boolean))
+            .ok_or_else(|| self.stranger(&format!("answered with status {status} when asked for its health")))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        patience: Duration,
+    ) -> Result<Value, ClientError> {
+        let mut request = self.http.request(method, format!("{}{path}", self.base)).timeout(patience);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| self.no_answer(&error))?;
+        let status = response.status();
+        let bytes = self.bytes_of(response).await?;
+        self.document(status, &bytes)
+    }
+
+    async fn bytes_of(&self, mut response: reqwest::Response) -> Result<Vec<u8>, ClientError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.no_answer(&error))? {
+            if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+                return Err(self.stranger("answered with more than any Gantry would"));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    fn document(&self, status: StatusCode, bytes: &[u8]) -> Result<Value, ClientError> {
+        let document: Option<Value> = serde_json::from_slice(bytes).ok();
+        match document {
+            Some(document) if status.is_success() => Ok(document),
+            Some(document) => Err(match Failure::from_problem(document) {
+                Some(failure) => ClientError::Failed(self.advised(status, failure)),
+                None => self.stranger(&format!("answered with status {status}")),
+            }),
+            None => Err(self.stranger(&format!("answered with status {status} and no JSON"))),
+        }
+    }
+
+    /// A refused token needs another hint here than it does for an agent.
+    fn advised(&self, status: StatusCode, failure: Failure) -> Failure {
+        if status != StatusCode::UNAUTHORIZED {
+            failure
+        } else if self.token.is_none() {
+            failure.hint(
+                "no token was found: run it where the server's data directory is, or give --data-dir, --token-file or GANTRY_TOKEN",
+            )
+        } else {
+            failure.hint(format!(
+                "the server at {} does not accept this token: check --data-dir, --token-file, GANTRY_TOKEN and --server",
+                self.base
+            ))
+        }
+    }
+
+    fn no_answer(&self, error: &reqwest::Error) -> ClientError {
+        if error.is_connect() {
+            ClientError::NotRunning { base: self.base.clone() }
+        } else if error.is_timeout() {
+            ClientError::Failed(
+                Failure::new(format!("the server at {} did not answer in time", self.base))
+                    .hint("what was asked may still be under way; `gantry doctor` looks at the server"),
+            )
+        } else {
+            ClientError::Failed(
+                Failure::new(format!("the connection to {} broke off before the answer", self.base))
+                    .hint("look at the server's log"),
+            )
+        }
+    }
+
+    fn stranger(&self, what: &str) -> ClientError {
+        ClientError::Failed(
+            Failure::new(format!("what listens at {} is not a Gantry server: it {what}", self.base))
+                .hint("name the right one with --server URL"),
+        )
+    }
+}
+
+/// One segment of a path, whatever is in it.
+pub(crate) fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.extend(
+                [byte >> 4, byte & 15]
+                    .map(|nibble| char::from_digit(nibble.into(), 16).unwrap_or('0').to_ascii_uppercase()),
+            );
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_cannot_leave_its_place() {
+        for (text, expected) in [
+            ("demo.word_stats", "demo.word_stats"),
+            ("^1.0.0", "%5E1.0.0"),
+            ("a/b?c#d", "a%2Fb%3Fc%23d"),
+            (">=1 <2", "%3E%3D1%20%3C2"),
+            ("ü", "%C3%BC"),
+        ] {
+            assert_eq!(segment(text), expected);
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_servers_are_taken() {
+        for bad in ["", "localhost", "ftp://x", "/tmp", "http://"] {
+            assert!(Client::new(bad, None).is_err(), "{bad}");
+        }
+        assert_eq!(Client::new("http://[::1]:7300/", None).unwrap().base(), "http://[::1]:7300");
+    }
+
+    #[test]
+    fn answers_of_strangers_are_told_apart_from_refusals() {
+        let client = Client::new("http://127.0.0.1:1", None).unwrap();
+        let text = |status, body: &str| match client.document(status, body.as_bytes()) {
+            Ok(_) => "fine".to_owned(),
+            Err(error) => Failure::from(error).message,
+        };
+        assert_eq!(text(StatusCode::OK, "{}"), "fine");
+        assert!(text(StatusCode::OK, "<html>").contains("not a Gantry server"));
+        assert!(text(StatusCode::NOT_FOUND, r#"{"detail":"x"}"#).contains("not a Gantry server"));
+        assert_eq!(
+            text(StatusCode::NOT_FOUND, r#"{"error":{"code":"E3101","message":"there is no tool"}}"#),
+            "there is no tool"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! All commands: the list, and nothing else. Each has its own file with its flags and its `run`.
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+mod call;
+mod completions;
+mod config_reference;
+mod doctor;
+mod serve;
+mod token;
+mod tool;
+
+/// What became of a command that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// It did its work, and the answer is "not well": exit code 1 without an error.
+    Unfit,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(serve::Serve),
+    Call(call::Call),
+    #[command(subcommand)]
+    Tool(tool::Tool),
+    #[command(subcommand)]
+    Token(token::Token),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
+    #[command(hide = true)]
+    ConfigReference(config_reference::ConfigReference),
+}
+
+impl Command {
+    /// A server uses every core; everything else is one conversation.
+    pub(crate) fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
+        let mut builder = match self {
+            Self::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+            _ => tokio::runtime::Builder::new_current_thread(),
+        };
+        builder.enable_all().build()
+    }
+
+    /// Does it.
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        match self {
+            Self::Serve(command) => return command.run(context).await,
+            Self::Doctor(command) => return command.run(context).await,
+            Self::Call(command) => command.run(context).await?,
+            Self::Tool(command) => command.run(context).await?,
+            Self::Token(command) => command.run(context).await?,
+            Self::Completions(command) => command.run(context),
+            Self::ConfigReference(command) => command.run(context),
+        }
+        Ok(Outcome::Done)
+    }
+}

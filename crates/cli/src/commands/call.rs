@@ -1,0 +1,182 @@
+//! `gantry call`: one call of one tool, for people at a terminal.
+//!
+//! `key=value` is typed by the tool's own schema, so that `expression=2` stays text where text is wanted and `count=2`
+//! becomes a number where a number is. The schema is asked for first; a call with `--params` alone needs no such question.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Client, segment};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::printer::{Printer, Style, pretty, visible};
+use crate::tool_reference::ToolReference;
+
+mod parameters;
+
+/// What a call may take longer on the way than in the tool.
+const ON_THE_WAY: Duration = Duration::from_secs(30);
+
+/// Call a tool
+///
+/// gantry call calculator expression='sqrt(16) + 2^3'
+/// gantry call demo.word_stats@^1 --params '{"text": "a b"}'
+/// gantry call text_transform operation=keywords text='a b' options:='{"count": 3}'
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_version_flag = true)]
+pub(crate) struct Call {
+    /// The tool: `id`, `namespace.id` or an alias; `id@range` picks a version
+    tool: ToolReference,
+    /// Parameters: `key=value` typed by the tool's schema, `key:=JSON` taken literally
+    #[arg(value_name = "KEY=VALUE")]
+    pairs: Vec<String>,
+    /// All parameters as a JSON object; `@FILE` reads a file, `-` reads stdin
+    #[arg(long, short, value_name = "JSON|@FILE|-")]
+    params: Option<String>,
+    /// Version or range, such as `^1.0.0`, `1.x` or LATEST
+    #[arg(long, value_name = "RANGE")]
+    version: Option<String>,
+    /// Seconds the call may take
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Two calls with one key run once
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+impl Call {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let version = match (&self.version, &self.tool.version) {
+            (Some(_), Some(_)) => {
+                return Err(
+                    Failure::usage("the version is given twice").hint("give either id@RANGE or --version RANGE")
+                );
+            }
+            (flag, inline) => flag.as_ref().or(inline.as_ref()).cloned(),
+        };
+        if self.timeout.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 86_400.0)) {
+            return Err(Failure::usage("--timeout must be more than 0 and at most 86400 seconds"));
+        }
+        let given = self.params.as_deref().map(parameters::document).transpose()?.unwrap_or_default();
+        let pairs = self.pairs.iter().map(|text| parameters::Pair::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let client = context.client()?;
+        let schema = if pairs.iter().any(parameters::Pair::needs_schema) {
+            schema_of(&client, &self.tool.tool, version.as_deref()).await?
+        } else {
+            Value::Null
+        };
+        let parameters = parameters::merge(given, &pairs, &schema)?;
+        let patience = self.timeout.map_or(kernel::SYNC_MAX, Duration::from_secs_f64) + ON_THE_WAY;
+        let request = self.request(version.as_deref(), parameters);
+        let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await?;
+        show(&context.printer, &answer);
+        Ok(())
+    }
+
+    fn request(&self, version: Option<&str>, parameters: Map<String, Value>) -> Value {
+        let mut request = json!({ "tool_id": self.tool.tool, "parameters": parameters });
+        let members = [
+            ("tool_version", version.map(Value::from)),
+            ("execution_options", self.idempotency_key.as_ref().map(|key| json!({ "idempotency_key": key }))),
+            ("resource_limits", self.timeout.map(|seconds| json!({ "timeout_seconds": seconds }))),
+        ];
+        if let Some(object) = request.as_object_mut() {
+            object.extend(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        }
+        request
+    }
+}
+
+async fn schema_of(client: &Client, tool: &str, version: Option<&str>) -> Result<Value, Failure> {
+    let path = format!("/v1/tools/{}/versions/{}", segment(tool), segment(version.unwrap_or("LATEST")));
+    let mut answer = client.get(&path).await?;
+    Ok(answer.pointer_mut("/manifest/parameters").map(Value::take).unwrap_or_default())
+}
+
+fn show(printer: &Printer, answer: &Value) {
+    printer.answer(answer, |printer| {
+        let result = answer.get("result").unwrap_or(answer);
+        let text = visible(&pretty(result)).into_owned();
+        match headline(result) {
+            // Only for people: whatever reads a pipe wants the JSON alone.
+            Some(headline) if printer.is_for_people() => {
+                format!("{}\n{}", printer.style(&visible(&headline), Style::Bold), printer.style(&text, Style::Dim))
+            }
+            _ => text,
+        }
+    });
+    if let Some(notice) = answer.pointer("/execution_metadata/deprecation").filter(|notice| !notice.is_null()) {
+        printer.warn(&deprecation(answer, notice));
+    }
+    printer.note(&printer.on_stderr(&footer(answer), Style::Dim));
+}
+
+/// The one value that matters, where a result has one by the name `result`.
+fn headline(result: &Value) -> Option<String> {
+    match result.get("result")? {
+        Value::String(text) => Some(text.clone()),
+        value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn footer(answer: &Value) -> String {
+    let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or("?");
+    let milliseconds = answer.get("execution_time_ms").and_then(Value::as_u64).unwrap_or_default();
+    let (tool, version, status, id) = (text("tool_id"), text("tool_version"), text("status"), text("invocation_id"));
+    visible(&format!("{tool} {version} · {status} in {milliseconds} ms · invocation {id}")).into_owned()
+}
+
+fn deprecation(answer: &Value, notice: &Value) -> String {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let mut said = format!(
+        "{} {} is deprecated and may be removed from {} on",
+        text(answer, "tool_id").unwrap_or_default(),
+        text(answer, "tool_version").unwrap_or_default(),
+        text(notice, "removal_at").unwrap_or_default(),
+    );
+    if let Some(successor) = text(notice, "successor") {
+        said.push_str(&format!("; use `{successor}`"));
+    }
+    if let Some(guide) = text(notice, "migration_guide") {
+        said.push_str(&format!("; see {guide}"));
+    }
+    visible(&said).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_by_that_name_is_the_headline() {
+        for (result, expected) in [
+            (json!({ "expression": "1+1", "result": 2 }), Some("2")),
+            (json!({ "result": "text" }), Some("text")),
+            (json!({ "result": { "deep": 1 } }), None),
+            (json!({ "words": 2 }), None),
+            (json!([1]), None),
+        ] {
+            assert_eq!(headline(&result).as_deref(), expected, "{result}");
+        }
+    }
+
+    #[test]
+    fn the_request_carries_only_what_was_asked_for() {
+        let call = Call {
+            tool: "calculator".parse().unwrap(),
+            pairs: Vec::new(),
+            params: None,
+            version: None,
+            timeout: Some(1.5),
+            idempotency_key: None,
+        };
+        let request = call.request(None, Map::new());
+        assert_eq!(
+            request,
+            json!({ "tool_id": "calculator", "parameters": {}, "resource_limits": { "timeout_seconds": 1.5 } })
+        );
+    }
+}

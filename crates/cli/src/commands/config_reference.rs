@@ -1,0 +1,17 @@
+//! `gantry config-reference` (hidden): the page `docs/configuration.md`, from the keys themselves.
+
+use clap::Args;
+
+use crate::config::reference;
+use crate::context::Context;
+
+/// Print the reference page of the configuration
+#[derive(Debug, Args)]
+pub(crate) struct ConfigReference {}
+
+impl ConfigReference {
+    #[expect(clippy::unused_self, reason = "every command has the same shape")]
+    pub(crate) fn run(self, context: &Context) {
+        context.printer.raw(&reference::page());
+    }
+}

@@ -1,0 +1,185 @@
+//! The single checks of `gantry doctor`.
+
+use std::sync::Arc;
+
+use contract::manifest::Execution;
+use kernel::ports::registry_store::RegistryStore as _;
+use serde_json::Value;
+use store::sqlite::SqliteStore;
+
+use super::{Finding, Health};
+use crate::client::ClientError;
+use crate::config::Config;
+use crate::context::Context;
+use crate::data_dir::DataDir;
+use crate::tool_folders;
+
+/// The directory and the secrets in it.
+pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
+    const WHAT: &str = "data directory";
+    let path = dir.path().display();
+    let directory = match dir.mode() {
+        Ok(None) => {
+            return vec![Finding::new(
+                WHAT,
+                Health::Well,
+                format!("{path} is not there yet; the first `gantry serve` makes it"),
+            )];
+        }
+        Ok(Some(mode)) if mode & 0o077 != 0 => {
+            Finding::new(WHAT, Health::Notable, format!("{path} can be looked into by others (mode {mode:o})"))
+                .hint(format!("chmod 700 {path}"))
+        }
+        Ok(Some(_)) => Finding::new(WHAT, Health::Well, path.to_string()),
+        Err(error) => {
+            return vec![
+                Finding::new(WHAT, Health::Bad, format!("{path} cannot be used: {error}")).hint("check --data-dir"),
+            ];
+        }
+    };
+    let token = dir.admin_token().map(|kept| kept.map(|kept| kept.warning));
+    let key = dir.signing_key().map(|kept| kept.map(|kept| kept.warning));
+    vec![directory, secret("admin token", token), secret("signing key", key)]
+}
+
+fn secret(what: &'static str, found: Result<Option<Option<String>>, crate::failure::Failure>) -> Finding {
+    match found {
+        Ok(None) => Finding::new(what, Health::Well, "not made yet; the first `gantry serve` makes it"),
+        Ok(Some(None)) => Finding::new(what, Health::Well, "there, and only its owner can read it"),
+        Ok(Some(Some(warning))) => Finding::new(what, Health::Notable, warning),
+        Err(failure) => Finding::of_failure(what, failure),
+    }
+}
+
+/// Everything the configuration speaks about.
+pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
+    let dir = context.data_dir();
+    let mut findings = vec![store(&config.store.file(dir.path())).await, audit(config, &dir)];
+    findings.extend(tools(config));
+    findings.push(isolation(config));
+    findings.push(match &config.model {
+        Some(model) => Finding::new("model", Health::Well, format!("{} is set; it is not asked here", model.model)),
+        None => Finding::new(
+            "model",
+            Health::Well,
+            "none is set: deep_reasoning, translation and abstractive summaries answer E3408",
+        ),
+    });
+    findings
+}
+
+async fn store(file: &std::path::Path) -> Finding {
+    const WHAT: &str = "store";
+    if !file.try_exists().unwrap_or(true) {
+        return Finding::new(WHAT, Health::Well, "not made yet; the first `gantry serve` makes it");
+    }
+    let store = match SqliteStore::open_read_only(file) {
+        Ok(store) => Arc::new(store),
+        Err(error) => return Finding::new(WHAT, Health::Bad, error.to_string()),
+    };
+    // Reads every published version, so that damage anywhere in them shows.
+    match store.load().await {
+        Ok(versions) => Finding::new(WHAT, Health::Well, format!("{} published versions can be read", versions.len())),
+        Err(error) => Finding::new(WHAT, Health::Bad, error.to_string()).hint("restore a backup of the database file"),
+    }
+}
+
+fn audit(config: &Config, dir: &DataDir) -> Finding {
+    const WHAT: &str = "audit log";
+    let path = config.audit.dir(dir.path());
+    match std::fs::read_dir(&path) {
+        Ok(entries) => Finding::new(WHAT, Health::Well, format!("{} files in {}", entries.count(), path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Finding::new(WHAT, Health::Well, "not made yet; the first `gantry serve` makes it")
+        }
+        Err(error) => Finding::new(WHAT, Health::Bad, format!("{} cannot be read: {error}", path.display()))
+            .hint("without it no call runs; check `[audit] dir`"),
+    }
+}
+
+fn tools(config: &Config) -> Vec<Finding> {
+    const WHAT: &str = "tool folders";
+    if config.tools.dirs.is_empty() {
+        return vec![Finding::new(
+            WHAT,
+            Health::Well,
+            "none in the configuration; `gantry serve --tools DIR` adds some",
+        )];
+    }
+    let found = tool_folders::find(&config.tools.dirs);
+    let mut findings: Vec<Finding> = found
+        .troubles
+        .into_iter()
+        .map(|trouble| Finding::new(WHAT, Health::Bad, trouble).hint("check `[tools] dirs`"))
+        .collect();
+    let (mut good, mut processes) = (0_usize, 0_usize);
+    for tool in &found.tools {
+        match &tool.manifest {
+            Ok(manifest) => {
+                good += 1;
+                processes += usize::from(matches!(manifest.execution, Some(Execution::Process { .. })));
+            }
+            Err(error) => findings.push(Finding::new(WHAT, Health::Notable, error.to_string())),
+        }
+    }
+    findings.push(Finding::new(
+        WHAT,
+        Health::Well,
+        format!("{good} good manifests, {processes} of them process tools"),
+    ));
+    findings
+}
+
+/// Says honestly what this build can and cannot do.
+fn isolation(config: &Config) -> Finding {
+    const WHAT: &str = "isolation";
+    if config.process.unsandboxed {
+        Finding::new(WHAT, Health::Notable, "process tools run without isolation, with the rights of the server")
+            .hint("only for tools you wrote or have read; unset `[process] unsandboxed` to refuse them")
+    } else {
+        Finding::new(
+            WHAT,
+            Health::Well,
+            "this build has no sandbox, so process tools are refused (E3405); built-in tools run inside Gantry",
+        )
+    }
+}
+
+/// Does a server answer, and is it well?
+pub(super) async fn server(context: &Context) -> Finding {
+    const WHAT: &str = "server";
+    let noted = context.data_dir().running_server();
+    let client = match context.anonymous_client() {
+        Ok(client) => client,
+        Err(failure) => return Finding::of_failure(WHAT, failure),
+    };
+    match client.health().await {
+        Ok(health) => {
+            let version = health.get("version").and_then(Value::as_str).unwrap_or("unknown");
+            let tools = health.get("tools").and_then(Value::as_u64).unwrap_or_default();
+            let detail = format!("{} answers, version {version}, {tools} tools", client.base());
+            if health.get("healthy") != Some(&Value::Bool(true)) {
+                let checks = health.get("checks").map(Value::to_string).unwrap_or_default();
+                Finding::new(WHAT, Health::Bad, format!("{detail}, but it is not well: {checks}"))
+                    .hint("look at its log")
+            } else if version == env!("CARGO_PKG_VERSION") {
+                Finding::new(WHAT, Health::Well, detail)
+            } else {
+                Finding::new(WHAT, Health::Notable, detail)
+                    .hint(format!("this command is version {}", env!("CARGO_PKG_VERSION")))
+            }
+        }
+        Err(ClientError::NotRunning { base }) if context.global.server.is_some() => {
+            Finding::new(WHAT, Health::Bad, format!("no server answers at {base}"))
+                .hint("check --server and GANTRY_SERVER")
+        }
+        Err(ClientError::NotRunning { .. }) if noted.is_some() => {
+            Finding::new(WHAT, Health::Notable, "not running; it did not end in order last time")
+                .hint("start it with `gantry serve`")
+        }
+        Err(ClientError::NotRunning { .. }) => {
+            Finding::new(WHAT, Health::Well, "not running; start it with `gantry serve`")
+        }
+        Err(ClientError::Failed(failure)) => Finding::of_failure(WHAT, failure),
+    }
+}

@@ -1,0 +1,181 @@
+//! `gantry serve`: one server on one data directory, from the first file to the last flush. (DESIGN §3 Start, OPS-011)
+//!
+//! ```text
+//! configuration ─▶ data directory ─▶ store (lock) ─▶ keys ─▶ audit log ─▶ port ─▶ kernel ─▶ tools ─▶ doors open
+//! signal ─▶ drain ─▶ audit flushed ─▶ store closed ─▶ exit 0          second signal ─▶ exit at once
+//! ```
+//!
+//! The store comes before the keys, because its lock is what keeps two servers from making keys at once; and before the
+//! port, because "this data directory is in use" is the better message of the two.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use kernel::ports::clock::Clock;
+use server::{Door, MetricsText};
+use tokio::net::TcpListener;
+
+use super::Outcome;
+use crate::config::key::{Key, Value};
+use crate::config::{Config, process, server as server_section, tools};
+use crate::context::Context;
+use crate::data_dir::RunningServer;
+use crate::failure::Failure;
+use crate::tool_folders::watching::ToolWatcher;
+
+mod banner;
+mod signals;
+mod wiring;
+
+use banner::Banner;
+use wiring::House;
+
+/// How long the audit log and the store have to finish after the last call.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Start a server
+///
+/// Without any configuration: data in ./.gantry, built-in tools, http://127.0.0.1:7300.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Address and port; port 0 picks a free one and prints it [default: 127.0.0.1:7300]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// A tool folder, or a folder of tool folders; watched for changes (repeatable)
+    #[arg(long, value_name = "DIR")]
+    tools: Vec<PathBuf>,
+    /// Listen on a non-loopback address without TLS; tokens cross the network in the clear
+    #[arg(long)]
+    insecure_plaintext: bool,
+    /// Run process tools without isolation, with the rights of this server
+    #[arg(long)]
+    unsandboxed_processes: bool,
+}
+
+impl Serve {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        let config = context.config(self.flags())?;
+        telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
+            .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
+        let mut signals = signals::Signals::listen()?;
+        let house = wiring::build(context, &config)?;
+        let listener = bind(&config).await?;
+        let (kernel, recorder, mut loader) = house.open(&config).await?;
+        let builtin = wiring::register_builtins(&kernel, &house).await?;
+        let (round, watched) = loader.load().await;
+        for warning in &round.warnings {
+            tracing::warn!("{warning}");
+        }
+
+        let running = announcement(&listener)?;
+        context.data_dir().announce(&running)?;
+        let metrics = Arc::clone(&house.metrics);
+        let door =
+            Door::new(Arc::clone(&kernel), MetricsText::new(move || metrics.render()), config.server.limits.clone());
+        let watching = (!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten();
+        let tools = kernel.registry().snapshot().tool_count();
+        Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
+            .show(&context.printer);
+
+        let drained = tokio::select! {
+            drained = server::serve(listener, door, signals.first()) => drained,
+            () = signals.second() => {
+                context.data_dir().withdraw(&running);
+                return Err(Failure::new("stopped at once, because of a second signal"));
+            }
+        };
+        tracing::info!(
+            in_flight = drained.in_flight,
+            finished = drained.finished,
+            aborted = drained.aborted,
+            "drained"
+        );
+        if let Some(task) = watching {
+            task.abort();
+        }
+        let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
+            recorder.close().await;
+            house.store.close().await;
+        });
+        tokio::select! {
+            closed = closed => {
+                context.data_dir().withdraw(&running);
+                closed.map_err(|_| Failure::new("the audit log could not be flushed in time").hint("look at the disk and at the log above"))?;
+            }
+            () = signals.second() => {
+                context.data_dir().withdraw(&running);
+                return Err(Failure::new("stopped at once, because of a second signal"));
+            }
+        }
+        context.printer.note("stopped");
+        Ok(Outcome::Done)
+    }
+
+    /// What the command line says about the configuration.
+    fn flags(&self) -> Vec<(&'static Key, Value)> {
+        let mut flags: Vec<(&'static Key, Value)> = Vec::new();
+        if let Some(listen) = &self.listen {
+            flags.push((&server_section::LISTEN, Value::Text(listen.clone())));
+        }
+        if !self.tools.is_empty() {
+            let dirs = self.tools.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
+            flags.push((&tools::DIRS, Value::List(dirs)));
+        }
+        if self.insecure_plaintext {
+            flags.push((&server_section::INSECURE_PLAINTEXT, Value::Flag(true)));
+        }
+        if self.unsandboxed_processes {
+            flags.push((&process::UNSANDBOXED, Value::Flag(true)));
+        }
+        flags
+    }
+}
+
+async fn bind(config: &Config) -> Result<TcpListener, Failure> {
+    let listen = config.server.listen;
+    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => Failure::new(format!("{listen} is in use by another program")).hint(
+            "stop that one (perhaps another gantry), or choose another port: --listen 127.0.0.1:0 picks a free one",
+        ),
+        std::io::ErrorKind::PermissionDenied => Failure::new(format!("this user may not listen on {listen}"))
+            .hint("ports below 1024 need rights; choose a higher one with --listen"),
+        std::io::ErrorKind::AddrNotAvailable => {
+            Failure::new(format!("{} is not an address of this machine", listen.ip()))
+                .hint("listen on 127.0.0.1, or on an address that `ip addr` shows")
+        }
+        _ => Failure::new(format!("cannot listen on {listen}: {error}")).hint("choose another address with --listen"),
+    })
+}
+
+fn announcement(listener: &TcpListener) -> Result<RunningServer, Failure> {
+    let mut address =
+        listener.local_addr().map_err(|error| Failure::new(format!("the listener has no address: {error}")))?;
+    if address.ip().is_unspecified() {
+        // "Everywhere" is no address to connect to; this machine's own is.
+        address.set_ip(match address {
+            std::net::SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            std::net::SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    Ok(RunningServer {
+        url: format!("http://{address}"),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+fn watch(
+    loader: crate::tool_folders::loading::Loader,
+    watched: &[PathBuf],
+    house: &House,
+) -> Option<tokio::task::JoinHandle<()>> {
+    match ToolWatcher::start(watched) {
+        Ok(watcher) => Some(tokio::spawn(watcher.run(loader, Arc::clone(&house.clock) as Arc<dyn Clock>))),
+        Err(error) => {
+            tracing::warn!(%error, "tool folders cannot be watched on this machine; restart the server to see changes");
+            None
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What `gantry serve` says when it is ready: where the doors are, where the token is, and a first call to paste.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::config::Config;
+use crate::data_dir::RunningServer;
+use crate::printer::{Printer, Style};
+
+/// The first call everybody makes.
+const FIRST: &str = r#"{"tool_id":"calculator","parameters":{"expression":"sqrt(16) + 2^3"}}"#;
+
+/// What there is to say.
+pub(super) struct Banner<'a> {
+    pub(super) running: &'a RunningServer,
+    pub(super) data_dir: &'a Path,
+    pub(super) tools: usize,
+    pub(super) builtin: usize,
+    pub(super) config: &'a Config,
+}
+
+impl Banner<'_> {
+    /// To stderr for people; one document on stdout with `--json`.
+    pub(super) fn show(&self, printer: &Printer) {
+        let token_file = self.data_dir.join("admin.token");
+        if printer.is_json() {
+            let document = json!({
+                "url": self.running.url, "pid": self.running.pid, "version": self.running.version,
+                "data_dir": self.data_dir, "admin_token_file": token_file, "tools": self.tools,
+            });
+            printer.answer(&document, |_| String::new());
+            return;
+        }
+        printer.note(&self.text(printer, &token_file));
+        if !self.config.server.listen.ip().is_loopback() {
+            printer.warn("tokens cross the network in the clear (--insecure-plaintext): put a TLS proxy in front");
+        }
+        if self.config.process.unsandboxed {
+            printer
+                .warn("process tools run without isolation, with the rights of this server (--unsandboxed-processes)");
+        }
+    }
+
+    fn text(&self, printer: &Printer, token_file: &Path) -> String {
+        let (url, dim) = (&self.running.url, |text: &str| printer.on_stderr(text, Style::Dim));
+        let title = printer.on_stderr(&format!("Gantry {} is ready", self.running.version), Style::Bold);
+        let elsewhere = if self.data_dir == Path::new(".gantry") {
+            String::new()
+        } else {
+            format!(" --data-dir {}", quoted(self.data_dir))
+        };
+        format!(
+            "{title}\n  {rest}  {url}/v1\n  {docs}  {url}/docs\n  {data}  {data_dir}\n  {token}  {token_file}\n  {tools}  {count} ({builtin} built in)\n\n\
+             Try it:\n  gantry call{elsewhere} calculator expression='sqrt(16) + 2^3'\n  \
+             curl -s {url}/v1/tools/invoke -H \"Authorization: Bearer $(cat {quoted_token})\" -H 'Content-Type: application/json' -d '{FIRST}'\n",
+            rest = dim("REST "),
+            docs = dim("docs "),
+            data = dim("data "),
+            token = dim("token"),
+            tools = dim("tools"),
+            data_dir = self.data_dir.display(),
+            token_file = token_file.display(),
+            quoted_token = quoted(token_file),
+            count = self.tools,
+            builtin = self.builtin,
+        )
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@' | ':')) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_survive_the_shell() {
+        for (path, expected) in [("/a/b.c", "/a/b.c"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$(rm)", "'$(rm)'")] {
+            assert_eq!(quoted(Path::new(path)), expected);
+        }
+    }
+}

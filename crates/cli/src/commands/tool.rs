@@ -1,0 +1,46 @@
+//! `gantry tool …`: make, register, look at and retire tools. One file per verb.
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+mod add;
+mod diff;
+mod lifecycle;
+mod list;
+mod new;
+mod search;
+mod show;
+
+/// Make, register, look at and retire tools
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tool {
+    Add(add::Add),
+    New(new::New),
+    List(list::List),
+    Show(show::Show),
+    Search(search::Search),
+    Diff(diff::Diff),
+    Deprecate(lifecycle::Deprecate),
+    Sunset(lifecycle::Sunset),
+    Restore(lifecycle::Restore),
+    Remove(lifecycle::Remove),
+}
+
+impl Tool {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        match self {
+            Self::Add(command) => command.run(context).await,
+            Self::New(command) => command.run(context),
+            Self::List(command) => command.run(context).await,
+            Self::Show(command) => command.run(context).await,
+            Self::Search(command) => command.run(context).await,
+            Self::Diff(command) => command.run(context).await,
+            Self::Deprecate(command) => command.run(context).await,
+            Self::Sunset(command) => command.run(context).await,
+            Self::Restore(command) => command.run(context).await,
+            Self::Remove(command) => command.run(context).await,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What every command is given: flags, environment, printer, and the way to data directory, configuration and server.
+//!
+//! The environment is read here, once; everything below takes values.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::arguments::GlobalFlags;
+use crate::client::Client;
+use crate::config::Config;
+use crate::config::key::{Key, Value};
+use crate::data_dir::DataDir;
+use crate::failure::Failure;
+use crate::printer::{Printer, Wishes};
+use crate::secret_file;
+
+/// Where a server is unless something says otherwise.
+const DEFAULT_SERVER: &str = "http://127.0.0.1:7300";
+
+/// The surroundings of a command.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) global: GlobalFlags,
+    pub(crate) printer: Printer,
+    environment: BTreeMap<String, String>,
+}
+
+impl Context {
+    /// From flags and the process's environment.
+    pub(crate) fn new(global: GlobalFlags) -> Self {
+        // Variables that are not text are none of ours; a `GANTRY_…` one among them would have to be a mistake.
+        let environment: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
+            .collect();
+        // no-color.org: present and not empty.
+        let no_color = environment.get("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = environment.get("TERM").is_some_and(|value| value == "dumb");
+        let wishes = Wishes { json: global.json, quiet: global.quiet, no_color: global.no_color || no_color || dumb };
+        Self { printer: Printer::new(wishes), environment, global }
+    }
+
+    /// The data directory.
+    pub(crate) fn data_dir(&self) -> DataDir {
+        DataDir::at(&self.global.data_dir)
+    }
+
+    /// The configuration in force, with what the command's own flags say.
+    pub(crate) fn config(&self, flags: Vec<(&'static Key, Value)>) -> Result<Config, Failure> {
+        let config = Config::load(self.global.config.as_deref(), &self.environment, flags)?;
+        for suspicion in &config.settings.suspicions {
+            self.printer.warn(suspicion);
+        }
+        Ok(config)
+    }
+
+    /// Are colours unwanted, whatever the terminal?
+    pub(crate) fn wants_colour(&self) -> bool {
+        !self.global.no_color && self.environment.get("NO_COLOR").is_none_or(String::is_empty)
+    }
+
+    /// The server's address: as told, else as the running server said, else the default.
+    pub(crate) fn server_url(&self) -> String {
+        let told = self.global.server.clone();
+        let url = told.or_else(|| self.data_dir().running_server().map(|running| running.url));
+        url.map_or_else(|| DEFAULT_SERVER.to_owned(), |url| url.trim_end_matches('/').to_owned())
+    }
+
+    /// May a command fall back to the data directory when no server answers? Not when one was asked for by name.
+    pub(crate) fn may_go_offline(&self) -> bool {
+        self.global.server.is_none()
+    }
+
+    /// A client that shows the token.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        Client::new(&self.server_url(), self.token()?)
+    }
+
+    /// A client that shows none.
+    pub(crate) fn anonymous_client(&self) -> Result<Client, Failure> {
+        Client::new(&self.server_url(), None)
+    }
+
+    fn token(&self) -> Result<Option<String>, Failure> {
+        if let Some(token) = self.global.token.as_deref().filter(|token| !token.is_empty()) {
+            return Ok(Some(token.trim().to_owned()));
+        }
+        match &self.global.token_file {
+            Some(path) => token_in(path).map(Some),
+            None => Ok(self.data_dir().admin_token()?.map(|kept| kept.value)),
+        }
+    }
+}
+
+fn token_in(path: &Path) -> Result<String, Failure> {
+    match secret_file::read(path) {
+        Ok(Some(secret)) => Ok(secret.text.trim().to_owned()),
+        Ok(None) => Err(Failure::new(format!("there is no token file `{}`", path.display()))
+            .hint("check --token-file; `gantry token mint` makes tokens")),
+        Err(error) => Err(Failure::new(error.to_string()).hint(error.remedy())),
+    }
+}

@@ -1,0 +1,243 @@
+//! The data directory: what is in it and where.
+//!
+//! ```text
+//! .gantry/                 0700
+//!   admin.token            the bootstrap secret, made at the first start
+//!   keys/signing.pem       signs capability tokens, made at the first start
+//!   gantry.db              the store, unless `[store] url` says otherwise
+//!   audit/                 the audit log, unless `[audit] dir` says otherwise
+//!   server.json            where the running server is; gone when it is not running
+//! ```
+//!
+//! A key or token that cannot be read or makes no sense is a refusal, never a reason to make a new one: a new key would
+//! silently end every token that was ever minted.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kernel::ports::entropy::Entropy;
+use policy::SigningKey;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::secret_file::{self, SecretFileError, SecretText};
+
+/// How an admin token begins, so that scanners and people recognise one.
+const ADMIN_PREFIX: &str = "gantry_admin_";
+/// Random bytes in an admin token.
+const ADMIN_BYTES: usize = 32;
+
+/// The data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+}
+
+/// Where a running server is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunningServer {
+    pub(crate) url: String,
+    pub(crate) pid: u32,
+    pub(crate) version: String,
+}
+
+/// A secret of the data directory, and what to say about its file.
+pub(crate) struct Kept<T> {
+    pub(crate) value: T,
+    pub(crate) warning: Option<String>,
+}
+
+impl DataDir {
+    /// At this path; nothing is made yet.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The directory itself.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the admin token is.
+    pub(crate) fn admin_token_file(&self) -> PathBuf {
+        self.path.join("admin.token")
+    }
+
+    /// Where the signing key is.
+    pub(crate) fn signing_key_file(&self) -> PathBuf {
+        self.path.join("keys").join("signing.pem")
+    }
+
+    /// Makes the directory and its folders, for their owner only.
+    pub(crate) fn create(&self) -> Result<(), Failure> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.path.join("keys")).map_err(|error| {
+            Failure::new(format!("the data directory `{}` cannot be made: {error}", self.path.display()))
+                .hint("name another one with --data-dir, or check the owner and mode of its parent")
+        })
+    }
+
+    /// Is it there, and who can look into it? `None`: not there.
+    pub(crate) fn mode(&self) -> std::io::Result<Option<u32>> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) if metadata.is_dir() => Ok(Some(metadata.permissions().mode() & 0o777)),
+            Ok(_) => Err(std::io::ErrorKind::NotADirectory.into()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- secrets
+
+    /// The signing key, if there is one.
+    pub(crate) fn signing_key(&self) -> Result<Option<Kept<SigningKey>>, Failure> {
+        let path = self.signing_key_file();
+        let Some(secret) = read(&path)? else { return Ok(None) };
+        let value = SigningKey::from_pem(&secret.text).map_err(|error| garbled(&path, &error.to_string()))?;
+        Ok(Some(Kept { value, warning: warning(&path, &secret) }))
+    }
+
+    /// The admin token, if there is one.
+    pub(crate) fn admin_token(&self) -> Result<Option<Kept<String>>, Failure> {
+        let path = self.admin_token_file();
+        let Some(secret) = read(&path)? else { return Ok(None) };
+        let value = secret.text.trim().to_owned();
+        if !is_admin_token(&value) {
+            return Err(garbled(&path, "it does not hold an admin token"));
+        }
+        Ok(Some(Kept { value, warning: warning(&path, &secret) }))
+    }
+
+    /// The signing key; made if there is none.
+    pub(crate) fn signing_key_or_new(&self, entropy: &dyn Entropy) -> Result<Kept<SigningKey>, Failure> {
+        if let Some(kept) = self.signing_key()? {
+            return Ok(kept);
+        }
+        let mut seed = [0u8; 32];
+        entropy.fill(&mut seed);
+        let key = SigningKey::from_seed(&seed);
+        let pem = key.to_pem().map_err(|error| Failure::new(error.to_string()))?;
+        secret_file::write(&self.signing_key_file(), &pem).map_err(|error| refused(&error))?;
+        Ok(Kept { value: key, warning: None })
+    }
+
+    /// The admin token; made if there is none.
+    pub(crate) fn admin_token_or_new(&self, entropy: &dyn Entropy) -> Result<Kept<String>, Failure> {
+        if let Some(kept) = self.admin_token()? {
+            return Ok(kept);
+        }
+        let mut random = [0u8; ADMIN_BYTES];
+        entropy.fill(&mut random);
+        let token = format!("{ADMIN_PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+        secret_file::write(&self.admin_token_file(), &format!("{token}\n")).map_err(|error| refused(&error))?;
+        Ok(Kept { value: token, warning: None })
+    }
+
+    // ------------------------------------------------------------------------------------------------ running server
+
+    /// Where the running server said it is. A stale or unreadable note counts as none.
+    pub(crate) fn running_server(&self) -> Option<RunningServer> {
+        let text = std::fs::read_to_string(self.server_file()).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Says where the running server is.
+    pub(crate) fn announce(&self, server: &RunningServer) -> Result<(), Failure> {
+        let text = serde_json::to_string(server).unwrap_or_default();
+        secret_file::write(&self.server_file(), &text).map_err(|error| refused(&error))
+    }
+
+    /// Takes the note back, if it is still this process's own.
+    pub(crate) fn withdraw(&self, server: &RunningServer) {
+        if self.running_server().as_ref() == Some(server) {
+            // A note that stays behind is stale, and stale notes are tolerated.
+            let _ = std::fs::remove_file(self.server_file());
+        }
+    }
+
+    fn server_file(&self) -> PathBuf {
+        self.path.join("server.json")
+    }
+}
+
+fn is_admin_token(text: &str) -> bool {
+    text.strip_prefix(ADMIN_PREFIX)
+        .and_then(|rest| URL_SAFE_NO_PAD.decode(rest).ok())
+        .is_some_and(|bytes| bytes.len() == ADMIN_BYTES)
+}
+
+fn read(path: &Path) -> Result<Option<SecretText>, Failure> {
+    secret_file::read(path).map_err(|error| refused(&error))
+}
+
+fn refused(error: &SecretFileError) -> Failure {
+    Failure::new(error.to_string()).hint(error.remedy())
+}
+
+fn garbled(path: &Path, problem: &str) -> Failure {
+    Failure::new(format!("`{}` cannot be used: {problem}", path.display())).hint(
+        "restore it from a backup; or move it away, then the next start makes a new one and everything signed or issued \
+         with the old one ends",
+    )
+}
+
+fn warning(path: &Path, secret: &SecretText) -> Option<String> {
+    secret.group_readable.then(|| format!("`{0}` can be read by its group: chmod 600 {0}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::OsEntropy;
+
+    fn fresh() -> (tempfile::TempDir, DataDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path().join("data"));
+        data.create().unwrap();
+        (dir, data)
+    }
+
+    #[test]
+    fn secrets_are_made_once_and_kept() {
+        let (_dir, data) = fresh();
+        let entropy = OsEntropy::open().unwrap();
+        assert_eq!(data.mode().unwrap(), Some(0o700));
+        assert!(data.admin_token().unwrap().is_none() && data.signing_key().unwrap().is_none());
+        let token = data.admin_token_or_new(&entropy).unwrap().value;
+        let key = data.signing_key_or_new(&entropy).unwrap().value;
+        assert!(token.starts_with("gantry_admin_") && token.len() == 13 + 43);
+        assert_eq!(data.admin_token_or_new(&entropy).unwrap().value, token);
+        assert_eq!(data.signing_key_or_new(&entropy).unwrap().value.id(), key.id());
+    }
+
+    #[test]
+    fn garbled_secrets_are_refused_and_left_as_they_are() {
+        let (_dir, data) = fresh();
+        let entropy = OsEntropy::open().unwrap();
+        for content in ["", "hunter2", "gantry_admin_short", "gantry_admin_????"] {
+            secret_file::write(&data.admin_token_file(), content).unwrap();
+            assert!(data.admin_token_or_new(&entropy).is_err(), "{content:?}");
+            assert_eq!(std::fs::read_to_string(data.admin_token_file()).unwrap(), content);
+        }
+        secret_file::write(&data.signing_key_file(), "-----BEGIN PRIVATE KEY-----\nAAAA\n").unwrap();
+        let failure = data.signing_key_or_new(&entropy).err().unwrap();
+        assert!(failure.message.contains("signing.pem") && failure.hint.is_some());
+    }
+
+    #[test]
+    fn a_server_withdraws_only_its_own_note() {
+        let (_dir, data) = fresh();
+        let ours = RunningServer { url: "http://127.0.0.1:1".into(), pid: 1, version: "0".into() };
+        let theirs = RunningServer { pid: 2, ..ours.clone() };
+        assert_eq!(data.running_server(), None);
+        data.announce(&theirs).unwrap();
+        data.withdraw(&ours);
+        assert_eq!(data.running_server(), Some(theirs.clone()));
+        data.withdraw(&theirs);
+        assert_eq!(data.running_server(), None);
+        std::fs::write(data.server_file(), "{ half").unwrap();
+        assert_eq!(data.running_server(), None, "a torn note counts as none");
+    }
+}

@@ -1,0 +1,173 @@
+//! From tool folders to published tools.
+//!
+//! Published versions never change, so an edited manifest needs a new version number; until it has one, the published
+//! version stays in force and a warning says so. A broken manifest never stops the others.
+//!
+//! Invariants
+//! - LOAD-1: a version's home is the first folder that claims it; a second folder cannot take it over.
+//! - LOAD-2: what was said about a folder is said once, until the folder changes.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::ToolId;
+use contract::manifest::Manifest;
+use contract::version::Version;
+use executors::ProcessExecutor;
+use kernel::ports::entropy::new_trace_id;
+use kernel::{Actor, Kernel};
+use policy::BearerSecret;
+
+use super::{Found, ToolFolder, find};
+use crate::failure::Failure;
+
+/// Publishes what is found in some directories.
+pub(crate) struct Loader {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) processes: Arc<ProcessExecutor>,
+    /// Publishing is an administrative act like any other, and recorded like any other.
+    pub(crate) admin_token: String,
+    pub(crate) dirs: Vec<PathBuf>,
+    /// Which folder each version lives in.
+    pub(crate) homes: HashMap<(ToolId, String), PathBuf>,
+    /// What was said about each folder last.
+    pub(crate) said: HashMap<PathBuf, String>,
+}
+
+/// What came of one round.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// Versions that are new.
+    pub(crate) published: Vec<String>,
+    /// What somebody should look at, each said for the first time.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Loader {
+    /// Looks at all directories and publishes what is new. Answers also which directories to watch.
+    pub(crate) async fn load(&mut self) -> (Round, Vec<PathBuf>) {
+        let dirs = self.dirs.clone();
+        // Reading files may take a while on a slow disk; calls must not wait for it.
+        let found = tokio::task::spawn_blocking(move || find(&dirs)).await.unwrap_or_default();
+        let mut round = Round::default();
+        let Found { tools, watched, troubles } = found;
+        self.forget_missing(&tools);
+        for trouble in troubles {
+            self.say(PathBuf::from(&trouble), trouble, &mut round);
+        }
+        let mut waiting = Vec::new();
+        for ToolFolder { folder, manifest } in tools {
+            match manifest {
+                Ok(manifest) => waiting.push((folder, manifest)),
+                Err(error) => {
+                    let reasons = error.reasons();
+                    let text = if reasons.is_empty() {
+                        error.to_string()
+                    } else {
+                        format!("`{}` is not admitted: {}", folder.display(), reasons.join("; "))
+                    };
+                    self.say(folder, text, &mut round);
+                }
+            }
+        }
+        self.publish_all(waiting, &mut round).await;
+        (round, watched)
+    }
+
+    /// A tool may need another one of the same directories to be there first (its compensation), so those that were not
+    /// admitted are tried again for as long as others were.
+    async fn publish_all(&mut self, mut waiting: Vec<(PathBuf, Manifest)>, round: &mut Round) {
+        waiting.sort_by(|(_, a), (_, b)| {
+            (&a.namespace, &a.tool_id, &a.version).cmp(&(&b.namespace, &b.tool_id, &b.version))
+        });
+        loop {
+            let before = waiting.len();
+            let mut refused = Vec::new();
+            for (folder, manifest) in waiting {
+                if let Err(refusal) = self.publish(&folder, &manifest, round).await {
+                    refused.push((folder, manifest, refusal));
+                }
+            }
+            if refused.len() == before {
+                for (folder, _, refusal) in refused {
+                    let text = format!("`{}` is not registered: {}", folder.display(), in_full(refusal));
+                    self.say(folder, text, round);
+                }
+                return;
+            }
+            waiting = refused.into_iter().map(|(folder, manifest, _)| (folder, manifest)).collect();
+        }
+    }
+
+    async fn publish(&mut self, folder: &PathBuf, manifest: &Manifest, round: &mut Round) -> Result<(), Refusal> {
+        let id = manifest.id().map_err(|error| Refusal::new(ErrorCode::E3105, error.to_string()))?;
+        let actor =
+            Actor { credential: Some(BearerSecret(&self.admin_token)), trace_id: new_trace_id(self.kernel.entropy()) };
+        let document = serde_json::to_value(manifest).unwrap_or_default();
+        match self.kernel.publish(actor, document).await {
+            Ok(registration) => {
+                self.said.remove(folder);
+                if registration.created {
+                    round.published.push(format!("{id} {}", manifest.version));
+                }
+                self.settle(folder, &id, &manifest.version, round);
+                Ok(())
+            }
+            Err(refusal) if refusal.code == ErrorCode::E3103 => {
+                let text = format!(
+                    "`{}` was changed, but `{id}` {} is already published with other content: raise the version in its \
+                     manifest; until then the published one stays in force",
+                    folder.display(),
+                    manifest.version,
+                );
+                self.say(folder.clone(), text, round);
+                self.settle(folder, &id, &manifest.version, round);
+                Ok(())
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Says where the version lives.
+    fn settle(&mut self, folder: &PathBuf, id: &ToolId, version: &Version, round: &mut Round) {
+        let home = self.homes.entry((id.clone(), version.to_string())).or_insert_with(|| folder.clone());
+        if home == folder {
+            self.processes.set_home(id, version, folder.clone());
+        } else {
+            let text = format!("`{}` is left out: `{id}` {version} lives in `{}`", folder.display(), home.display());
+            self.say(folder.clone(), text, round);
+        }
+    }
+
+    /// A folder that has gone, or now holds another version, no longer runs its old one.
+    fn forget_missing(&mut self, tools: &[ToolFolder]) {
+        let processes = &self.processes;
+        self.homes.retain(|(id, version), folder| {
+            let here = tools.iter().find(|tool| tool.folder == *folder);
+            // A manifest that is broken at the moment may be in the middle of being saved: keep what runs.
+            let stays = here.is_some_and(|tool| {
+                tool.manifest.as_ref().map_or(true, |m| m.id().is_ok_and(|now| now == *id) && m.version.to_string() == *version)
+            });
+            if !stays && let Ok(version) = Version::parse(version) {
+                processes.forget_home(id, &version);
+                tracing::info!(tool = %id, %version, "the folder of this version has gone; it can be found but not run");
+            }
+            stays
+        });
+        self.said.retain(|folder, _| tools.iter().any(|tool| tool.folder == *folder));
+    }
+
+    fn say(&mut self, folder: PathBuf, text: String, round: &mut Round) {
+        if self.said.get(&folder) != Some(&text) {
+            round.warnings.push(text.clone());
+            self.said.insert(folder, text);
+        }
+    }
+}
+
+fn in_full(refusal: Refusal) -> String {
+    let failure = Failure::from(refusal);
+    if failure.reasons.is_empty() { failure.message } else { failure.reasons.join("; ") }
+}

@@ -1,0 +1,164 @@
+//! Effort: how deep a value may be for all its faults to be listed.
+//!
+//! Whether a value is valid is decided quickly, because the validator remembers outcomes. Listing the faults it cannot
+//! remember: a schema that describes the same part twice, and is recursive, doubles the list on every level. So the
+//! growth is worked out once, and a refused value deeper than what it allows gets one general message instead of a list.
+//!
+//! For one place in the value, `effort(schema, depth) = in place + max over parts of Σ effort(part's schemas, depth - 1)`:
+//! an upper bound on the evaluations along the dearest way down.
+//!
+//! Not here: refusing schemas (`admit` bounds what happens in one place).
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::document::{Document, Key, Place, Target, references, subschemas};
+
+/// Evaluations along one way down a value that are acceptable for the sake of a good message.
+const EFFORT_MAX: u64 = 20_000;
+/// The depth that callers bound values to; beyond it nothing needs to be known.
+const DEPTH_MAX: usize = 64;
+/// Entries of the whole table before the schema counts as too tangled to tell.
+const ENTRIES_MAX: usize = 200_000;
+
+/// The greatest depth of a value whose faults may all be listed.
+pub(super) fn listing_depth_max(schema: &Value) -> usize {
+    let document = Document::new(schema);
+    let positions = document.positions();
+    let index: HashMap<&str, usize> =
+        positions.iter().enumerate().map(|(at, (pointer, _))| (pointer.as_str(), at)).collect();
+    let Some(table) = Table::of(&document, &positions, &index) else { return 2 };
+    let Some(&root) = index.get("") else { return 0 };
+    let mut effort = table.in_place.clone();
+    for depth in 1..=DEPTH_MAX {
+        effort = (0..positions.len()).map(|at| table.step(at, &effort)).collect();
+        if effort.get(root).is_none_or(|effort| *effort > EFFORT_MAX) {
+            return depth - 1;
+        }
+    }
+    usize::MAX
+}
+
+/// The depth of a value, scalars being 0.
+pub(super) fn depth(value: &Value) -> usize {
+    // Recursion is as deep as the value, and that is bounded by the caller.
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Which schemas describe a part, and how often: by the part's name, and those that describe any part.
+type Parts = HashMap<Option<String>, HashMap<usize, u64>>;
+
+struct Table {
+    /// Evaluations in place, by position.
+    in_place: Vec<u64>,
+    parts: Vec<Parts>,
+}
+
+impl Table {
+    /// None if it grows too large. INVARIANT: ADM-2, what leads on in place leads to an end.
+    fn of(document: &Document<'_>, positions: &[(String, &Value)], index: &HashMap<&str, usize>) -> Option<Self> {
+        let mut done: Vec<Option<(u64, Parts)>> = positions.iter().map(|_| None).collect();
+        let mut entries = 0_usize;
+        for start in 0..positions.len() {
+            let mut stack = vec![start];
+            while let Some(&at) = stack.last() {
+                let (pointer, schema) = positions.get(at)?;
+                let (here, own) = edges(document, pointer, schema, index);
+                let open: Vec<usize> =
+                    here.iter().copied().filter(|next| done.get(*next).is_some_and(Option::is_none)).collect();
+                if done.get(at)?.is_some() || open.is_empty() {
+                    stack.pop();
+                    if done.get(at)?.is_none() {
+                        let summed = summed(&here, own, &done);
+                        entries += summed.1.values().map(HashMap::len).sum::<usize>();
+                        *done.get_mut(at)? = Some(summed);
+                    }
+                } else {
+                    stack.extend(open);
+                }
+                if entries > ENTRIES_MAX || stack.len() > ENTRIES_MAX {
+                    return None;
+                }
+            }
+        }
+        let (in_place, parts) = done.into_iter().flatten().unzip();
+        Some(Self { in_place, parts })
+    }
+
+    fn step(&self, at: usize, effort: &[u64]) -> u64 {
+        let cost = |schemas: &HashMap<usize, u64>| {
+            schemas.iter().fold(0_u64, |sum, (schema, times)| {
+                sum.saturating_add(times.saturating_mul(effort.get(*schema).copied().unwrap_or(0)))
+            })
+        };
+        let Some(parts) = self.parts.get(at) else { return 0 };
+        let any = parts.get(&None).map_or(0, cost);
+        let dearest =
+            parts.iter().filter(|(name, _)| name.is_some()).map(|(_, schemas)| cost(schemas)).max().unwrap_or(0);
+        let in_place = self.in_place.get(at).copied().unwrap_or(0);
+        in_place.saturating_add(any).saturating_add(dearest)
+    }
+}
+
+/// Where evaluation goes from one schema: in place, and into parts.
+fn edges(document: &Document<'_>, pointer: &str, schema: &Value, index: &HashMap<&str, usize>) -> (Vec<usize>, Parts) {
+    let (mut here, mut parts) = (Vec::new(), Parts::new());
+    let Value::Object(map) = schema else { return (here, parts) };
+    for sub in subschemas(map) {
+        let Some(&to) = index.get(sub.pointer(pointer).as_str()) else { continue };
+        let part = match (sub.place, sub.key) {
+            (Place::Here | Place::Question, _) => {
+                here.push(to);
+                continue;
+            }
+            (Place::Child, Key::Name(name)) if sub.keyword == "properties" => Some(name.to_owned()),
+            (Place::Child | Place::ChildQuestion | Place::Name, _) => None,
+            (Place::Definition, _) => continue,
+        };
+        *parts.entry(part).or_default().entry(to).or_default() += 1;
+    }
+    for (_, reference) in references(map) {
+        if let Target::Local(target, _) = document.resolve(reference) {
+            here.extend(index.get(target.as_str()));
+        }
+    }
+    (here, parts)
+}
+
+fn summed(here: &[usize], own: Parts, done: &[Option<(u64, Parts)>]) -> (u64, Parts) {
+    let (mut count, mut parts) = (1_u64, own);
+    for (more, theirs) in here.iter().filter_map(|next| done.get(*next)?.as_ref()) {
+        count = count.saturating_add(*more);
+        for (name, schemas) in theirs {
+            let known = parts.entry(name.clone()).or_default();
+            for (schema, times) in schemas {
+                let sum = known.entry(*schema).or_default();
+                *sum = sum.saturating_add(*times);
+            }
+        }
+    }
+    (count, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plain_recursion_is_listed_to_any_depth_and_doubling_is_not() {
+        let tree = json!({ "properties": { "v": { "type": "integer" }, "children": { "items": { "$ref": "#" } } } });
+        let logic = json!({ "anyOf": [{ "properties": { "and": { "items": { "$ref": "#" } } } }, { "properties": { "or": { "items": { "$ref": "#" } } } }] });
+        assert_eq!((listing_depth_max(&tree), listing_depth_max(&logic)), (usize::MAX, usize::MAX));
+        let part = json!({ "properties": { "a": { "$ref": "#" } } });
+        let doubling = json!({ "allOf": [part, part] });
+        let found = listing_depth_max(&doubling);
+        assert!((8..20).contains(&found), "{found}");
+    }
+}

@@ -1,0 +1,60 @@
+//! What every test here needs: a clock that stands still, and calls of a manifest.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::canonical::Digest;
+use contract::envelope::CallLimits;
+use contract::manifest::Manifest;
+use kernel::ports::clock::{Clock, UnixMillis};
+use kernel::ports::executor::ToolCall;
+use kernel::ports::registry_store::StoredVersion;
+use kernel::registry::{Lifecycle, ToolVersion};
+use serde_json::Value;
+
+/// Stands at 2026-03-01T12:30:45.678Z.
+#[derive(Debug)]
+pub(crate) struct StillClock;
+
+impl Clock for StillClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(1_772_368_245_678)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn sleep(&self, _span: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A published version of a manifest.
+pub(crate) fn version_of(manifest: Manifest) -> Arc<ToolVersion> {
+    Arc::new(ToolVersion::new(StoredVersion {
+        tool: manifest.id().unwrap(),
+        version: manifest.version.clone(),
+        manifest,
+        digest: Digest::of_bytes(b"test"),
+        lifecycle: Lifecycle::default(),
+        published_at: UnixMillis(0),
+        published_by: "admin".parse().unwrap(),
+    }))
+}
+
+/// A call with time enough.
+pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
+    ToolCall {
+        invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
+        trace_id: contract::ids::TraceId::from_bytes([1; 16]),
+        tool: Arc::clone(tool),
+        parameters: Arc::new(parameters),
+        tenant: "local".parse().unwrap(),
+        subject: "admin".parse().unwrap(),
+        time_left: Duration::from_secs(20),
+        limits: CallLimits::default(),
+    }
+}

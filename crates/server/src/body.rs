@@ -1,0 +1,179 @@
+//! Request bodies: bounded in size and time, JSON only, read once.
+//!
+//! The order is chosen so that strangers cost little: no token, no reading; a token that has not been checked buys
+//! [`UNCHECKED_BYTES_MAX`] and no more; a length beyond the limit is refused before the first byte.
+//!
+//! Not here: the JSON grammar and its limits (`contract::json`), what members mean (`members`).
+
+use axum::body::{Body, HttpBody as _};
+use bytes::{Bytes, BytesMut};
+use contract::error::{ErrorCode, Refusal};
+use contract::json;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::door::Door;
+use crate::incoming::{Credential, Incoming};
+use crate::problem::Refused;
+
+/// A longer body is read only after its caller has been recognised.
+const UNCHECKED_BYTES_MAX: u64 = 16 * 1024;
+
+/// A body that has been read.
+#[derive(Debug)]
+pub(crate) struct JsonBody {
+    pub(crate) value: Value,
+    /// The text it came from, for better error messages.
+    text: Bytes,
+    limits: json::JsonLimits,
+}
+
+impl JsonBody {
+    /// The value once more, after the first was used up.
+    pub(crate) fn again(&self) -> Value {
+        json::read(&self.text, &self.limits).unwrap_or(Value::Null)
+    }
+}
+
+impl Incoming {
+    /// The body as JSON; `None` if it is empty.
+    pub(crate) async fn json_if_any(&mut self, door: &Door, who: &Credential) -> Result<Option<JsonBody>, Refused> {
+        if !who.is_there() {
+            door.kernel().recognise(who.actor())?;
+        }
+        let announced = self.body.size_hint();
+        if announced.exact() != Some(0) {
+            json_is_announced(&self.parts.headers)?;
+        }
+        if announced.exact().is_none_or(|bytes| bytes > UNCHECKED_BYTES_MAX) {
+            door.kernel().recognise(who.actor())?;
+        }
+        let bytes_max = door.config().body_bytes_max;
+        if usize::try_from(announced.lower()).map_or(true, |bytes| bytes > bytes_max) {
+            return Err(too_large(bytes_max).and_hang_up());
+        }
+        let reading = read(&mut self.body, announced.exact(), bytes_max);
+        let text = tokio::time::timeout(door.config().body_read_timeout(), reading)
+            .await
+            .map_err(|_| too_slow(door).and_hang_up())??;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let limits = door.json_limits();
+        let value = json::read(&text, &limits).map_err(|error| not_json(&error))?;
+        Ok(Some(JsonBody { value, text, limits }))
+    }
+
+    /// The body as JSON.
+    pub(crate) async fn json(&mut self, door: &Door, who: &Credential) -> Result<JsonBody, Refused> {
+        let body = self.json_if_any(door, who).await?;
+        body.ok_or_else(|| not_json(&json::JsonError::Empty))
+    }
+}
+
+async fn read(body: &mut Body, announced: Option<u64>, bytes_max: usize) -> Result<Bytes, Refused> {
+    let Some(first) = next_data(body).await? else { return Ok(Bytes::new()) };
+    if first.len() > bytes_max {
+        return Err(too_large(bytes_max).and_hang_up());
+    }
+    // Most bodies come in one piece and are not copied.
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let room = announced.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(first.len()).min(bytes_max);
+    let mut whole = BytesMut::with_capacity(room);
+    whole.extend_from_slice(&first);
+    while let Some(piece) = next_data(body).await? {
+        if whole.len().saturating_add(piece.len()) > bytes_max {
+            return Err(too_large(bytes_max).and_hang_up());
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
+}
+
+/// The next piece of data; trailers are of no interest.
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Refused> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| broken_off())?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+/// `application/json` or `…+json`; the only charset is UTF-8.
+fn json_is_announced(headers: &HeaderMap) -> Result<(), Refused> {
+    let given = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
+    if given.is_some_and(is_json) {
+        return Ok(());
+    }
+    let message = match given {
+        None => "the request has no content-type".to_owned(),
+        Some(other) => format!("bodies of type `{}` are not understood", other.chars().take(80).collect::<String>()),
+    };
+    Err(Refused::from(Refusal::new(ErrorCode::E3006, message)).and_hang_up())
+}
+
+fn is_json(content_type: &str) -> bool {
+    let mut parts = content_type.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let json = media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"));
+    json && parts.all(|parameter| match parameter.split_once('=') {
+        Some((name, value)) if name.eq_ignore_ascii_case("charset") => {
+            value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+        }
+        _ => true,
+    })
+}
+
+fn not_json(error: &json::JsonError) -> Refused {
+    let refusal = Refusal::new(ErrorCode::E3004, format!("the body is not acceptable: {error}"));
+    match error.position() {
+        Some(at) => refusal.details(json!({ "line": at.line, "column": at.column })),
+        None => refusal,
+    }
+    .into()
+}
+
+fn too_large(bytes_max: usize) -> Refused {
+    Refusal::new(ErrorCode::E3005, format!("the body is larger than {bytes_max} bytes"))
+        .details(json!({ "bytes_max": bytes_max }))
+        .into()
+}
+
+fn too_slow(door: &Door) -> Refused {
+    let within = door.config().body_read_timeout_ms;
+    Refusal::new(ErrorCode::E3009, format!("the body did not arrive within {within} ms")).into()
+}
+
+fn broken_off() -> Refused {
+    Refused::from(Refusal::new(ErrorCode::E3004, "the body broke off or its framing is wrong").hint("send the whole body"))
+        .and_hang_up()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_recognised_by_its_media_type() {
+        for (content_type, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=UTF-8", true),
+            ("application/json;charset=\"utf-8\"", true),
+            ("application/merge-patch+json", true),
+            ("application/json; charset=latin1", false),
+            ("text/json", false),
+            ("text/plain", false),
+            ("application/jsonp", false),
+            ("application/x-www-form-urlencoded", false),
+            ("", false),
+        ] {
+            assert_eq!(is_json(content_type), expected, "{content_type}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The door itself: the kernel behind it, its limits, and what it knows about its own state.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use contract::error::{ErrorCode, Refusal};
+use contract::json::JsonLimits;
+use kernel::Kernel;
+use tokio::sync::Semaphore;
+
+use crate::answer::Handled;
+use crate::config::ServerConfig;
+use crate::routes::health::Probe;
+use crate::settle::{Orphans, Settling};
+
+/// How long a caller should wait when too many calls run.
+const BUSY_RETRY_AFTER_MS: u64 = 1000;
+
+/// Makes the text of `/metrics`.
+#[derive(Clone)]
+pub struct MetricsText(Arc<dyn Fn() -> String + Send + Sync>);
+
+impl MetricsText {
+    /// From whatever renders them.
+    pub fn new(render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self(Arc::new(render))
+    }
+
+    pub(crate) fn render(&self) -> String {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for MetricsText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MetricsText(…)")
+    }
+}
+
+/// The state that all requests share.
+#[derive(Debug)]
+pub struct Door {
+    kernel: Arc<Kernel>,
+    config: ServerConfig,
+    metrics: MetricsText,
+    calls: Arc<Semaphore>,
+    orphans: Arc<Orphans>,
+    probe: Probe,
+    draining: AtomicBool,
+    on_loopback: AtomicBool,
+}
+
+impl Door {
+    /// A door to `kernel`. The configuration has been validated.
+    pub fn new(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig) -> Arc<Self> {
+        let calls = Arc::new(Semaphore::new(config.calls_max));
+        Arc::new(Self {
+            kernel,
+            config,
+            metrics,
+            calls,
+            orphans: Arc::default(),
+            probe: Probe::default(),
+            draining: AtomicBool::new(false),
+            on_loopback: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The kernel, for work that outlives its handler.
+    pub(crate) fn shared_kernel(&self) -> Arc<Kernel> {
+        Arc::clone(&self.kernel)
+    }
+
+    pub(crate) fn config(&self) -> &ServerConfig {
+        &self.config
+    }
+
+    pub(crate) fn metrics(&self) -> &MetricsText {
+        &self.metrics
+    }
+
+    pub(crate) fn probe(&self) -> &Probe {
+        &self.probe
+    }
+
+    pub(crate) fn orphans(&self) -> &Orphans {
+        &self.orphans
+    }
+
+    /// Limits for JSON in bodies: the body limit decides about size.
+    pub(crate) fn json_limits(&self) -> JsonLimits {
+        let bytes_max = self.config.body_bytes_max;
+        JsonLimits { bytes_max, string_bytes_max: bytes_max, ..JsonLimits::default() }
+    }
+
+    /// May metrics be read without a token?
+    pub(crate) fn metrics_are_public(&self) -> bool {
+        self.config.metrics_public.unwrap_or_else(|| self.on_loopback.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn listens_on_loopback(&self, yes: bool) {
+        self.on_loopback.store(yes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn start_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// How many calls run at the moment.
+    pub(crate) fn calls_running(&self) -> usize {
+        self.config.calls_max.saturating_sub(self.calls.available_permits())
+    }
+
+    /// Carries `work` to its end, if there is room for one more.
+    pub(crate) async fn settle(&self, work: impl Future<Output = Handled> + Send + 'static) -> Handled {
+        let permit = Arc::clone(&self.calls).try_acquire_owned().map_err(|_| busy())?;
+        let work = async move {
+            let outcome = work.await;
+            drop(permit);
+            outcome
+        };
+        Settling::new(work, Arc::clone(&self.orphans)).await
+    }
+}
+
+fn busy() -> Refusal {
+    let refusal = Refusal::new(ErrorCode::E3001, "too many calls run at the moment").hint("nothing was run; try again in a second");
+    Refusal { retry_after_ms: Some(BUSY_RETRY_AFTER_MS), ..refusal }
+}

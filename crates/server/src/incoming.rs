@@ -1,0 +1,126 @@
+//! A request as handlers see it: who asks, what for, in which trace.
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts as _, RawPathParams};
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TraceId;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use kernel::Actor;
+use kernel::ports::entropy::new_trace_id;
+use policy::BearerSecret;
+
+use crate::door::Door;
+use crate::problem::{Asked, Refused};
+use crate::query::Query;
+
+/// The one scheme that is understood; its case does not matter (RFC 9110 §11.1).
+const SCHEME: &str = "bearer ";
+
+/// A request whose headers have been read.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) parts: Parts,
+    pub(crate) body: Body,
+    pub(crate) trace_id: TraceId,
+}
+
+/// What the caller shows to prove itself. Owns a share of the header, so that it can travel with the work.
+#[derive(Clone)]
+pub(crate) struct Credential {
+    header: Option<HeaderValue>,
+    pub(crate) trace_id: TraceId,
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credential({})", if self.header.is_some() { "…" } else { "none" })
+    }
+}
+
+impl Incoming {
+    /// Takes a request apart. The caller's trace is continued if it has one.
+    pub(crate) fn new(door: &Door, request: axum::extract::Request) -> Self {
+        let (parts, body) = request.into_parts();
+        let trace_id = continued_trace(&parts.headers).unwrap_or_else(|| new_trace_id(door.kernel().entropy()));
+        Self { parts, body, trace_id }
+    }
+
+    /// What the rendering of a refusal needs.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked { trace_id: self.trace_id, showed_credential: self.parts.headers.contains_key(AUTHORIZATION) }
+    }
+
+    /// What the caller shows to prove itself, which may be nothing.
+    pub(crate) fn credential(&self) -> Result<Credential, Refused> {
+        let mut shown = self.parts.headers.get_all(AUTHORIZATION).iter();
+        let header = shown.next();
+        if shown.next().is_some() {
+            // Two credentials are two answers to "who is it?".
+            return Err(Refusal::new(ErrorCode::E3004, "the `authorization` header stands twice").hint("send it once").into());
+        }
+        Ok(Credential { header: header.cloned(), trace_id: self.trace_id })
+    }
+
+    /// The parameters in the query string; only `known` ones are accepted.
+    pub(crate) fn query(&self, known: &'static [&'static str]) -> Result<Query, Refused> {
+        Ok(Query::parse(self.parts.uri.query().unwrap_or_default(), known)?)
+    }
+
+    /// The values of the placeholders in the path, in their order.
+    pub(crate) async fn path_values<const N: usize>(&mut self) -> Result<[String; N], Refused> {
+        let malformed = || Refused::from(Refusal::new(ErrorCode::E3004, "the path is not valid UTF-8 after decoding"));
+        let params = RawPathParams::from_request_parts(&mut self.parts, &()).await.map_err(|_| malformed())?;
+        let values: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
+        values.try_into().map_err(|_| malformed())
+    }
+}
+
+impl Credential {
+    /// The caller, as the kernel wants it.
+    pub(crate) fn actor(&self) -> Actor<'_> {
+        Actor { credential: self.secret(), trace_id: self.trace_id }
+    }
+
+    /// The token. `None` if there is no header or it has another scheme.
+    pub(crate) fn secret(&self) -> Option<BearerSecret<'_>> {
+        // A header that is not text is shown as an empty token: it is malformed, not missing.
+        let text = self.header.as_ref()?.to_str().unwrap_or(SCHEME);
+        let (scheme, token) = text.split_at_checked(SCHEME.len())?;
+        scheme.eq_ignore_ascii_case(SCHEME).then(|| BearerSecret(token.trim()))
+    }
+
+    /// Was a token shown at all?
+    pub(crate) fn is_there(&self) -> bool {
+        self.secret().is_some()
+    }
+}
+
+fn continued_trace(headers: &HeaderMap) -> Option<TraceId> {
+    TraceId::from_traceparent(headers.get("traceparent")?.to_str().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_is_recognised_in_any_case_and_others_are_not() {
+        let trace_id = TraceId::from_bytes([1; 16]);
+        for (header, expected) in [
+            ("Bearer abc", Some("abc")),
+            ("bEARER   abc ", Some("abc")),
+            ("Bearer", None),
+            ("Bearer ", Some("")),
+            ("Basic YTpi", None),
+            ("abc", None),
+        ] {
+            let credential = Credential { header: Some(HeaderValue::from_static(header)), trace_id };
+            assert_eq!(credential.secret().map(|BearerSecret(text)| text), expected, "{header}");
+            assert_eq!(format!("{credential:?}"), "Credential(…)");
+        }
+        let opaque = Credential { header: Some(HeaderValue::from_bytes(b"Bearer \xff").unwrap()), trace_id };
+        assert_eq!(opaque.secret().map(|BearerSecret(text)| text), Some(""));
+    }
+}

@@ -1,0 +1,152 @@
+//! The OpenAPI 3.1 document, made from the table of operations and the very types that are read and written (API-001).
+//!
+//! OpenAPI 3.1 uses JSON Schema 2020-12, so what schemars makes is used as it is. Error answers come from the error table:
+//! each status lists the codes that can stand behind it.
+//!
+//! Not here: the page that shows it (`docs.html`).
+
+use std::collections::BTreeMap;
+
+use contract::envelope::ErrorResponse;
+use contract::error::ErrorCode;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::problem::http_status;
+use crate::routes::{Access, Asks, Gives, Operation, Parameter, Place, Verb, operations};
+
+/// Codes that every operation can answer.
+const ALWAYS: &[ErrorCode] = &[ErrorCode::E3000];
+/// Codes that come with a token.
+const WITH_TOKEN: &[ErrorCode] = &[ErrorCode::E3201, ErrorCode::E3202, ErrorCode::E3203];
+/// Codes that come with a body, and with the calls that bodies start.
+const WITH_BODY: &[ErrorCode] =
+    &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3005, ErrorCode::E3006, ErrorCode::E3009];
+
+/// The OpenAPI document of the REST door.
+pub fn openapi() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    let mut generator = settings.into_generator();
+
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for operation in operations() {
+        let verb = match operation.verb {
+            Verb::Get => "get",
+            Verb::Post => "post",
+        };
+        paths.entry(operation.path).or_default().insert(verb.to_owned(), described(operation, &mut generator));
+    }
+    // Asked for last and by name, so that every refusal can refer to it.
+    generator.subschema_for::<ErrorResponse>();
+    json!({
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "info": {
+            "title": "Gantry",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "The tool execution layer for AI agents",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "tags": tags(),
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
+                "description": "the admin token of the data directory, or a capability token" } },
+        },
+    })
+}
+
+fn tags() -> Value {
+    json!([
+        { "name": "invocation", "description": "Calling tools" },
+        { "name": "registry", "description": "Publishing and finding tools" },
+        { "name": "lifecycle", "description": "From active to removed" },
+        { "name": "compatibility", "description": "What a change means for callers" },
+        { "name": "tokens", "description": "Who may do what" },
+        { "name": "operations", "description": "Probes and metrics" },
+        { "name": "pages", "description": "For people and generators" },
+    ])
+}
+
+fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+    let mut entry = Map::new();
+    entry.insert("operationId".into(), operation.id.into());
+    entry.insert("summary".into(), operation.summary.into());
+    entry.insert("tags".into(), json!([operation.tag]));
+    entry.insert(
+        "security".into(),
+        match operation.access {
+            Access::Public => json!([]),
+            Access::Token => json!([{ "token": [] }]),
+            Access::Configured => json!([{}, { "token": [] }]),
+        },
+    );
+    if !operation.parameters.is_empty() {
+        let parameters: Vec<Value> = operation.parameters.iter().map(|one| parameter(one, generator)).collect();
+        entry.insert("parameters".into(), parameters.into());
+    }
+    match operation.asks {
+        Asks::Nothing => {}
+        Asks::Json(schema) => {
+            entry.insert("requestBody".into(), json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } }));
+        }
+        Asks::JsonIfAny(schema) => {
+            entry.insert("requestBody".into(), json!({ "content": { "application/json": { "schema": schema(generator) } } }));
+        }
+    }
+    entry.insert("responses".into(), responses(operation, generator));
+    Value::Object(entry)
+}
+
+fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
+    let (place, required) = match parameter.place {
+        Place::Path => ("path", true),
+        Place::Query => ("query", false),
+        Place::RequiredQuery => ("query", true),
+    };
+    json!({
+        "name": parameter.name, "in": place, "required": required,
+        "description": parameter.about, "schema": (parameter.schema)(generator),
+    })
+}
+
+fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+    let mut responses = Map::new();
+    for (status, codes) in codes_by_status(operation) {
+        let lines: Vec<String> = codes.iter().map(|code| format!("`{code}` {}", code.row().meaning)).collect();
+        responses.insert(
+            status.to_string(),
+            json!({
+                "description": lines.join("; "),
+                "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/ErrorResponse" } } },
+            }),
+        );
+    }
+    for (status, meaning) in operation.good {
+        let content = match operation.gives {
+            Gives::Json(schema) => json!({ "application/json": { "schema": schema(generator) } }),
+            Gives::Plain(media) => json!({ media: {} }),
+        };
+        responses.insert(status.to_string(), json!({ "description": meaning, "content": content }));
+    }
+    Value::Object(responses)
+}
+
+/// Every code an operation can answer, under the status it is answered with.
+fn codes_by_status(operation: &Operation) -> BTreeMap<u16, Vec<ErrorCode>> {
+    let token: &[ErrorCode] = if operation.access == Access::Public { &[] } else { WITH_TOKEN };
+    let body: &[ErrorCode] = if matches!(operation.asks, Asks::Nothing) { &[] } else { WITH_BODY };
+    let mut codes: Vec<ErrorCode> = [ALWAYS, token, body, operation.codes].concat();
+    codes.sort_unstable();
+    codes.dedup();
+    let mut by_status: BTreeMap<u16, Vec<ErrorCode>> = BTreeMap::new();
+    for code in codes {
+        by_status.entry(http_status(code).as_u16()).or_default().push(code);
+    }
+    by_status
+}

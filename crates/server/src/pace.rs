@@ -1,0 +1,201 @@
+//! The pace of a connection: how long a client may take for its headers, how long it may be idle, and how the last
+//! answer still reaches it when its request was refused half-read.
+//!
+//! hyper has one timer for both waits and arms it anew for every request. Here one lazy timer per connection serves
+//! both: it is set only when there is nothing to read, and looks at the real deadline when it rings.
+//!
+//! Closing a socket with unread bytes makes the kernel send a reset, which can overtake the answer. After such an answer
+//! the rest of the request is therefore read and thrown away for a moment ([`LINGER`], [`LINGER_BYTES_MAX`]).
+//!
+//! Not here: time for bodies (`body`), time for calls (the kernel).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How long the rest of a refused request is thrown away.
+const LINGER: Duration = Duration::from_secs(2);
+/// How much of it.
+const LINGER_BYTES_MAX: usize = 32 << 20;
+
+/// What the service tells the connection. Both run in one task, so the order of memory does not matter.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    asked: AtomicU32,
+    answered: AtomicU32,
+    linger: AtomicBool,
+}
+
+impl Progress {
+    /// The headers of a request are complete.
+    pub(crate) fn asked(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its answer is ready.
+    pub(crate) fn answered(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Part of the request was left unread.
+    pub(crate) fn linger(&self) {
+        self.linger.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// For the first byte of the next request.
+    Idle,
+    /// For the rest of its headers.
+    Head,
+}
+
+/// A stream that loses patience.
+#[derive(Debug)]
+pub(crate) struct Paced {
+    stream: TcpStream,
+    progress: Arc<Progress>,
+    head_limit: Duration,
+    idle_limit: Duration,
+    waiting: Waiting,
+    since: Instant,
+    answered_seen: u32,
+    timer: Option<Pin<Box<Sleep>>>,
+    thrown_away: usize,
+    closing_since: Option<Instant>,
+}
+
+impl Paced {
+    /// A fresh connection: its first headers are due at once.
+    pub(crate) fn new(stream: TcpStream, progress: Arc<Progress>, head_limit: Duration, idle_limit: Duration) -> Self {
+        Self {
+            stream,
+            progress,
+            head_limit,
+            idle_limit,
+            waiting: Waiting::Head,
+            since: Instant::now(),
+            answered_seen: 0,
+            timer: None,
+            thrown_away: 0,
+            closing_since: None,
+        }
+    }
+
+    fn notice_answers(&mut self) {
+        let answered = self.progress.answered.load(Ordering::Relaxed);
+        if answered != self.answered_seen {
+            self.answered_seen = answered;
+            self.waiting = Waiting::Idle;
+            self.since = Instant::now();
+        }
+    }
+
+    fn notice_bytes(&mut self) {
+        self.notice_answers();
+        if self.waiting == Waiting::Idle {
+            self.waiting = Waiting::Head;
+            self.since = Instant::now();
+        }
+    }
+
+    /// Pending, or an error once patience is at its end.
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.notice_answers();
+        if self.progress.asked.load(Ordering::Relaxed) != self.answered_seen {
+            return Poll::Pending;
+        }
+        let limit = match self.waiting {
+            Waiting::Idle => self.idle_limit,
+            Waiting::Head => self.head_limit,
+        };
+        ready!(self.poll_deadline(self.since + limit, cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        // A timer that rings too early is set again then; one that would ring too late is set again now.
+        if timer.deadline() > deadline {
+            timer.as_mut().reset(deadline);
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if timer.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+
+    /// Throws away what still comes, until the client closes or the limits are reached.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut scratch = [0; 8192];
+        let since = *self.closing_since.get_or_insert_with(Instant::now);
+        while self.thrown_away < LINGER_BYTES_MAX {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => return self.poll_deadline(since + LINGER, cx),
+                Poll::Ready(Err(_)) => break,
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => break,
+                Poll::Ready(Ok(())) => self.thrown_away += buffer.filled().len(),
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for Paced {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
+            Poll::Pending => self.poll_patience(cx),
+            done => {
+                if buffer.filled().len() > before {
+                    self.notice_bytes();
+                }
+                done
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Paced {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.closing_since.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        if self.progress.linger.load(Ordering::Relaxed) {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,183 @@
+//! The table of everything that can be asked, one [`Operation`] per line, kept beside its handler in `routes/`.
+//!
+//! The router and the OpenAPI document are both made from this table, so neither can know what the other does not.
+//!
+//! Not here: mounting other doors.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use contract::error::{ErrorCode, Refusal};
+use futures_util::FutureExt as _;
+use http::Response;
+use schemars::{Schema, SchemaGenerator};
+
+use crate::answer::Handled;
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::problem::{Refused, method_not_allowed, no_such_endpoint};
+
+mod batch;
+mod compat;
+pub(crate) mod health;
+mod invoke;
+mod lifecycle;
+mod pages;
+mod register;
+mod tokens;
+mod tools;
+
+/// Two methods are enough so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// Also answers HEAD.
+    Get,
+    Post,
+}
+
+/// Who may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everybody.
+    Public,
+    /// Whoever shows a valid token; what it allows is decided by the kernel.
+    Token,
+    /// Everybody or a token, as configured (`metrics_public`).
+    Configured,
+}
+
+/// Where a parameter stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path,
+    Query,
+    /// In the query, and it must be there.
+    RequiredQuery,
+}
+
+/// One parameter outside the body.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub(crate) place: Place,
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// The JSON body of a request.
+#[derive(Debug)]
+pub(crate) enum Asks {
+    Nothing,
+    Json(fn(&mut SchemaGenerator) -> Schema),
+    /// The body may be left out.
+    JsonIfAny(fn(&mut SchemaGenerator) -> Schema),
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(crate) enum Gives {
+    Json(fn(&mut SchemaGenerator) -> Schema),
+    /// Anything else, by its media type.
+    Plain(&'static str),
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) verb: Verb,
+    /// With placeholders in braces, as both the router and OpenAPI write them.
+    pub(crate) path: &'static str,
+    /// For generated clients.
+    pub(crate) id: &'static str,
+    pub(crate) tag: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) access: Access,
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) asks: Asks,
+    /// Status and what it means; all good answers of one operation have the same shape.
+    pub(crate) good: &'static [(u16, &'static str)],
+    pub(crate) gives: Gives,
+    /// Codes beyond those that follow from `access` and `asks`.
+    pub(crate) codes: &'static [ErrorCode],
+    pub(crate) mount: fn(MethodFilter) -> MethodRouter<Arc<Door>>,
+}
+
+/// Every operation.
+pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
+    [
+        register::OPERATIONS,
+        tools::OPERATIONS,
+        lifecycle::OPERATIONS,
+        compat::OPERATIONS,
+        invoke::OPERATIONS,
+        batch::OPERATIONS,
+        tokens::OPERATIONS,
+        health::OPERATIONS,
+        pages::OPERATIONS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The router over the table.
+pub(crate) fn router(door: Arc<Door>) -> Router {
+    let table = operations().fold(Router::new(), |router, operation| {
+        let filter = match operation.verb {
+            Verb::Get => MethodFilter::GET,
+            Verb::Post => MethodFilter::POST,
+        };
+        router.route(operation.path, (operation.mount)(filter))
+    });
+    table
+        .fallback(|State(door): State<Arc<Door>>, request: Request| {
+            carry(door, request, |_, incoming: Incoming| async move {
+                Err(no_such_endpoint(incoming.parts.uri.path()))
+            })
+        })
+        .method_not_allowed_fallback(|State(door): State<Arc<Door>>, request: Request| {
+            carry(door, request, |_, incoming: Incoming| async move {
+                Err(method_not_allowed(&incoming.parts.method, incoming.parts.uri.path()))
+            })
+        })
+        .with_state(door)
+}
+
+/// A handler as an axum route.
+pub(crate) fn to<H, F>(filter: MethodFilter, handler: H) -> MethodRouter<Arc<Door>>
+where
+    H: Fn(Arc<Door>, Incoming) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Handled> + Send + 'static,
+{
+    on(filter, move |State(door): State<Arc<Door>>, request: Request| carry(door, request, handler))
+}
+
+/// What every request has in common: a trace, a limit on headers, one rendering, and a panic that stays in its request.
+async fn carry<H, F>(door: Arc<Door>, request: Request, handler: H) -> Response<Body>
+where
+    H: Fn(Arc<Door>, Incoming) -> F,
+    F: Future<Output = Handled> + Send,
+{
+    let incoming = Incoming::new(&door, request);
+    let asked = incoming.asked();
+    let headers_max = door.config().headers_max;
+    if incoming.parts.headers.len() > headers_max {
+        return too_many_headers(headers_max).into_response(asked);
+    }
+    let handled = AssertUnwindSafe(handler(door, incoming)).catch_unwind().await.unwrap_or_else(|_| {
+        // The panic itself has been reported by the panic hook.
+        tracing::error!(trace_id = %asked.trace_id, "a handler panicked");
+        Err(Refused::internal())
+    });
+    match handled {
+        Ok(answer) => answer.into_response(asked.trace_id),
+        Err(refused) => refused.into_response(asked),
+    }
+}
+
+fn too_many_headers(headers_max: usize) -> Refused {
+    Refusal::new(ErrorCode::E3004, format!("the request has more than {headers_max} headers")).hint("send fewer headers").into()
+}

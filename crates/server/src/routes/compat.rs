@@ -1,0 +1,166 @@
+//! `POST /v1/tools/compare` and `/negotiate` (REG-016…018). A side is a schema, or a published version by its name.
+
+use std::sync::Arc;
+
+use contract::compat::{Comparison, Direction, Negotiation, Reason, Verdict};
+use contract::error::{ErrorCode, Refusal};
+use contract::version::VersionSpec;
+use kernel::{Compared, Side};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Access, Asks, Gives, Operation, Verb, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::members::typed;
+
+const CODES: &[ErrorCode] =
+    &[ErrorCode::E3101, ErrorCode::E3102, ErrorCode::E3103, ErrorCode::E3104];
+
+pub(super) static OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Post,
+        path: "/v1/tools/compare",
+        id: "compareSchemas",
+        tag: "compatibility",
+        summary: "Say what a change of schema means for callers: patch, minor or major, with reasons",
+        access: Access::Token,
+        parameters: &[],
+        asks: Asks::Json(SchemaGenerator::subschema_for::<CompareBody>),
+        good: &[(200, "the verdict")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<CompareAnswer>),
+        codes: CODES,
+        mount: |filter| to(filter, compare),
+    },
+    Operation {
+        verb: Verb::Post,
+        path: "/v1/tools/negotiate",
+        id: "negotiateSchemas",
+        tag: "compatibility",
+        summary: "Say whether what a caller wants to send fits what a tool takes",
+        access: Access::Token,
+        parameters: &[],
+        asks: Asks::Json(SchemaGenerator::subschema_for::<NegotiateBody>),
+        good: &[(200, "full_match, partial_match or incompatible, with what stands in the way")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Negotiation>),
+        codes: CODES,
+        mount: |filter| to(filter, negotiate),
+    },
+];
+
+/// Two sides to compare.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CompareBody {
+    #[schemars(with = "SideBody")]
+    old: Value,
+    #[schemars(with = "SideBody")]
+    new: Value,
+    /// Which end of a tool bare schemas describe; default `input`.
+    #[serde(default)]
+    direction: End,
+}
+
+/// Two sides to fit together.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NegotiateBody {
+    /// What the caller wants to send.
+    #[schemars(with = "SideBody")]
+    expected: Value,
+    /// What the tool takes.
+    #[schemars(with = "SideBody")]
+    offered: Value,
+}
+
+/// A published version by its name, or else a JSON Schema.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "exists only for its schema")]
+enum SideBody {
+    Published(PublishedSide),
+    Schema(Map<String, Value>),
+}
+
+/// A published version.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PublishedSide {
+    tool_id: String,
+    /// Absent means `LATEST`.
+    #[serde(default)]
+    version: VersionSpec,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum End {
+    #[default]
+    Input,
+    Output,
+}
+
+/// The verdict over everything that was compared, and each part of it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CompareAnswer {
+    verdict: Verdict,
+    /// Of parameters and results together, the weightiest first.
+    reasons: Vec<Reason>,
+    /// The parameters, or the two bare schemas.
+    parameters: Comparison,
+    /// There when both sides were published versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Comparison>,
+}
+
+async fn compare(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let mut body = incoming.json(&door, &who).await?;
+    let value = body.value.take();
+    let CompareBody { old, new, direction } = typed(value, "", || body.again())?;
+    let (old, new) = (side(old, "old")?, side(new, "new")?);
+    let direction = match direction {
+        End::Input => Direction::Input,
+        End::Output => Direction::Output,
+    };
+    let kernel = door.shared_kernel();
+    door.settle(async move { Answer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction)?)) }).await
+}
+
+async fn negotiate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let mut body = incoming.json(&door, &who).await?;
+    let value = body.value.take();
+    let NegotiateBody { expected, offered } = typed(value, "", || body.again())?;
+    let (expected, offered) = (side(expected, "expected")?, side(offered, "offered")?);
+    let kernel = door.shared_kernel();
+    door.settle(async move { Answer::json(&kernel.negotiate(who.actor(), &expected, &offered)?) }).await
+}
+
+/// An object whose `tool_id` is a string names a version; no JSON Schema has such a keyword.
+fn side(value: Value, place: &str) -> Result<Side, Refusal> {
+    if value.get("tool_id").is_some_and(Value::is_string) {
+        let again = value.clone();
+        let PublishedSide { tool_id, version } = typed(value, place, || again)?;
+        return Ok(Side::Published { tool: tool_id, version });
+    }
+    if value.is_object() || value.is_boolean() {
+        return Ok(Side::Schema(value));
+    }
+    Err(Refusal::new(ErrorCode::E3004, format!("`{place}` is neither a schema nor a version"))
+        .hint("send a JSON Schema, or { \"tool_id\": …, \"version\": … }"))
+}
+
+impl CompareAnswer {
+    fn of(compared: Compared) -> Self {
+        let Compared { parameters, result } = compared;
+        let others = result.iter().flat_map(|comparison| &comparison.reasons);
+        let mut reasons: Vec<Reason> = parameters.reasons.iter().chain(others).cloned().collect();
+        // Stable, so that each part keeps its own order.
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
+        let verdict = result.as_ref().map_or(parameters.verdict, |result| result.verdict.max(parameters.verdict));
+        Self { verdict, reasons, parameters, result }
+    }
+}

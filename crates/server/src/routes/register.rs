@@ -1,0 +1,85 @@
+//! `POST /v1/tools/register`: publish a manifest (API-002, REG-001…003).
+
+use std::sync::Arc;
+
+use contract::canonical::Digest;
+use contract::error::ErrorCode;
+use contract::ids::ToolId;
+use contract::manifest::{LifecycleState, Manifest};
+use contract::version::Version;
+use http::StatusCode;
+use kernel::registry::Registration;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+
+use super::{Access, Asks, Gives, Operation, Verb, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+
+pub(super) static OPERATIONS: &[Operation] = &[Operation {
+    verb: Verb::Post,
+    path: "/v1/tools/register",
+    id: "registerTool",
+    tag: "registry",
+    summary: "Register a manifest",
+    access: Access::Token,
+    parameters: &[],
+    asks: Asks::Json(SchemaGenerator::subschema_for::<Manifest>),
+    good: &[(201, "published"), (200, "the very same content was published before")],
+    gives: Gives::Json(SchemaGenerator::subschema_for::<Registered>),
+    codes: &[ErrorCode::E3103, ErrorCode::E3105, ErrorCode::E3206, ErrorCode::E3801, ErrorCode::E3803],
+    mount: |filter| to(filter, register),
+}];
+
+/// What became of a registration.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Registered {
+    tool_id: ToolId,
+    version: Version,
+    digest: Digest,
+    lifecycle_state: LifecycleState,
+    /// False: the very same content was there already.
+    created: bool,
+    /// RFC 3339, UTC.
+    published_at: String,
+    /// What the author may have forgotten.
+    warnings: Vec<String>,
+}
+
+async fn register(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let body = incoming.json(&door, &who).await?;
+    let kernel = door.shared_kernel();
+    door.settle(async move {
+        let registration = kernel.publish(who.actor(), body.value).await?;
+        let status = if registration.created { StatusCode::CREATED } else { StatusCode::OK };
+        let state = registration.version.lifecycle.state(kernel.clock().now());
+        Answer::json_with(status, &Registered::of(&registration, state))
+    })
+    .await
+}
+
+impl Registered {
+    fn of(registration: &Registration, lifecycle_state: LifecycleState) -> Self {
+        let version = &registration.version;
+        Self {
+            tool_id: version.id.clone(),
+            version: version.version.clone(),
+            digest: version.digest.clone(),
+            lifecycle_state,
+            created: registration.created,
+            published_at: version.published_at.to_string(),
+            warnings: warnings(&version.manifest),
+        }
+    }
+}
+
+fn warnings(manifest: &Manifest) -> Vec<String> {
+    let oddities = [
+        (manifest.execution.is_none(), "there is no `execution`: the tool can be found but not called"),
+        (!manifest.is_enabled(), "`enabled` is false: the tool can be found but not called"),
+        (manifest.tags.is_empty() && manifest.categories.is_empty(), "there are no `tags` or `categories`: filters will not find the tool"),
+    ];
+    oddities.into_iter().filter(|(odd, _)| *odd).map(|(_, warning)| warning.to_owned()).collect()
+}

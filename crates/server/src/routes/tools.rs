@@ -1,0 +1,197 @@
+//! Looking at tools: list, search, one tool, one version (API-006, API-012, REG-013…015).
+
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::LifecycleState;
+use contract::version::VersionSpec;
+use kernel::registry::{ListFilter, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, SEARCH_LIMIT_MAX};
+use schemars::{JsonSchema, SchemaGenerator};
+
+use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::tool_view::{Pagination, SearchAnswer, SearchResult, ToolDetail, ToolLine, ToolList, VersionDetail};
+
+/// Highest page that is counted to.
+const PAGE_MAX: usize = 1_000_000;
+/// Search hits when no limit is asked for (REG-014).
+const SEARCH_LIMIT_DEFAULT: usize = 10;
+/// Longest search text in characters.
+const SEARCH_CHARS_MAX: usize = 1000;
+/// The visibility tiers. All three show what the token may know, until activations tell them apart.
+const TIERS: &[(&str, ())] = &[("catalog", ()), ("tenant", ()), ("agent", ())];
+const LIFECYCLES: &[(&str, LifecycleState)] = &[
+    ("active", LifecycleState::Active),
+    ("deprecated", LifecycleState::Deprecated),
+    ("sunset", LifecycleState::Sunset),
+    ("removed", LifecycleState::Removed),
+];
+
+/// The tiers, for the published schema.
+#[derive(JsonSchema)]
+#[schemars(inline, rename_all = "snake_case")]
+#[expect(dead_code, reason = "exists only for its schema")]
+enum Tier {
+    Catalog,
+    Tenant,
+    Agent,
+}
+
+const ID: Parameter = Parameter {
+    place: Place::Path,
+    name: "id",
+    about: "`namespace.tool_id`, `tool_id`, or an alias",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+
+pub(super) static OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/tools",
+        id: "listTools",
+        tag: "registry",
+        summary: "List the tools this token may know",
+        access: Access::Token,
+        parameters: &[
+            query("category", "only tools of this category", SchemaGenerator::subschema_for::<String>),
+            query("tags", "only tools with all of these tags; separate by commas or repeat", SchemaGenerator::subschema_for::<String>),
+            query("q", "only tools with this text in id, name or description", SchemaGenerator::subschema_for::<String>),
+            query("lifecycle", "only tools in this state; default active and deprecated", SchemaGenerator::subschema_for::<LifecycleState>),
+            query("tier", "the visibility tier; for now all show the same", SchemaGenerator::subschema_for::<Tier>),
+            query("page", "from 1", SchemaGenerator::subschema_for::<u32>),
+            query("page_size", "1 to 200, default 50", SchemaGenerator::subschema_for::<u32>),
+        ],
+        asks: Asks::Nothing,
+        good: &[(200, "one page")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<ToolList>),
+        codes: &[ErrorCode::E3004],
+        mount: |filter| to(filter, list),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/tools/search",
+        id: "searchTools",
+        tag: "registry",
+        summary: "Search tools by what they do",
+        access: Access::Token,
+        parameters: &[
+            Parameter {
+                place: Place::RequiredQuery,
+                name: "q",
+                about: "what the tool should do, in plain words",
+                schema: SchemaGenerator::subschema_for::<String>,
+            },
+            query("limit", "1 to 100, default 10", SchemaGenerator::subschema_for::<u32>),
+        ],
+        asks: Asks::Nothing,
+        good: &[(200, "the best hits")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<SearchAnswer>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3004],
+        mount: |filter| to(filter, search),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/tools/{id}",
+        id: "getTool",
+        tag: "registry",
+        summary: "Show one tool: its current manifest and all its versions",
+        access: Access::Token,
+        parameters: &[ID],
+        asks: Asks::Nothing,
+        good: &[(200, "the tool")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<ToolDetail<'static>>),
+        codes: &[ErrorCode::E3101],
+        mount: |filter| to(filter, show),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/tools/{id}/versions/{version}",
+        id: "getToolVersion",
+        tag: "registry",
+        summary: "Show one version of a tool, by its number or by a range",
+        access: Access::Token,
+        parameters: &[
+            ID,
+            Parameter {
+                place: Place::Path,
+                name: "version",
+                about: "a version, a range such as `^1.2`, or `LATEST`",
+                schema: SchemaGenerator::subschema_for::<VersionSpec>,
+            },
+        ],
+        asks: Asks::Nothing,
+        good: &[(200, "the version")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<VersionDetail<'static>>),
+        codes: &[ErrorCode::E3004, ErrorCode::E3101, ErrorCode::E3102, ErrorCode::E3103, ErrorCode::E3104],
+        mount: |filter| to(filter, show_version),
+    },
+];
+
+const fn query(name: &'static str, about: &'static str, schema: fn(&mut SchemaGenerator) -> schemars::Schema) -> Parameter {
+    Parameter { place: Place::Query, name, about, schema }
+}
+
+async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor())?;
+    let query = incoming.query(&["category", "tags", "q", "lifecycle", "tier", "page", "page_size"])?;
+    query.word("tier", TIERS)?;
+    let filter = ListFilter {
+        category: query.one("category")?.map(str::to_owned),
+        tags: query.many("tags"),
+        text: query.one("q")?.map(str::to_owned),
+        lifecycle: query.word("lifecycle", LIFECYCLES)?,
+        page: query.number("page", 1..=PAGE_MAX, 1)?,
+        page_size: query.number("page_size", 1..=PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT)?,
+    };
+    let found = door.kernel().list_tools(who.actor(), &filter)?;
+    let now = door.kernel().clock().now();
+    Answer::json(&ToolList {
+        tools: found.tools.iter().map(|listed| ToolLine::of(listed, now)).collect(),
+        pagination: Pagination { total_count: found.total_count, page: filter.page, page_size: filter.page_size },
+    })
+}
+
+async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor())?;
+    let query = incoming.query(&["q", "limit"])?;
+    let text = query.one("q")?.ok_or_else(|| {
+        Refusal::new(ErrorCode::E3004, "query parameter `q` is missing").hint("say what the tool should do: ?q=send+an+email")
+    })?;
+    if text.chars().count() > SEARCH_CHARS_MAX {
+        let refusal = Refusal::new(ErrorCode::E3004, "query parameter `q` is too long");
+        return Err(refusal.hint(format!("use at most {SEARCH_CHARS_MAX} characters")).into());
+    }
+    let (text, limit) = (text.to_owned(), query.number("limit", 1..=SEARCH_LIMIT_MAX, SEARCH_LIMIT_DEFAULT)?);
+    let kernel = door.shared_kernel();
+    door.settle(async move {
+        let found = kernel.search_tools(who.actor(), &text, limit).await?;
+        let now = kernel.clock().now();
+        let results = found.iter().map(|listed| SearchResult::of(listed, now)).collect();
+        Answer::json(&SearchAnswer { query: text, results, mode: "lexical" })
+    })
+    .await
+}
+
+async fn show(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let [id] = incoming.path_values().await?;
+    incoming.query(&[])?;
+    let tool = door.kernel().tool(who.actor(), &id)?;
+    let now = door.kernel().clock().now();
+    let current = tool.current(now).ok_or_else(|| Refusal::new(ErrorCode::E3000, "the tool has no versions"))?;
+    Answer::json(&ToolDetail::of(&tool, current, now))
+}
+
+async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor())?;
+    let [id, version] = incoming.path_values().await?;
+    incoming.query(&[])?;
+    let spec = VersionSpec::parse(&version).map_err(|error| Refusal::new(ErrorCode::E3004, format!("version: {error}")))?;
+    let version = door.kernel().tool_version(who.actor(), &id, &spec)?;
+    Answer::json(&VersionDetail::of(&version, door.kernel().clock().now()))
+}

@@ -1,0 +1,170 @@
+//! The accept loop: bounded connections, one task each, and an orderly end (OPS-011).
+//!
+//! The end has three steps: `/health/ready` turns 503 while connections are still accepted (`lame_duck_ms`); then nothing
+//! new is accepted, idle connections close and calls run on; what still runs after `drain_timeout_ms` is aborted and
+//! counted.
+//!
+//! Not here: what signals the end (the caller's future), TLS.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tower::Service as _;
+
+use crate::door::Door;
+use crate::pace::{Paced, Progress};
+use crate::routes;
+
+/// Pause after a failed accept, for example when file descriptors have run out.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+/// Bytes that hyper buffers per connection, besides the header limit.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// How the door closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Calls that ran when the door stopped accepting.
+    pub in_flight: usize,
+    /// Of these, calls that came to their end.
+    pub finished: usize,
+    /// Of these, calls that did not within the drain time.
+    pub aborted: usize,
+}
+
+/// Serves connections until `shutdown` completes, then closes in order.
+pub async fn serve(listener: TcpListener, door: Arc<Door>, shutdown: impl Future<Output = ()>) -> Drained {
+    door.listens_on_loopback(listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback()));
+    let (stop, stopped) = watch::channel(());
+    let mut serving = Serving {
+        router: routes::router(Arc::clone(&door)),
+        http: http_of(&door),
+        slots: Arc::new(Semaphore::new(door.config().connections_max)),
+        connections: JoinSet::new(),
+        stopped,
+        door,
+    };
+    serving.accept_until(&listener, shutdown).await;
+    serving.door.start_draining();
+    let lame_duck = serving.door.config().lame_duck();
+    if !lame_duck.is_zero() {
+        serving.accept_until(&listener, tokio::time::sleep(lame_duck)).await;
+    }
+    drop(listener);
+    drop(stop);
+    serving.drain().await
+}
+
+struct Serving {
+    router: Router,
+    http: http1::Builder,
+    slots: Arc<Semaphore>,
+    connections: JoinSet<()>,
+    /// Closed when connections should end.
+    stopped: watch::Receiver<()>,
+    door: Arc<Door>,
+}
+
+impl Serving {
+    async fn accept_until(&mut self, listener: &TcpListener, end: impl Future<Output = ()>) {
+        let mut end = std::pin::pin!(end);
+        loop {
+            tokio::select! {
+                () = &mut end => return,
+                (stream, slot) = accept(listener, &self.slots) => self.spawn(stream, slot),
+                // Finished tasks are taken off, so that the set does not grow.
+                Some(ended) = self.connections.join_next(), if !self.connections.is_empty() => {
+                    if ended.is_err() {
+                        tracing::error!("a connection ended abnormally");
+                    }
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, stream: TcpStream, slot: OwnedSemaphorePermit) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+        let config = self.door.config();
+        let progress = Arc::new(Progress::default());
+        let io = Paced::new(stream, Arc::clone(&progress), config.header_read_timeout(), config.idle_timeout());
+        let router = self.router.clone();
+        let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            progress.asked();
+            let answering = router.clone().call(request.map(Body::new));
+            let progress = Arc::clone(&progress);
+            async move {
+                let answer = answering.await;
+                if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {
+                    progress.linger();
+                }
+                progress.answered();
+                answer
+            }
+        });
+        let connection = self.http.serve_connection(TokioIo::new(io), service);
+        let mut stopped = self.stopped.clone();
+        self.connections.spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                // The sender never sends: this completes when it is dropped.
+                _ = stopped.changed() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection broke off");
+            }
+            drop(slot);
+        });
+    }
+
+    async fn drain(mut self) -> Drained {
+        let in_flight = self.door.calls_running();
+        let all_gone = async {
+            while self.connections.join_next().await.is_some() {}
+            self.door.orphans().wait().await;
+        };
+        let in_time = tokio::time::timeout(self.door.config().drain_timeout(), all_gone).await.is_ok();
+        let aborted = if in_time { 0 } else { self.door.calls_running().min(in_flight) };
+        self.door.orphans().give_up();
+        self.connections.shutdown().await;
+        self.door.orphans().wait().await;
+        Drained { in_flight, finished: in_flight.saturating_sub(aborted), aborted }
+    }
+}
+
+/// The next connection, once there is room for it. Safe to drop at any time.
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    loop {
+        // The semaphore is never closed; if it were, waiting here for ever would be the right answer.
+        let Ok(slot) = Arc::clone(slots).acquire_owned().await else { return std::future::pending().await };
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, slot),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn http_of(door: &Door) -> http1::Builder {
+    let header_bytes_max = door.config().header_bytes_max;
+    let mut http = http1::Builder::new();
+    // Time for headers and idleness is kept by `pace`; the number of headers by `routes`, because hyper's own limit
+    // costs an allocation per request.
+    http.header_read_timeout(None).max_header_size(header_bytes_max).max_buf_size(header_bytes_max.max(BUFFER_BYTES));
+    // A client may say "that was all" by closing its side and still wants the answer.
+    http.half_close(true);
+    http
+}

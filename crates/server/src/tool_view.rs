@@ -1,0 +1,198 @@
+//! How tools look on the wire: one line of a listing, one hit of a search, one tool with all its versions.
+//!
+//! The kernel's own types are not promises to the outside; these are. Who published a version is not shown: it is in the
+//! audit log, for those who may read that.
+
+use std::sync::Arc;
+
+use contract::canonical::Digest;
+use contract::envelope::DeprecationNotice;
+use contract::ids::ToolId;
+use contract::manifest::{LifecycleState, Manifest, Protocol, SideEffectPolicy, TimeoutClass};
+use contract::version::Version;
+use kernel::ports::clock::UnixMillis;
+use kernel::registry::{Listed, Notice, Tool, ToolVersion};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// `GET /v1/tools`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolList {
+    pub(crate) tools: Vec<ToolLine>,
+    pub(crate) pagination: Pagination,
+}
+
+/// Where in the listing this page is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Pagination {
+    /// All tools that match, on all pages.
+    pub(crate) total_count: usize,
+    /// From 1.
+    pub(crate) page: usize,
+    pub(crate) page_size: usize,
+}
+
+/// One tool of a listing (API-006). What is said about it is said by its newest version in use.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolLine {
+    pub(crate) tool_id: ToolId,
+    /// The same as `name`.
+    pub(crate) tool_name: String,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    /// The first of `categories`.
+    pub(crate) category: Option<String>,
+    pub(crate) categories: Vec<String>,
+    /// Ascending, without removed ones.
+    pub(crate) versions: Vec<Version>,
+    pub(crate) latest_version: Version,
+    pub(crate) tags: Vec<String>,
+    pub(crate) requires_approval: bool,
+    pub(crate) side_effect_policy: SideEffectPolicy,
+    pub(crate) timeout_class: TimeoutClass,
+    pub(crate) lifecycle_state: LifecycleState,
+    pub(crate) provider: String,
+    pub(crate) protocol: Protocol,
+}
+
+/// `GET /v1/tools/search`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SearchAnswer {
+    pub(crate) query: String,
+    /// Best first.
+    pub(crate) results: Vec<SearchResult>,
+    /// How was searched: `lexical` is by words alone.
+    pub(crate) mode: &'static str,
+}
+
+/// One hit of a search (REG-014).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SearchResult {
+    pub(crate) tool_id: ToolId,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) current_version: Version,
+    pub(crate) provider: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) lifecycle_state: LifecycleState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) migration_guide_url: Option<String>,
+    /// Greater is better; comparable only within one answer.
+    pub(crate) score: f64,
+    /// Cosine similarity of meanings; null in mode `lexical`, which knows words only.
+    pub(crate) similarity: Option<f64>,
+}
+
+/// `GET /v1/tools/{id}`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolDetail<'a> {
+    pub(crate) tool_id: ToolId,
+    pub(crate) current_version: Version,
+    pub(crate) lifecycle_state: LifecycleState,
+    /// The manifest of the current version.
+    pub(crate) manifest: &'a Manifest,
+    /// Ascending, removed ones included.
+    pub(crate) versions: Vec<VersionLine>,
+}
+
+/// One version in the history of a tool.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct VersionLine {
+    pub(crate) version: Version,
+    pub(crate) digest: Digest,
+    pub(crate) lifecycle_state: LifecycleState,
+    /// RFC 3339, UTC.
+    pub(crate) published_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deprecation: Option<DeprecationNotice>,
+}
+
+/// `GET /v1/tools/{id}/versions/{v}`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct VersionDetail<'a> {
+    pub(crate) tool_id: ToolId,
+    #[serde(flatten)]
+    pub(crate) line: VersionLine,
+    pub(crate) manifest: &'a Manifest,
+}
+
+impl ToolLine {
+    /// One line of a listing.
+    pub(crate) fn of(listed: &Listed, now: UnixMillis) -> Self {
+        let (current, manifest) = (&listed.current, &listed.current.manifest);
+        let in_use = |v: &&Arc<ToolVersion>| v.lifecycle.state(now) != LifecycleState::Removed;
+        Self {
+            tool_id: current.id.clone(),
+            tool_name: manifest.name.clone(),
+            name: manifest.name.clone(),
+            description: manifest.description.clone(),
+            category: manifest.categories.first().cloned(),
+            categories: manifest.categories.clone(),
+            versions: listed.tool.versions().iter().filter(in_use).map(|v| v.version.clone()).collect(),
+            latest_version: current.version.clone(),
+            tags: manifest.tags.clone(),
+            requires_approval: manifest.needs_approval(),
+            side_effect_policy: manifest.side_effect_policy,
+            timeout_class: manifest.timeout_class,
+            lifecycle_state: current.lifecycle.state(now),
+            provider: manifest.provider.clone(),
+            protocol: manifest.protocol,
+        }
+    }
+}
+
+impl SearchResult {
+    /// One hit.
+    pub(crate) fn of(listed: &Listed, now: UnixMillis) -> Self {
+        let (current, manifest) = (&listed.current, &listed.current.manifest);
+        Self {
+            tool_id: current.id.clone(),
+            name: manifest.name.clone(),
+            description: manifest.description.clone(),
+            current_version: current.version.clone(),
+            provider: manifest.provider.clone(),
+            protocol: manifest.protocol,
+            lifecycle_state: current.lifecycle.state(now),
+            migration_guide_url: current.lifecycle.notice.as_ref().and_then(|notice| notice.migration_guide.clone()),
+            score: listed.score.unwrap_or_default(),
+            similarity: None,
+        }
+    }
+}
+
+impl<'a> ToolDetail<'a> {
+    /// A tool by the version that stands for it.
+    pub(crate) fn of(tool: &Tool, current: &'a ToolVersion, now: UnixMillis) -> Self {
+        Self {
+            tool_id: tool.id.clone(),
+            current_version: current.version.clone(),
+            lifecycle_state: current.lifecycle.state(now),
+            manifest: &current.manifest,
+            versions: tool.versions().iter().map(|version| VersionLine::of(version, now)).collect(),
+        }
+    }
+}
+
+impl VersionLine {
+    /// One version.
+    pub(crate) fn of(version: &ToolVersion, now: UnixMillis) -> Self {
+        Self {
+            version: version.version.clone(),
+            digest: version.digest.clone(),
+            lifecycle_state: version.lifecycle.state(now),
+            published_at: version.published_at.to_string(),
+            deprecation: version.lifecycle.notice.as_ref().map(Notice::on_the_wire),
+        }
+    }
+}
+
+impl<'a> VersionDetail<'a> {
+    /// One version with its manifest.
+    pub(crate) fn of(version: &'a ToolVersion, now: UnixMillis) -> Self {
+        Self {
+            tool_id: version.id.clone(),
+            line: VersionLine::of(version, now),
+            manifest: &version.manifest,
+        }
+    }
+}

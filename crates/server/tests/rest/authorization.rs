@@ -1,0 +1,96 @@
+//! The authorization table: each operation × each kind of caller. A new operation must be entered here.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::document::operations;
+use crate::stage::{ADMIN, Stage, manifest};
+
+/// Answers to: no token, garbage, an expired token, an agent's token, the admin token.
+type Row = (&'static str, &'static str, &'static str, [&'static str; 5]);
+
+const TABLE: &[Row] = &[
+    ("POST", "/v1/tools/register", "registerTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
+    ("GET", "/v1/tools", "listTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("GET", "/v1/tools/search?q=echo", "searchTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("GET", "/v1/tools/demo.echo_tool", "getTool", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("GET", "/v1/tools/demo.echo_tool/versions/1.0.0", "getToolVersion", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("POST", "/v1/tools/demo.echo_tool/deprecate", "deprecateTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("POST", "/v1/tools/demo.echo_tool/sunset", "sunsetTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("POST", "/v1/tools/demo.echo_tool/restore", "restoreTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("POST", "/v1/tools/demo.fail_tool/remove", "removeTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("POST", "/v1/tools/compare", "compareSchemas", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("POST", "/v1/tools/negotiate", "negotiateSchemas", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("POST", "/v1/tools/invoke", "invokeTool", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("POST", "/v1/tools/invoke/batch", "invokeBatch", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("POST", "/v1/tokens", "mintToken", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
+    ("GET", "/.well-known/jwks.json", "getKeys", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+    ("GET", "/health/live", "isLive", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+    ("GET", "/health/ready", "isReady", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+    ("GET", "/health", "getHealth", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+    ("GET", "/metrics", "getMetrics", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("GET", "/", "getRoot", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+    ("GET", "/docs", "getDocs", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+    ("GET", "/openapi.json", "getOpenapi", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+    ("GET", "/schemas/tool-manifest.schema.json", "getManifestSchema", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
+];
+
+fn body(operation: &str) -> Option<Value> {
+    match operation {
+        "registerTool" => Some(manifest("other", "1.0.0", json!({}))),
+        "compareSchemas" => Some(json!({ "old": {}, "new": {} })),
+        "negotiateSchemas" => Some(json!({ "expected": {}, "offered": {} })),
+        "invokeTool" => Some(json!({ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } })),
+        "invokeBatch" => Some(json!({ "calls": [{ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } }] })),
+        "mintToken" => Some(json!({ "sub": "somebody" })),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_operation_is_in_the_table() {
+    let documented: BTreeSet<String> =
+        operations().into_iter().map(|(_, _, operation)| operation["operationId"].as_str().unwrap().to_owned()).collect();
+    let listed: BTreeSet<String> = TABLE.iter().map(|(_, _, operation, _)| (*operation).to_owned()).collect();
+    assert_eq!(documented, listed);
+}
+
+#[tokio::test]
+async fn each_caller_gets_what_the_table_says() {
+    let config = gantry_server::ServerConfig { metrics_public: Some(false), ..Default::default() };
+    let stage = Stage::with(config).await;
+    let callers = [None, Some("garbage"), Some(stage.expired.as_str()), Some(stage.agent.as_str()), Some(ADMIN)];
+    for (method, path, operation, expected) in TABLE {
+        for (caller, expected) in callers.iter().zip(expected) {
+            let reply = stage.ask(method, path, *caller, body(operation)).await;
+            assert_eq!(format!("{} {}", reply.status, reply.code()), *expected, "{method} {path} as {caller:?}");
+            if reply.status == 401 {
+                let challenge = reply.header("www-authenticate").unwrap();
+                assert_eq!(challenge.contains("error="), caller.is_some(), "{challenge}");
+                assert_eq!(reply.json()["status"], "permission_denied");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_the_token_does_not_name_is_not_found() {
+    let stage = Stage::new().await;
+    let hidden = manifest("hidden", "1.0.0", json!({ "namespace": "secret" }));
+    assert_eq!(stage.admin("POST", "/v1/tools/register", Some(hidden)).await.status, 201);
+    let agent = Some(stage.agent.as_str());
+    let shown = stage.ask("GET", "/v1/tools/secret.hidden_tool", agent, None).await;
+    let absent = stage.ask("GET", "/v1/tools/secret.absent_tool", agent, None).await;
+    assert_eq!((shown.status, shown.code()), (404, "E3101".to_owned()));
+    assert_eq!((absent.status, absent.code()), (404, "E3101".to_owned()));
+    let listed = stage.ask("GET", "/v1/tools?q=hidden", agent, None).await.json();
+    assert_eq!(listed["pagination"]["total_count"], 0);
+}
+
+#[tokio::test]
+async fn metrics_are_public_on_loopback_unless_configured_otherwise() {
+    let stage = Stage::new().await;
+    let reply = stage.ask("GET", "/metrics", None, None).await;
+    assert_eq!((reply.status, reply.body.as_slice()), (200, &b"gantry_up 1\n"[..]));
+}

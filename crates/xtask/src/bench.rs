@@ -1,0 +1,129 @@
+//! `cargo xtask bench`: what a call costs, as ratios against a bare HTTP echo server measured in the same run.
+//!
+//! Absolute numbers of one machine say little on another, and little on the same machine tomorrow. So the release binary
+//! and the echo server are asked in turn, with the same load generator and the same bytes, and the median of the pairs
+//! is judged. Everything runs on loopback, on free ports, in a temporary data directory, for a bounded time.
+//!
+//! ```text
+//! xtask (dev) ── builds ──▶ xtask (release) bench-measure ──┬──▶ xtask (release) echo-server
+//!                                 load, report              └──▶ gantry (release) serve
+//! ```
+//!
+//! Not here: quality of search (`search_eval`), and goals of parts that are not built yet (upstreams, sandbox, WASM).
+
+mod catalogue;
+pub(crate) mod echo;
+mod load;
+mod machine;
+mod micro;
+mod product;
+mod report;
+mod scenarios;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::workspace;
+
+/// How long and how much is measured.
+struct Scale {
+    /// Pairs of echo and product rounds; the median pair is reported.
+    rounds: usize,
+    round: Duration,
+    warm_up: Duration,
+    starts: usize,
+    tool_counts: &'static [usize],
+}
+
+const FULL: Scale = Scale {
+    rounds: 5,
+    round: Duration::from_secs(2),
+    warm_up: Duration::from_millis(500),
+    starts: 10,
+    tool_counts: &[10, 1_000, 10_000],
+};
+
+/// Enough to see that everything works; its numbers are not worth keeping.
+const QUICK: Scale = Scale {
+    rounds: 1,
+    round: Duration::from_millis(300),
+    warm_up: Duration::from_millis(100),
+    starts: 2,
+    tool_counts: &[10, 200],
+};
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    quick: bool,
+    json: bool,
+    write: bool,
+    gantry: Option<PathBuf>,
+}
+
+/// The command: builds in release and hands over to the release build.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    // Complain about options before minutes of building.
+    Options::read(arguments)?;
+    let built = workspace::cargo()
+        .args(["build", "--release", "--package", "gantry", "--package", "gantry-xtask"])
+        .status()
+        .context("cannot run cargo")?;
+    ensure!(built.success(), "the release build failed");
+    let folder = workspace::target_folder()?.join("release");
+    let status = std::process::Command::new(folder.join("gantry-xtask"))
+        .arg("bench-measure")
+        .args(arguments)
+        .arg("--gantry")
+        .arg(folder.join("gantry"))
+        .status()
+        .context("cannot start the release build of xtask")?;
+    ensure!(status.success(), "the measurement failed");
+    Ok(())
+}
+
+/// The same in the release build: measures and reports.
+pub(crate) fn measure(arguments: &[String]) -> Result<()> {
+    let options = Options::read(arguments)?;
+    let gantry = options.gantry.as_deref().context("bench-measure needs --gantry with the path of the binary")?;
+    ensure!(!cfg!(debug_assertions), "only release builds are measured: use `cargo xtask bench`");
+    let scale = if options.quick { &QUICK } else { &FULL };
+    // One thread for the generator: it has to leave the cores to what it measures.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let results = runtime.block_on(scenarios::all(gantry, scale))?;
+
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&results)?);
+    } else {
+        println!("{}", report::markdown(&results));
+    }
+    if options.write {
+        ensure!(!options.quick, "--write keeps full measurements only: leave out --quick");
+        report::write(&results)?;
+    }
+    Ok(())
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--quick" => options.quick = true,
+                "--json" => options.json = true,
+                "--write" => options.write = true,
+                "--gantry" => options.gantry = arguments.next().map(|path| Path::new(path).to_path_buf()),
+                unknown => bail!("bench has no option `{unknown}`: it has --quick, --json and --write"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Says what is going on, where it does not disturb the report.
+fn progress(what: &str) {
+    eprintln!("bench: {what}");
+}

@@ -1,0 +1,97 @@
+//! The yardstick: an HTTP server that reads a body and answers with the same bytes, and does nothing else.
+//!
+//! It stands on the same hyper as the product and on as many threads, so that the ratio shows what Gantry adds and not
+//! what HTTP costs. It runs in a process of its own, as the product does, and ends when its standard input does, so that
+//! it cannot outlive whoever started it.
+
+use std::convert::Infallible;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+/// `xtask echo-server`: prints its address, then serves until standard input ends.
+pub(crate) fn run() -> Result<()> {
+    let (gone, owner_is_gone) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        // Whatever the outcome: without a writer there is nobody left to serve.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = gone.send(());
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(async {
+        tokio::select! {
+            outcome = serve() => outcome,
+            _ = owner_is_gone => Ok(()),
+        }
+    })
+}
+
+async fn serve() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on loopback")?;
+    println!("{}", listener.local_addr()?);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(async move {
+            // A client that goes away ends its own connection; that is no news here.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(echo)).await;
+        });
+    }
+}
+
+async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let mut response = Response::new(Full::default());
+    match request.into_body().collect().await {
+        Ok(body) => *response.body_mut() = Full::new(body.to_bytes()),
+        Err(_) => *response.status_mut() = StatusCode::BAD_REQUEST,
+    }
+    Ok(response)
+}
+
+/// A running echo server; stopped when dropped.
+pub(super) struct EchoServer {
+    child: Child,
+    pub(super) address: SocketAddr,
+}
+
+impl EchoServer {
+    /// Starts this very program as echo server.
+    pub(super) fn start() -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe().context("this program does not know where it is")?)
+            .arg("echo-server")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the echo server")?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        match line.trim().parse() {
+            Ok(address) => Ok(Self { child, address }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error).context("the echo server did not say where it listens")
+            }
+        }
+    }
+}
+
+impl Drop for EchoServer {
+    fn drop(&mut self) {
+        // It may be gone already; then there is nothing to stop.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

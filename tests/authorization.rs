@@ -1,0 +1,97 @@
+//! Who may do what, at every endpoint.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Gantry, manifest};
+
+#[tokio::test]
+async fn every_endpoint_answers_every_kind_of_caller_as_the_table_says() {
+    let gantry = Gantry::start().await;
+    gantry.register(manifest(json!({}))).await;
+    let agent = gantry.mint(json!({ "tools": [{ "tool_id": "calculator" }], "scopes": [] })).await;
+    let author = gantry.mint(json!({ "roles": ["tool_author"], "tools": [] })).await;
+    let operator = gantry.mint(json!({ "roles": ["operator"], "tools": [] })).await;
+    let sum = json!({ "tool_id": "calculator", "parameters": { "expression": "1" } });
+    let mint = json!({ "sub": "did:key:x", "tenant": "acme", "ttl_seconds": 60 });
+    let schemas = json!({ "old": { "type": "object" }, "new": { "type": "object" } });
+    let offer = json!({ "expected": { "type": "object" }, "offered": { "type": "object" } });
+    // method, path, body, then the status for: nobody, nonsense, agent, tool author, operator, admin
+    let table: &[(Method, &str, Option<Value>, [u16; 6])] = &[
+        (Method::GET, "/health/live", None, [200; 6]),
+        (Method::GET, "/health/ready", None, [200; 6]),
+        (Method::GET, "/health", None, [200; 6]),
+        (Method::GET, "/openapi.json", None, [200; 6]),
+        (Method::GET, "/docs", None, [200; 6]),
+        (Method::GET, "/.well-known/jwks.json", None, [200; 6]),
+        (Method::GET, "/v1/tools", None, [401, 401, 200, 200, 200, 200]),
+        (Method::GET, "/v1/tools/search?q=sum", None, [401, 401, 200, 200, 200, 200]),
+        (Method::GET, "/v1/tools/calculator", None, [401, 401, 200, 200, 200, 200]),
+        (Method::GET, "/v1/tools/demo.echo_sum", None, [401, 401, 404, 200, 200, 200]),
+        (Method::GET, "/v1/tools/calculator/versions/1.0.0", None, [401, 401, 200, 200, 200, 200]),
+        (Method::POST, "/v1/tools/compare", Some(schemas), [401, 401, 200, 200, 200, 200]),
+        (Method::POST, "/v1/tools/negotiate", Some(offer), [401, 401, 200, 200, 200, 200]),
+        (Method::POST, "/v1/tools/invoke", Some(sum.clone()), [401, 401, 200, 403, 403, 200]),
+        (Method::POST, "/v1/tools/invoke/batch", Some(json!({ "calls": [sum] })), [401, 401, 200, 200, 200, 200]),
+        (Method::POST, "/v1/tools/register", Some(manifest(json!({}))), [401, 401, 403, 200, 403, 200]),
+        (Method::POST, "/v1/tools/demo.echo_sum/restore", Some(json!({})), [401, 401, 403, 403, 200, 200]),
+        (Method::POST, "/v1/tokens", Some(mint), [401, 401, 403, 403, 403, 200]),
+    ];
+    let callers = [None, Some("nonsense"), Some(&*agent), Some(&*author), Some(&*operator), Some(&*gantry.token)];
+    for (method, path, body, expected) in table {
+        for (who, (token, status)) in callers.iter().zip(expected).enumerate() {
+            let answer = gantry.request(method.clone(), path, *token, body.clone()).await;
+            assert_eq!(answer.status, *status, "{method} {path} as caller {who}: {}", answer.text);
+            if *status == 401 {
+                assert!(answer.header("www-authenticate").starts_with("Bearer"), "{method} {path}");
+                answer.refusal();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn listings_show_a_caller_only_what_its_token_names() {
+    let gantry = Gantry::start().await;
+    gantry.register(manifest(json!({}))).await;
+    let agent = gantry.mint(json!({ "tools": [{ "tool_id": "demo.*" }] })).await;
+    let list = gantry.request(Method::GET, "/v1/tools", Some(&agent), None).await;
+    let ids: Vec<_> = list.body["tools"].as_array().unwrap().iter().map(|t| t["tool_id"].clone()).collect();
+    assert_eq!(ids, ["demo.echo_sum"]);
+    let hits = gantry.request(Method::GET, "/v1/tools/search?q=calculator", Some(&agent), None).await;
+    assert!(!hits.text.contains("\"calculator\""), "{}", hits.text);
+}
+
+#[tokio::test]
+async fn a_token_that_has_expired_or_was_tampered_with_is_told_apart() {
+    let gantry = Gantry::start().await;
+    let token = gantry.mint(json!({ "ttl_seconds": 1 })).await;
+    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "1" } });
+    let start = std::time::Instant::now();
+    let expired = loop {
+        let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(&token), Some(body.clone())).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        assert!(start.elapsed() < crate::support::PATIENCE, "the token never expired");
+    };
+    assert_eq!(expired.refusal(), (401, "E3201"));
+    let good = gantry.mint(json!({})).await;
+    let (signed, signature) = good.rsplit_once('.').unwrap();
+    let first = if signature.starts_with('A') { 'B' } else { 'A' };
+    let forged = format!("{signed}.{first}{}", signature.split_at(1).1);
+    let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(&forged), Some(body)).await;
+    assert_eq!(answer.refusal(), (401, "E3202"));
+    assert!(!gantry.log().contains(&good), "no token in the log");
+}
+
+#[tokio::test]
+async fn secrets_of_the_data_directory_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let gantry = Gantry::start().await;
+    let mode = |path: &str| std::fs::metadata(gantry.data.join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("admin.token"), 0o600);
+    assert_eq!(mode("keys/signing.pem"), 0o600);
+    assert_eq!(mode(""), 0o700);
+    assert!(!gantry.log().contains(&gantry.token));
+}

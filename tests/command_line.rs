@@ -1,0 +1,114 @@
+//! The command line as people and scripts use it.
+
+use serde_json::json;
+
+use crate::support::{Gantry, Start, gantry, manifest, run};
+
+#[tokio::test]
+async fn tools_are_added_listed_shown_searched_compared_and_retired() {
+    let gantry = Gantry::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tool.json");
+    std::fs::write(&file, manifest(json!({})).to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    gantry.cli(&["tool", "add", file]).ok();
+    gantry.cli(&["tool", "add", file]).ok();
+    assert!(gantry.cli(&["tool", "list"]).ok().out().contains("demo.echo_sum"));
+    let list = gantry.cli(&["tool", "list", "--json"]).ok().json();
+    assert!(list["tools"].as_array().unwrap().iter().any(|t| t["tool_id"] == "demo.echo_sum"), "{list}");
+    assert!(gantry.cli(&["tool", "show", "demo.echo_sum"]).ok().out().contains("1.0.0"));
+    assert!(gantry.cli(&["tool", "search", "arithmetic"]).ok().out().contains("demo.echo_sum"));
+    gantry.cli(&["tool", "deprecate", "demo.echo_sum@1.0.0", "--successor", "calculator"]).ok();
+    assert!(gantry.cli(&["tool", "show", "demo.echo_sum"]).ok().out().contains("deprecated"));
+    gantry.cli(&["tool", "remove", "demo.echo_sum", "--yes"]).ok();
+    assert!(!gantry.cli(&["tool", "list"]).ok().out().contains("demo.echo_sum"));
+}
+
+#[tokio::test]
+async fn wrong_names_get_the_nearest_and_exit_codes_tell_usage_from_failure() {
+    let gantry = Gantry::start().await;
+    let ran = gantry.cli(&["call", "calculater", "expression=1"]);
+    assert_eq!(ran.code(), 1);
+    assert!(ran.err().contains("E3101") && ran.err().contains("did you mean `calculator`"), "{}", ran.err());
+    let ran = gantry.cli(&["call", "calculator", "expresion=1"]);
+    assert_eq!(ran.code(), 1);
+    assert!(ran.err().contains("expression"), "{}", ran.err());
+    assert_eq!(gantry.cli(&["serv"]).code(), 2);
+    assert_eq!(gantry.cli(&["tool", "show"]).code(), 2);
+    let ran = gantry.cli(&["call", "calculator", "expression=1/0", "--json"]);
+    assert_eq!(ran.code(), 1);
+    assert_eq!(ran.json()["error"]["code"], "E3301");
+}
+
+#[tokio::test]
+async fn a_bad_manifest_is_refused_before_it_is_sent_with_every_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tool.json");
+    std::fs::write(&file, manifest(json!({ "version": "one", "name": "x" })).to_string()).unwrap();
+    let ran = run(gantry(&home.path().join("data")).args(["tool", "add"]).arg(&file));
+    assert_eq!(ran.code(), 1);
+    for part in ["/version", "/name"] {
+        assert!(ran.err().contains(part), "{part}: {}", ran.err());
+    }
+}
+
+#[tokio::test]
+async fn read_only_commands_work_from_the_data_directory_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let started = Start::new().data(&data).run().await;
+    started.register(manifest(json!({}))).await;
+    assert!(started.stop().success());
+    let ran = run(gantry(&data).args(["tool", "list", "--json"])).ok();
+    assert!(ran.out().contains("demo.echo_sum"), "{}", ran.out());
+    assert!(run(gantry(&data).args(["tool", "show", "demo.echo_sum"])).ok().out().contains("1.0.0"));
+    assert!(run(gantry(&data).args(["tool", "search", "arithmetic"])).ok().out().contains("demo.echo_sum"));
+}
+
+#[tokio::test]
+async fn a_minted_token_can_be_inspected_and_used() {
+    let gantry = Gantry::start().await;
+    let minted = gantry.cli(&["token", "mint", "--sub", "did:key:z6MkCli", "--tool", "calculator", "--ttl", "1h", "--json"]).ok().json();
+    let token = minted["token"].as_str().unwrap();
+    let shown = gantry.cli(&["token", "inspect", token]).ok().out();
+    assert!(shown.contains("did:key:z6MkCli") && shown.contains("calculator"), "{shown}");
+    let ran = gantry.cli(&["call", "calculator", "expression=6*7", "--token", token]).ok();
+    assert!(ran.out().contains("42"), "{}", ran.out());
+    let ran = gantry.cli(&["call", "datetime", "operation=now", "--token", token]);
+    assert_eq!(ran.code(), 1);
+    assert!(ran.err().contains("E3204"), "{}", ran.err());
+}
+
+#[tokio::test]
+async fn diff_tells_the_verdict_and_why() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, change: serde_json::Value| {
+        let path = home.path().join(name);
+        std::fs::write(&path, manifest(change).to_string()).unwrap();
+        path
+    };
+    let old = write("old.json", json!({}));
+    let new = write("new.json", json!({ "version": "2.0.0", "parameters": { "type": "object", "properties": {} } }));
+    let ran = run(gantry(&home.path().join("data")).args(["tool", "diff"]).arg(&old).arg(&new)).ok();
+    assert!(ran.out().contains("major") && ran.out().contains("expression"), "{}", ran.out());
+}
+
+#[tokio::test]
+async fn doctor_reports_and_hides_secrets() {
+    let started = Start::new().run().await;
+    let ran = run(gantry(&started.data).args(["doctor"]).env("GANTRY_MODEL__API_KEY", "sk-very-secret").env("GANTRY_MODEL__BASE_URL", "http://127.0.0.1:1"));
+    assert!(!ran.out().contains("sk-very-secret") && !ran.err().contains("sk-very-secret"));
+    assert!(ran.out().contains("GANTRY_MODEL__BASE_URL") || ran.out().contains("model"), "{}", ran.out());
+    let json = started.cli(&["doctor", "--json"]);
+    assert!(json.json().is_object());
+}
+
+#[test]
+fn help_and_completions_exist_for_every_command() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    for args in [vec!["--help"], vec!["serve", "--help"], vec!["call", "--help"], vec!["tool", "--help"], vec!["token", "mint", "--help"],
+        vec!["completions", "bash"], vec!["completions", "zsh"], vec!["completions", "fish"], vec!["--version"]] {
+        assert!(!run(gantry(&data).args(&args)).ok().out().is_empty(), "{args:?}");
+    }
+}

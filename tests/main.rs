@@ -1,0 +1,17 @@
+//! Black-box tests: the real `gantry` binary, started on a free port with a data directory of its own, spoken to as its
+//! users do. One binary for all of them, because linking is what costs.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test crate")]
+#![expect(clippy::disallowed_methods, reason = "tests start processes and wait by the machine's clock")]
+
+mod authorization;
+mod bad_input;
+mod calls;
+mod command_line;
+mod crash;
+mod first_minute;
+mod lifecycle;
+mod registry;
+mod start_up;
+mod support;
+mod tool_folders;

@@ -1,0 +1,329 @@
+//! A running Gantry and a client for it. Everything waits for conditions with a deadline; nothing sleeps and hopes.
+
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Longest wait for anything. Generous, because the machine may be busy; a passing test never waits that long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The binary under test.
+pub fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_gantry")
+}
+
+/// Tries until `attempt` gives something.
+pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} did not happen in time");
+        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ start
+
+/// How to start a server.
+pub struct Start {
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    data: Option<PathBuf>,
+}
+
+impl Start {
+    pub fn new() -> Self {
+        Self { args: Vec::new(), env: Vec::new(), data: None }
+    }
+
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub fn env(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.env.push((key.into(), value.into()));
+        self
+    }
+
+    /// Uses a directory that outlives the server.
+    pub fn data(mut self, dir: &Path) -> Self {
+        self.data = Some(dir.to_owned());
+        self
+    }
+
+    /// The command, for tests that expect it to refuse.
+    pub fn command(&self, data: &Path) -> Command {
+        let mut command = gantry(data);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.args);
+        command.envs(self.env.iter().map(|(k, v)| (k, v)));
+        command
+    }
+
+    /// Starts and waits until the server is ready.
+    pub async fn run(self) -> Gantry {
+        let (home, data) = match &self.data {
+            Some(dir) => (None, dir.clone()),
+            None => {
+                let home = TempDir::new().unwrap();
+                let data = home.path().join("data");
+                (Some(home), data)
+            }
+        };
+        let mut child = self.command(&data).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let stderr = Drain::of(child.stderr.take().unwrap());
+        let pid = child.id();
+        let url = wait_for("the server's address", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the server ended with {status}: {}", stderr.text());
+            }
+            let text = std::fs::read_to_string(data.join("server.json")).ok()?;
+            let info: Value = serde_json::from_str(&text).ok()?;
+            (info["pid"] == pid).then(|| info["url"].as_str().unwrap().to_owned())
+        });
+        let token = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
+        let gantry = Gantry { child, url, token, data, _home: home, stderr, http: client() };
+        let start = Instant::now();
+        while gantry.get("/health/ready").await.status != 200 {
+            assert!(start.elapsed() < PATIENCE, "the server did not become ready");
+        }
+        gantry
+    }
+}
+
+/// A `gantry` command with a clean environment and this data directory.
+pub fn gantry(data: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("NO_COLOR", "1").env("GANTRY_DATA_DIR", data);
+    command.current_dir(data.parent().unwrap_or(data)).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Ran {
+    Ran(command.output().unwrap())
+}
+
+pub struct Ran(Output);
+
+impl Ran {
+    pub fn code(&self) -> i32 {
+        self.0.status.code().unwrap_or_else(|| panic!("ended by signal {:?}", self.0.status.signal()))
+    }
+    pub fn out(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).unwrap()
+    }
+    pub fn err(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).unwrap()
+    }
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.0.stdout).unwrap_or_else(|_| panic!("not JSON: {}{}", self.out(), self.err()))
+    }
+    /// Ends the test unless the command succeeded.
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code(), 0, "{}{}", self.out(), self.err());
+        self
+    }
+}
+
+/// Keeps reading a stream, so that the other side never blocks on it.
+pub struct Drain(std::sync::Arc<std::sync::Mutex<String>>);
+
+impl Drain {
+    fn of(mut stream: impl std::io::Read + Send + 'static) -> Self {
+        let text = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+        let sink = std::sync::Arc::clone(&text);
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(n @ 1..) = stream.read(&mut chunk) {
+                sink.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..n]));
+            }
+        });
+        Self(text)
+    }
+    pub fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------- server
+
+/// A running server; killed when dropped.
+pub struct Gantry {
+    child: Child,
+    pub url: String,
+    pub token: String,
+    pub data: PathBuf,
+    _home: Option<TempDir>,
+    stderr: Drain,
+    http: reqwest::Client,
+}
+
+impl Gantry {
+    pub async fn start() -> Self {
+        Start::new().run().await
+    }
+
+    pub fn log(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// The address without the scheme.
+    pub fn address(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap()
+    }
+
+    /// Asks the server to end and waits for it.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal("TERM");
+        wait_for("the server's end", || self.child.try_wait().unwrap())
+    }
+
+    pub fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Ends it as a power failure would.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    // ---- talking
+
+    pub async fn request(&self, method: Method, path: &str, token: Option<&str>, body: Option<Value>) -> Answer {
+        let mut request = self.http.request(method, format!("{}{path}", self.url));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.request(Method::GET, path, Some(&self.token), None).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.request(Method::POST, path, Some(&self.token), Some(body)).await
+    }
+
+    /// Sends a body as it is.
+    pub async fn post_raw(&self, path: &str, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        Answer::of(request.header("content-type", content_type).body(body).send().await.unwrap()).await
+    }
+
+    pub async fn invoke(&self, tool: &str, parameters: Value) -> Answer {
+        self.post("/v1/tools/invoke", json!({ "tool_id": tool, "parameters": parameters })).await
+    }
+
+    pub async fn register(&self, manifest: Value) -> Answer {
+        self.post("/v1/tools/register", manifest).await
+    }
+
+    /// A capability token.
+    pub async fn mint(&self, change: Value) -> String {
+        let mut body = json!({ "sub": "did:key:z6MkTest", "tenant": "acme", "roles": ["agent"], "ttl_seconds": 600,
+            "tools": [{ "tool_id": "*" }], "scopes": ["*"] });
+        for (member, value) in change.as_object().unwrap() {
+            body[member] = value.clone();
+        }
+        let answer = self.post("/v1/tokens", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.body["token"].as_str().unwrap().to_owned()
+    }
+
+    /// The CLI, talking to this server.
+    pub fn cli(&self, args: &[&str]) -> Ran {
+        run(gantry(&self.data).args(args))
+    }
+}
+
+impl Drop for Gantry {
+    fn drop(&mut self) {
+        // Already gone is fine: that is what some tests are about.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn client() -> reqwest::Client {
+    reqwest::Client::builder().timeout(PATIENCE).build().unwrap()
+}
+
+/// What came back.
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    /// Null if it was not JSON.
+    pub body: Value,
+    pub text: String,
+}
+
+impl Answer {
+    pub async fn of(response: reqwest::Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        Self { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::Null), text }
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub fn code(&self) -> &str {
+        self.body["error"]["code"].as_str().unwrap_or("")
+    }
+
+    /// Status and code of a refusal, after checking that it is a whole and helpful one.
+    pub fn refusal(&self) -> (u16, &str) {
+        let error = &self.body["error"];
+        assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text);
+        for member in ["code", "name", "kind", "message", "resolution", "trace_id"] {
+            assert!(error[member].as_str().is_some_and(|text| !text.is_empty()), "{member}: {}", self.text);
+        }
+        assert!(error["retryable"].is_boolean(), "{}", self.text);
+        for leak in ["/root", "/home", "/tmp", "panicked", "src/", ".rs:"] {
+            assert!(!self.text.contains(leak), "{leak} in {}", self.text);
+        }
+        (self.status, self.code())
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------- manifests
+
+/// A manifest that is admitted; `change` replaces members, null removes them.
+pub fn manifest(change: Value) -> Value {
+    let mut manifest = json!({
+        "tool_id": "echo_sum", "namespace": "demo", "version": "1.0.0", "name": "Echo sum",
+        "description": "Evaluates a small arithmetic expression for demonstrations.", "provider": "Demo", "protocol": "native",
+        "side_effect_policy": "pure", "timeout_class": "standard",
+        "parameters": { "type": "object", "properties": { "expression": { "type": "string", "description": "what to evaluate" } }, "required": ["expression"] },
+        "result_schema": { "type": "object", "properties": { "result": {} }, "required": ["result"] },
+        "execution": { "type": "builtin", "handler": "calculator" },
+    });
+    for (member, value) in change.as_object().unwrap() {
+        if value.is_null() {
+            manifest.as_object_mut().unwrap().remove(member);
+        } else {
+            manifest[member] = value.clone();
+        }
+    }
+    manifest
+}

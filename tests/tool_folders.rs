@@ -1,0 +1,136 @@
+//! Tools on disk: folders that are loaded, watched and run.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::{Gantry, PATIENCE, Start, gantry, run};
+
+fn scaffold(home: &Path) {
+    run(gantry(&home.join("data")).args(["tool", "new", "word_stats", "--dir"]).arg(home.join("tools"))).ok();
+}
+
+async fn until_listed(gantry: &Gantry, id: &str, version: &str) {
+    let start = std::time::Instant::now();
+    loop {
+        let answer = gantry.get(&format!("/v1/tools/{id}/versions/{version}")).await;
+        if answer.status == 200 {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{id} {version} was not loaded: {}", gantry.log());
+    }
+}
+
+#[tokio::test]
+async fn a_scaffolded_tool_runs_by_itself_and_behind_gantry() {
+    let home = tempfile::tempdir().unwrap();
+    scaffold(home.path());
+    let folder = std::fs::read_dir(home.path().join("tools")).unwrap().next().unwrap().unwrap().path();
+    assert!(folder.join("tool.toml").try_exists().unwrap());
+    let started = Start::new().arg("--tools").arg(home.path().join("tools").to_str().unwrap()).arg("--unsandboxed-processes").run().await;
+    let listed = started.get("/v1/tools?q=word_stats").await;
+    let id = listed.body["tools"][0]["tool_id"].as_str().expect("the tool is listed").to_owned();
+    let answer = started.invoke(&id, json!({ "text": "a b" })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.body["status"], "success");
+}
+
+#[tokio::test]
+async fn without_the_opt_in_a_process_tool_is_refused_and_the_way_named() {
+    let home = tempfile::tempdir().unwrap();
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools");
+    let started = Start::new().data(&home.path().join("data")).arg("--tools").arg(tools).run().await;
+    let answer = started.invoke("demo.word_stats", json!({ "text": "a b" })).await;
+    assert_eq!(answer.refusal(), (500, "E3405"), "{}", answer.text);
+    assert!(answer.text.contains("--unsandboxed-processes"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn the_example_tool_of_the_documentation_answers() {
+    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools");
+    let started = Start::new().arg("--tools").arg(tools).arg("--unsandboxed-processes").run().await;
+    let answer = started.invoke("demo.word_stats", json!({ "text": "a b" })).await;
+    assert_eq!(answer.body["result"]["words"], 2, "{}", answer.text);
+    let answer = started.invoke("demo.word_stats", json!({ "text": 5 })).await;
+    assert_eq!(answer.refusal(), (400, "E3301"));
+}
+
+#[tokio::test]
+async fn a_watched_folder_takes_new_versions_and_survives_broken_ones() {
+    let home = tempfile::tempdir().unwrap();
+    let tools = home.path().join("tools");
+    let folder = tools.join("greeter");
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |version: &str, name: &str| {
+        let manifest = format!(
+            r#"
+tool_id = "greeter"
+namespace = "demo"
+version = "{version}"
+name = "{name}"
+description = "Greets whoever it is told to greet."
+provider = "Demo"
+protocol = "native"
+side_effect_policy = "pure"
+timeout_class = "standard"
+parameters = {{ type = "object", properties = {{ who = {{ type = "string" }} }}, required = ["who"] }}
+result_schema = {{ type = "object" }}
+[execution]
+type = "process"
+command = ["python3", "main.py"]
+"#
+        );
+        std::fs::write(folder.join("tool.toml"), manifest).unwrap();
+    };
+    write("1.0.0", "Greeter");
+    std::fs::write(folder.join("main.py"), "import json,sys\nprint(json.dumps({'hello': json.load(sys.stdin)['who']}))\n").unwrap();
+    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").run().await;
+    until_listed(&started, "demo.greeter", "1.0.0").await;
+    write("1.0.1", "x");
+    let start = std::time::Instant::now();
+    while !started.log().contains("/name") {
+        assert!(start.elapsed() < PATIENCE, "the broken manifest is not reported: {}", started.log());
+        tokio::task::yield_now().await;
+    }
+    write("1.1.0", "Greeter");
+    until_listed(&started, "demo.greeter", "1.1.0").await;
+    let answer = started.invoke("demo.greeter", json!({ "who": "Ada; rm -rf /" })).await;
+    assert_eq!(answer.body["result"]["hello"], "Ada; rm -rf /", "{}", answer.text);
+    assert_eq!(answer.body["tool_version"], "1.1.0");
+}
+
+#[tokio::test]
+async fn tools_that_misbehave_get_the_code_for_it() {
+    let home = tempfile::tempdir().unwrap();
+    let tools = home.path().join("tools");
+    for (id, program) in [
+        ("exits_badly", "import sys; sys.stderr.write('secret reason'); sys.exit(3)"),
+        ("prints_junk", "print('this is not json')"),
+        ("kills_itself", "import os; os.kill(os.getpid(), 9)"),
+        ("talks_too_much", "print('[' + '1,' * 2000000 + '1]')"),
+        ("never_ends", "while True: pass"),
+        ("wrong_shape", "print('[1]')"),
+        ("shows_environment", "import os, json; print(json.dumps({'keys': sorted(os.environ)}))"),
+    ] {
+        let folder = tools.join(id);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("main.py"), program).unwrap();
+        let manifest = json!({ "tool_id": id, "namespace": "bad", "version": "1.0.0", "name": id, "description": "A tool that misbehaves on purpose.",
+            "provider": "Test", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+            "parameters": { "type": "object" }, "result_schema": { "type": "object" },
+            "execution": { "type": "process", "command": ["python3", "main.py"] } });
+        std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
+    }
+    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").env("SECRET_OF_THE_SERVER", "x").run().await;
+    for (id, code) in [("exits_badly", "E3401"), ("prints_junk", "E3401"), ("kills_itself", "E3404"), ("talks_too_much", "E3407"), ("wrong_shape", "E3303")] {
+        let answer = started.invoke(&format!("bad.{id}"), json!({})).await;
+        assert_eq!(answer.refusal().1, code, "{id}: {}", answer.text);
+        assert!(!answer.text.contains("secret reason"), "{}", answer.text);
+    }
+    let body = json!({ "tool_id": "bad.never_ends", "parameters": {}, "resource_limits": { "timeout_seconds": 0.5 } });
+    let answer = started.post("/v1/tools/invoke", body).await;
+    assert_eq!(answer.refusal(), (504, "E3402"), "{}", answer.text);
+    assert_eq!(answer.body["status"], "timeout");
+    let answer = started.invoke("bad.shows_environment", json!({})).await;
+    assert!(!answer.text.contains("SECRET_OF_THE_SERVER") && !answer.text.contains("GANTRY"), "{}", answer.text);
+}
