@@ -11,7 +11,13 @@ const INVOKE: &str = "/v1/tools/invoke";
 #[tokio::test]
 async fn malformed_bodies_are_refused_with_a_place_and_a_reason() {
     let gantry = Gantry::start().await;
-    let deep = |depth: usize| format!(r#"{{"tool_id":"calculator","parameters":{{"expression":{}1{}}}}}"#, "[".repeat(depth), "]".repeat(depth));
+    let deep = |depth: usize| {
+        format!(
+            r#"{{"tool_id":"calculator","parameters":{{"expression":{}1{}}}}}"#,
+            "[".repeat(depth),
+            "]".repeat(depth)
+        )
+    };
     let cases: Vec<(&str, String, u16, &str)> = vec![
         ("not JSON", "{".into(), 400, "E3004"),
         ("empty", String::new(), 400, "E3004"),
@@ -19,7 +25,12 @@ async fn malformed_bodies_are_refused_with_a_place_and_a_reason() {
         ("an array", "[]".into(), 400, "E3004"),
         ("a string", "\"x\"".into(), 400, "E3004"),
         ("duplicate keys", r#"{"tool_id":"calculator","tool_id":"datetime","parameters":{}}"#.into(), 400, "E3004"),
-        ("duplicate keys inside", r#"{"tool_id":"calculator","parameters":{"expression":"1","expression":"2"}}"#.into(), 400, "E3004"),
+        (
+            "duplicate keys inside",
+            r#"{"tool_id":"calculator","parameters":{"expression":"1","expression":"2"}}"#.into(),
+            400,
+            "E3004",
+        ),
         ("NaN", r#"{"tool_id":"calculator","parameters":{"expression":NaN}}"#.into(), 400, "E3004"),
         ("Infinity", r#"{"tool_id":"calculator","parameters":{"expression":-Infinity}}"#.into(), 400, "E3004"),
         ("a number beyond all", r#"{"tool_id":"calculator","parameters":{"expression":1e999}}"#.into(), 400, "E3004"),
@@ -29,13 +40,28 @@ async fn malformed_bodies_are_refused_with_a_place_and_a_reason() {
         ("wrong type", r#"{"tool_id":5,"parameters":{}}"#.into(), 400, "E3004"),
         ("parameters as a list", r#"{"tool_id":"calculator","parameters":[1]}"#.into(), 400, "E3004"),
         ("no tool", r#"{"parameters":{}}"#.into(), 400, "E3004"),
-        ("an id that is no UUID", r#"{"tool_id":"calculator","invocation_id":"inv_abc123","parameters":{}}"#.into(), 400, "E3004"),
+        (
+            "an id that is no UUID",
+            r#"{"tool_id":"calculator","invocation_id":"inv_abc123","parameters":{}}"#.into(),
+            400,
+            "E3004",
+        ),
         ("a lone surrogate", r#"{"tool_id":"calculator","parameters":{"expression":"\ud800"}}"#.into(), 400, "E3004"),
         ("unknown tool", r#"{"tool_id":"nowhere","parameters":{}}"#.into(), 404, "E3101"),
         ("a tool id that cannot be", r#"{"tool_id":"../../etc/passwd","parameters":{}}"#.into(), 404, "E3101"),
         ("unknown version", r#"{"tool_id":"calculator","tool_version":"9.9.9","parameters":{}}"#.into(), 404, "E3102"),
-        ("a range nothing meets", r#"{"tool_id":"calculator","tool_version":">=9","parameters":{}}"#.into(), 409, "E3103"),
-        ("conflicting range", r#"{"tool_id":"calculator","tool_version":">2 <1","parameters":{}}"#.into(), 409, "E3103"),
+        (
+            "a range nothing meets",
+            r#"{"tool_id":"calculator","tool_version":">=9","parameters":{}}"#.into(),
+            409,
+            "E3103",
+        ),
+        (
+            "conflicting range",
+            r#"{"tool_id":"calculator","tool_version":">2 <1","parameters":{}}"#.into(),
+            409,
+            "E3103",
+        ),
     ];
     for (what, body, status, code) in cases {
         let answer = gantry.post_raw(INVOKE, "application/json", body).await;
@@ -67,7 +93,8 @@ async fn wrong_content_types_methods_and_paths_have_codes_of_their_own() {
 #[tokio::test]
 async fn ten_megabytes_are_refused_without_being_read() {
     let gantry = Gantry::start().await;
-    let body = format!(r#"{{"tool_id":"calculator","parameters":{{"expression":"{}"}}}}"#, "1".repeat(10 * 1024 * 1024));
+    let body =
+        format!(r#"{{"tool_id":"calculator","parameters":{{"expression":"{}"}}}}"#, "1".repeat(10 * 1024 * 1024));
     // The server may close before everything is sent; then the refusal is read from a raw connection.
     let mut stream = TcpStream::connect(gantry.address()).await.unwrap();
     let head = format!(
@@ -119,8 +146,8 @@ async fn oversized_headers_and_garbage_end_the_connection_and_nothing_else() {
 #[tokio::test]
 async fn slow_clients_are_cut_off() {
     let gantry = Start::new()
-        .env("GANTRY_SERVER__HEADER_TIMEOUT_MS", "300")
-        .env("GANTRY_SERVER__BODY_TIMEOUT_MS", "300")
+        .env("GANTRY_SERVER__HEADER_READ_TIMEOUT_MS", "300")
+        .env("GANTRY_SERVER__BODY_READ_TIMEOUT_MS", "300")
         .run()
         .await;
     let mut headers = TcpStream::connect(gantry.address()).await.unwrap();
@@ -142,7 +169,9 @@ async fn slow_clients_are_cut_off() {
 async fn hostile_schemas_are_refused_and_hostile_patterns_do_no_harm() {
     let gantry = Gantry::start().await;
     let with = |property: Value| {
-        manifest(json!({ "parameters": { "type": "object", "properties": { "expression": property }, "required": ["expression"] } }))
+        manifest(
+            json!({ "parameters": { "type": "object", "properties": { "expression": property }, "required": ["expression"] } }),
+        )
     };
     for property in [
         json!({ "$ref": "http://169.254.169.254/latest/meta-data" }),

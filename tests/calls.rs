@@ -31,7 +31,9 @@ async fn strings_that_stand_for_numbers_are_taken_and_reported() {
     let parameters = json!({ "type": "object", "properties": { "expression": { "type": "string" }, "count": { "type": "integer" },
         "price": { "type": "number" }, "active": { "type": "boolean" } }, "required": ["expression"] });
     gantry.register(manifest(json!({ "parameters": parameters }))).await;
-    let answer = gantry.invoke("demo.echo_sum", json!({ "expression": "1", "count": "42", "price": "19.99", "active": "true" })).await;
+    let answer = gantry
+        .invoke("demo.echo_sum", json!({ "expression": "1", "count": "42", "price": "19.99", "active": "true" }))
+        .await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.body["execution_metadata"]["coercions"].as_array().unwrap().len(), 3, "{}", answer.text);
     let answer = gantry.invoke("demo.echo_sum", json!({ "expression": "1", "count": "many" })).await;
@@ -48,10 +50,17 @@ async fn a_batch_stops_at_the_first_critical_failure_and_answers_in_full_length(
         }
         call
     };
-    let calls = json!([call("1", Value::Null), call("1/0", json!(false)), call("2", Value::Null), call("1/0", Value::Null), call("3", Value::Null)]);
+    let calls = json!([
+        call("1", Value::Null),
+        call("1/0", json!(false)),
+        call("2", Value::Null),
+        call("1/0", Value::Null),
+        call("3", Value::Null)
+    ]);
     let answer = gantry.post("/v1/tools/invoke/batch", json!({ "calls": calls })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
-    let statuses: Vec<_> = answer.body["results"].as_array().unwrap().iter().map(|r| r["status"].as_str().unwrap()).collect();
+    let statuses: Vec<_> =
+        answer.body["results"].as_array().unwrap().iter().map(|r| r["status"].as_str().unwrap()).collect();
     assert_eq!(statuses, ["success", "error", "success", "error", "skipped"]);
     let many: Vec<Value> = (0..11).map(|_| call("1", Value::Null)).collect();
     assert_eq!(gantry.post("/v1/tools/invoke/batch", json!({ "calls": many })).await.refusal(), (400, "E3004"));
@@ -85,7 +94,8 @@ async fn every_call_leaves_a_record_without_its_parameters() {
     gantry.invoke("calculator", json!({ "expression": "import os" })).await;
     let log = gantry.data.join("audit/audit-000001.jsonl");
     let lines = wait_for("the audit records", || {
-        let lines: Vec<Value> = std::fs::read_to_string(&log).ok()?.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let lines: Vec<Value> =
+            std::fs::read_to_string(&log).ok()?.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         let calls: Vec<Value> = lines.into_iter().filter(|l| l["action"] == "invocation_finished").collect();
         (calls.len() == 2).then_some(calls)
     });
@@ -106,7 +116,12 @@ async fn built_in_tools_answer_and_refuse_as_their_manifests_say() {
         ("calculator", json!({ "expression": "require('fs')" }), 400, "E3301"),
         ("calculator", json!({}), 400, "E3301"),
         ("datetime", json!({ "operation": "now" }), 200, ""),
-        ("datetime", json!({ "operation": "diff", "date1": "2026-01-01", "date2": "2026-01-31", "unit": "day" }), 200, ""),
+        (
+            "datetime",
+            json!({ "operation": "diff", "date1": "2026-01-01", "date2": "2026-01-31", "unit": "day" }),
+            200,
+            "",
+        ),
         ("datetime", json!({ "operation": "add", "date": "2026-01-31", "amount": 1, "unit": "month" }), 200, ""),
         ("datetime", json!({ "operation": "parse", "date": "yesterday-ish" }), 400, "E3301"),
         ("datetime", json!({ "operation": "travel" }), 400, "E3301"),
@@ -115,7 +130,12 @@ async fn built_in_tools_answer_and_refuse_as_their_manifests_say() {
         ("json_parser", json!({ "text": "nothing" }), 200, ""),
         ("text_transform", json!({ "text": "One two. Three!", "operation": "word_count" }), 200, ""),
         ("text_transform", json!({ "text": "hello", "operation": "shout" }), 400, "E3301"),
-        ("text_transform", json!({ "text": "hello", "operation": "translate", "options": { "targetLanguage": "de" } }), 412, "E3408"),
+        (
+            "text_transform",
+            json!({ "text": "hello", "operation": "translate", "options": { "targetLanguage": "de" } }),
+            412,
+            "E3408",
+        ),
         ("deep_reasoning", json!({ "problem": "why?" }), 412, "E3408"),
     ];
     for (tool, parameters, status, code) in cases {
@@ -140,6 +160,9 @@ async fn metrics_count_calls_by_tool_and_code() {
     gantry.invoke("calculator", json!({ "expression": "1" })).await;
     gantry.invoke("calculator", json!({ "expression": "" })).await;
     let page = gantry.get("/metrics").await.text;
-    assert!(page.contains(r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 1"#), "{page}");
+    assert!(
+        page.contains(r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 1"#),
+        "{page}"
+    );
     assert!(page.contains(r#"code="E3301"} 1"#), "{page}");
 }

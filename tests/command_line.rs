@@ -68,7 +68,10 @@ async fn read_only_commands_work_from_the_data_directory_alone() {
 #[tokio::test]
 async fn a_minted_token_can_be_inspected_and_used() {
     let gantry = Gantry::start().await;
-    let minted = gantry.cli(&["token", "mint", "--sub", "did:key:z6MkCli", "--tool", "calculator", "--ttl", "1h", "--json"]).ok().json();
+    let minted = gantry
+        .cli(&["token", "mint", "--sub", "did:key:z6MkCli", "--tool", "calculator", "--ttl", "1h", "--json"])
+        .ok()
+        .json();
     let token = minted["token"].as_str().unwrap();
     let shown = gantry.cli(&["token", "inspect", token]).ok().out();
     assert!(shown.contains("did:key:z6MkCli") && shown.contains("calculator"), "{shown}");
@@ -96,7 +99,10 @@ async fn diff_tells_the_verdict_and_why() {
 #[tokio::test]
 async fn doctor_reports_and_hides_secrets() {
     let started = Start::new().run().await;
-    let ran = run(gantry(&started.data).args(["doctor"]).env("GANTRY_MODEL__API_KEY", "sk-very-secret").env("GANTRY_MODEL__BASE_URL", "http://127.0.0.1:1"));
+    let ran = run(gantry(&started.data)
+        .args(["doctor"])
+        .env("GANTRY_MODEL__API_KEY", "sk-very-secret")
+        .env("GANTRY_MODEL__BASE_URL", "http://127.0.0.1:1"));
     assert!(!ran.out().contains("sk-very-secret") && !ran.err().contains("sk-very-secret"));
     assert!(ran.out().contains("GANTRY_MODEL__BASE_URL") || ran.out().contains("model"), "{}", ran.out());
     let json = started.cli(&["doctor", "--json"]);
@@ -107,8 +113,17 @@ async fn doctor_reports_and_hides_secrets() {
 fn help_and_completions_exist_for_every_command() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
-    for args in [vec!["--help"], vec!["serve", "--help"], vec!["call", "--help"], vec!["tool", "--help"], vec!["token", "mint", "--help"],
-        vec!["completions", "bash"], vec!["completions", "zsh"], vec!["completions", "fish"], vec!["--version"]] {
+    for args in [
+        vec!["--help"],
+        vec!["serve", "--help"],
+        vec!["call", "--help"],
+        vec!["tool", "--help"],
+        vec!["token", "mint", "--help"],
+        vec!["completions", "bash"],
+        vec!["completions", "zsh"],
+        vec!["completions", "fish"],
+        vec!["--version"],
+    ] {
         assert!(!run(gantry(&data).args(&args)).ok().out().is_empty(), "{args:?}");
     }
 }

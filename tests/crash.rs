@@ -28,11 +28,16 @@ async fn fifty_kills_under_load_lose_no_acknowledged_registration() {
         let writers: Vec<_> = (0..WRITERS)
             .map(|_| {
                 let (url, token) = (gantry.url.clone(), gantry.token.clone());
-                let (acknowledged, deprecated, next) = (Arc::clone(&acknowledged), Arc::clone(&deprecated), Arc::clone(&next));
+                let (acknowledged, deprecated, next) =
+                    (Arc::clone(&acknowledged), Arc::clone(&deprecated), Arc::clone(&next));
                 tokio::spawn(async move {
                     let http = client();
                     let post = |path: String, body: String| {
-                        http.post(format!("{url}{path}")).bearer_auth(&token).header("content-type", "application/json").body(body).send()
+                        http.post(format!("{url}{path}"))
+                            .bearer_auth(&token)
+                            .header("content-type", "application/json")
+                            .body(body)
+                            .send()
                     };
                     loop {
                         let id = format!("tool_{}", next.fetch_add(1, Ordering::SeqCst));
@@ -41,7 +46,9 @@ async fn fifty_kills_under_load_lose_no_acknowledged_registration() {
                         let Ok(response) = post("/v1/tools/register".into(), document).await else { return };
                         assert_eq!(response.status(), 201);
                         acknowledged.lock().unwrap().insert(format!("crash.{id}"));
-                        let Ok(response) = post(format!("/v1/tools/crash.{id}/deprecate"), "{}".into()).await else { return };
+                        let Ok(response) = post(format!("/v1/tools/crash.{id}/deprecate"), "{}".into()).await else {
+                            return;
+                        };
                         assert_eq!(response.status(), 200);
                         deprecated.lock().unwrap().insert(format!("crash.{id}"));
                     }

@@ -26,8 +26,17 @@ async fn the_same_call_by_rest_answers_with_the_whole_envelope() {
         assert!(!answer.body[member].is_null(), "{member}: {}", answer.text);
     }
     let metadata = &answer.body["execution_metadata"];
-    for member in ["duration_ms", "started_at", "completed_at", "cpu_used_millicore_seconds", "memory_peak_mb",
-        "network_bytes_sent", "network_bytes_received", "coercions", "cost"] {
+    for member in [
+        "duration_ms",
+        "started_at",
+        "completed_at",
+        "cpu_used_millicore_seconds",
+        "memory_peak_mb",
+        "network_bytes_sent",
+        "network_bytes_received",
+        "coercions",
+        "cost",
+    ] {
         assert!(!metadata[member].is_null(), "{member}: {}", answer.text);
     }
     assert!(metadata["deprecation"].is_null());
@@ -47,9 +56,12 @@ async fn register_list_search_compare_and_invoke_work_with_nothing_but_http() {
     let hits = gantry.get("/v1/tools/search?q=evaluate%20arithmetic%20demonstration").await;
     assert_eq!(hits.body["results"][0]["tool_id"], "demo.echo_sum", "{}", hits.text);
     let verdict = gantry
-        .post("/v1/tools/compare", json!({
+        .post(
+            "/v1/tools/compare",
+            json!({
             "old": { "type": "object", "properties": { "a": { "type": "string" } } },
-            "new": { "type": "object", "properties": { "a": { "type": "string" }, "b": { "type": "integer" } } } }))
+            "new": { "type": "object", "properties": { "a": { "type": "string" }, "b": { "type": "integer" } } } }),
+        )
         .await;
     assert_eq!(verdict.body["verdict"], "minor", "{}", verdict.text);
     let answer = gantry.invoke("demo.echo_sum", json!({ "expression": "1 + 2" })).await;

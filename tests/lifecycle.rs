@@ -38,7 +38,8 @@ async fn a_version_is_deprecated_restored_sunset_and_removed() {
     let history = gantry.get("/v1/tools/demo.echo_sum/versions/1.1.0").await;
     assert_eq!((history.status, &history.body["lifecycle_state"]), (200, &json!("removed")), "{}", history.text);
     assert_eq!(change("restore", json!({ "version": "1.1.0" })).await.refusal(), (412, "E3408"));
-    let again = gantry.register(manifest(json!({ "version": "1.1.0", "description": "The number is taken for ever." }))).await;
+    let again =
+        gantry.register(manifest(json!({ "version": "1.1.0", "description": "The number is taken for ever." }))).await;
     assert_eq!(again.refusal(), (409, "E3103"));
     assert_eq!(change("deprecate", json!({ "version": "7.0.0" })).await.refusal(), (404, "E3102"));
 }

@@ -40,7 +40,9 @@ async fn two_writers_of_one_version_get_one_publication() {
 async fn an_inadmissible_manifest_is_refused_with_every_reason() {
     let gantry = Gantry::start().await;
     let answer = gantry
-        .register(manifest(json!({ "tool_id": "Bad-Id", "version": "one", "side_effect_policy": null, "timeout_class": null })))
+        .register(manifest(
+            json!({ "tool_id": "Bad-Id", "version": "one", "side_effect_policy": null, "timeout_class": null }),
+        ))
         .await;
     assert_eq!(answer.refusal(), (422, "E3105"));
     let reasons = answer.body["error"]["details"]["reasons"].as_array().unwrap();
@@ -63,7 +65,12 @@ async fn listings_filter_and_page_in_a_stable_order() {
     let ids = async |query: &str| -> (Vec<String>, Value) {
         let answer = gantry.get(&format!("/v1/tools?{query}")).await;
         assert_eq!(answer.status, 200, "{query}: {}", answer.text);
-        let ids = answer.body["tools"].as_array().unwrap().iter().map(|t| t["tool_id"].as_str().unwrap().to_owned()).collect();
+        let ids = answer.body["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t["tool_id"].as_str().unwrap().to_owned())
+            .collect();
         (ids, answer.body["pagination"].clone())
     };
     let (evens, pagination) = ids("tags=even&category=low").await;
@@ -114,18 +121,28 @@ async fn versions_and_schemas_are_compared_and_negotiated() {
     let parameters = json!({ "type": "object", "properties": { "expression": { "type": "string" }, "digits": { "type": "integer", "default": 2 } }, "required": ["expression"] });
     assert_eq!(gantry.register(manifest(json!({ "version": "1.1.0", "parameters": parameters }))).await.status, 201);
     let published = |version: &str| json!({ "tool_id": "demo.echo_sum", "version": version });
-    let answer = gantry.post("/v1/tools/compare", json!({ "old": published("1.0.0"), "new": published("1.1.0") })).await;
+    let answer =
+        gantry.post("/v1/tools/compare", json!({ "old": published("1.0.0"), "new": published("1.1.0") })).await;
     assert_eq!(answer.body["verdict"], "minor", "{}", answer.text);
-    let answer = gantry.post("/v1/tools/compare", json!({ "old": published("1.1.0"), "new": published("1.0.0") })).await;
+    let answer =
+        gantry.post("/v1/tools/compare", json!({ "old": published("1.1.0"), "new": published("1.0.0") })).await;
     assert_eq!(answer.body["verdict"], "major", "{}", answer.text);
     assert!(!answer.body["reasons"].as_array().unwrap().is_empty());
-    let wanted = json!({ "type": "object", "properties": { "expression": { "type": "string" } }, "required": ["expression"] });
+    let wanted =
+        json!({ "type": "object", "properties": { "expression": { "type": "string" } }, "required": ["expression"] });
     let answer = gantry.post("/v1/tools/negotiate", json!({ "expected": wanted, "offered": published("1.1.0") })).await;
     assert_eq!(answer.body["outcome"], "full_match", "{}", answer.text);
-    let wanted = json!({ "type": "object", "properties": { "nothing": { "type": "string" } }, "required": ["nothing"] });
+    let wanted =
+        json!({ "type": "object", "properties": { "nothing": { "type": "string" } }, "required": ["nothing"] });
     let answer = gantry.post("/v1/tools/negotiate", json!({ "expected": wanted, "offered": published("1.1.0") })).await;
     assert_eq!(answer.body["outcome"], "incompatible", "{}", answer.text);
-    assert_eq!(gantry.post("/v1/tools/compare", json!({ "old": published("9.9.9"), "new": published("1.0.0") })).await.refusal(), (404, "E3102"));
+    assert_eq!(
+        gantry
+            .post("/v1/tools/compare", json!({ "old": published("9.9.9"), "new": published("1.0.0") }))
+            .await
+            .refusal(),
+        (404, "E3102")
+    );
 }
 
 #[tokio::test]

@@ -149,8 +149,18 @@ async fn the_api_describes_itself() {
     let gantry = Gantry::start().await;
     let api = gantry.get("/openapi.json").await;
     assert_eq!(api.body["openapi"].as_str().map(|v| v.starts_with("3.1")), Some(true));
-    for path in ["/v1/tools/register", "/v1/tools", "/v1/tools/{id}", "/v1/tools/search", "/v1/tools/invoke", "/v1/tools/invoke/batch",
-        "/v1/tools/compare", "/v1/tools/negotiate", "/health", "/metrics"] {
+    for path in [
+        "/v1/tools/register",
+        "/v1/tools",
+        "/v1/tools/{id}",
+        "/v1/tools/search",
+        "/v1/tools/invoke",
+        "/v1/tools/invoke/batch",
+        "/v1/tools/compare",
+        "/v1/tools/negotiate",
+        "/health",
+        "/metrics",
+    ] {
         assert!(api.body["paths"][path].is_object(), "{path}");
     }
     let docs = gantry.get("/docs").await;

@@ -1,6 +1,5 @@
 //! A running Gantry and a client for it. Everything waits for conditions with a deadline; nothing sleeps and hopes.
 
-use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -11,15 +10,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Longest wait for anything. Generous, because the machine may be busy; a passing test never waits that long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary under test.
-pub fn binary() -> &'static str {
+pub(crate) fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_gantry")
 }
 
 /// Tries until `attempt` gives something.
-pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = attempt() {
@@ -34,35 +33,35 @@ pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 // ------------------------------------------------------------------------------------------------------------ start
 
 /// How to start a server.
-pub struct Start {
+pub(crate) struct Start {
     args: Vec<String>,
     env: Vec<(String, String)>,
     data: Option<PathBuf>,
 }
 
 impl Start {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { args: Vec::new(), env: Vec::new(), data: None }
     }
 
-    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+    pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    pub fn env(mut self, key: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn env(mut self, key: &str, value: impl Into<String>) -> Self {
         self.env.push((key.into(), value.into()));
         self
     }
 
     /// Uses a directory that outlives the server.
-    pub fn data(mut self, dir: &Path) -> Self {
+    pub(crate) fn data(mut self, dir: &Path) -> Self {
         self.data = Some(dir.to_owned());
         self
     }
 
     /// The command, for tests that expect it to refuse.
-    pub fn command(&self, data: &Path) -> Command {
+    pub(crate) fn command(&self, data: &Path) -> Command {
         let mut command = gantry(data);
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.args);
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
@@ -70,7 +69,7 @@ impl Start {
     }
 
     /// Starts and waits until the server is ready.
-    pub async fn run(self) -> Gantry {
+    pub(crate) async fn run(self) -> Gantry {
         let (home, data) = match &self.data {
             Some(dir) => (None, dir.clone()),
             None => {
@@ -101,7 +100,7 @@ impl Start {
 }
 
 /// A `gantry` command with a clean environment and this data directory.
-pub fn gantry(data: &Path) -> Command {
+pub(crate) fn gantry(data: &Path) -> Command {
     let mut command = Command::new(binary());
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("NO_COLOR", "1").env("GANTRY_DATA_DIR", data);
     command.current_dir(data.parent().unwrap_or(data)).stdin(Stdio::null());
@@ -109,34 +108,34 @@ pub fn gantry(data: &Path) -> Command {
 }
 
 /// Runs a command to its end.
-pub fn run(command: &mut Command) -> Ran {
+pub(crate) fn run(command: &mut Command) -> Ran {
     Ran(command.output().unwrap())
 }
 
-pub struct Ran(Output);
+pub(crate) struct Ran(Output);
 
 impl Ran {
-    pub fn code(&self) -> i32 {
+    pub(crate) fn code(&self) -> i32 {
         self.0.status.code().unwrap_or_else(|| panic!("ended by signal {:?}", self.0.status.signal()))
     }
-    pub fn out(&self) -> String {
+    pub(crate) fn out(&self) -> String {
         String::from_utf8(self.0.stdout.clone()).unwrap()
     }
-    pub fn err(&self) -> String {
+    pub(crate) fn err(&self) -> String {
         String::from_utf8(self.0.stderr.clone()).unwrap()
     }
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.0.stdout).unwrap_or_else(|_| panic!("not JSON: {}{}", self.out(), self.err()))
     }
     /// Ends the test unless the command succeeded.
-    pub fn ok(self) -> Self {
+    pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code(), 0, "{}{}", self.out(), self.err());
         self
     }
 }
 
 /// Keeps reading a stream, so that the other side never blocks on it.
-pub struct Drain(std::sync::Arc<std::sync::Mutex<String>>);
+pub(crate) struct Drain(std::sync::Arc<std::sync::Mutex<String>>);
 
 impl Drain {
     fn of(mut stream: impl std::io::Read + Send + 'static) -> Self {
@@ -150,7 +149,7 @@ impl Drain {
         });
         Self(text)
     }
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.0.lock().unwrap().clone()
     }
 }
@@ -158,53 +157,51 @@ impl Drain {
 // ----------------------------------------------------------------------------------------------------------- server
 
 /// A running server; killed when dropped.
-pub struct Gantry {
+pub(crate) struct Gantry {
     child: Child,
-    pub url: String,
-    pub token: String,
-    pub data: PathBuf,
+    pub(crate) url: String,
+    pub(crate) token: String,
+    pub(crate) data: PathBuf,
     _home: Option<TempDir>,
     stderr: Drain,
     http: reqwest::Client,
 }
 
 impl Gantry {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Start::new().run().await
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.stderr.text()
     }
 
     /// The address without the scheme.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.url.strip_prefix("http://").unwrap()
     }
 
     /// Asks the server to end and waits for it.
-    pub fn stop(mut self) -> ExitStatus {
+    pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         wait_for("the server's end", || self.child.try_wait().unwrap())
     }
 
-    pub fn signal(&self, name: &str) {
-        assert!(Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap().success());
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(
+            Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap().success()
+        );
     }
 
     /// Ends it as a power failure would.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     // ---- talking
 
-    pub async fn request(&self, method: Method, path: &str, token: Option<&str>, body: Option<Value>) -> Answer {
+    pub(crate) async fn request(&self, method: Method, path: &str, token: Option<&str>, body: Option<Value>) -> Answer {
         let mut request = self.http.request(method, format!("{}{path}", self.url));
         if let Some(token) = token {
             request = request.bearer_auth(token);
@@ -215,42 +212,42 @@ impl Gantry {
         Answer::of(request.send().await.unwrap()).await
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.request(Method::GET, path, Some(&self.token), None).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
         self.request(Method::POST, path, Some(&self.token), Some(body)).await
     }
 
     /// Sends a body as it is.
-    pub async fn post_raw(&self, path: &str, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
+    pub(crate) async fn post_raw(&self, path: &str, content_type: &str, body: impl Into<reqwest::Body>) -> Answer {
         let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.token);
         Answer::of(request.header("content-type", content_type).body(body).send().await.unwrap()).await
     }
 
-    pub async fn invoke(&self, tool: &str, parameters: Value) -> Answer {
+    pub(crate) async fn invoke(&self, tool: &str, parameters: Value) -> Answer {
         self.post("/v1/tools/invoke", json!({ "tool_id": tool, "parameters": parameters })).await
     }
 
-    pub async fn register(&self, manifest: Value) -> Answer {
+    pub(crate) async fn register(&self, manifest: Value) -> Answer {
         self.post("/v1/tools/register", manifest).await
     }
 
     /// A capability token.
-    pub async fn mint(&self, change: Value) -> String {
+    pub(crate) async fn mint(&self, change: Value) -> String {
         let mut body = json!({ "sub": "did:key:z6MkTest", "tenant": "acme", "roles": ["agent"], "ttl_seconds": 600,
             "tools": [{ "tool_id": "*" }], "scopes": ["*"] });
         for (member, value) in change.as_object().unwrap() {
             body[member] = value.clone();
         }
         let answer = self.post("/v1/tokens", body).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(answer.status, 201, "{}", answer.body);
         answer.body["token"].as_str().unwrap().to_owned()
     }
 
     /// The CLI, talking to this server.
-    pub fn cli(&self, args: &[&str]) -> Ran {
+    pub(crate) fn cli(&self, args: &[&str]) -> Ran {
         run(gantry(&self.data).args(args))
     }
 }
@@ -263,36 +260,36 @@ impl Drop for Gantry {
     }
 }
 
-pub fn client() -> reqwest::Client {
+pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder().timeout(PATIENCE).build().unwrap()
 }
 
 /// What came back.
-pub struct Answer {
-    pub status: u16,
-    pub headers: reqwest::header::HeaderMap,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
     /// Null if it was not JSON.
-    pub body: Value,
-    pub text: String,
+    pub(crate) body: Value,
+    pub(crate) text: String,
 }
 
 impl Answer {
-    pub async fn of(response: reqwest::Response) -> Self {
+    pub(crate) async fn of(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
         Self { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::Null), text }
     }
 
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    pub fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or("")
     }
 
     /// Status and code of a refusal, after checking that it is a whole and helpful one.
-    pub fn refusal(&self) -> (u16, &str) {
+    pub(crate) fn refusal(&self) -> (u16, &str) {
         let error = &self.body["error"];
         assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text);
         for member in ["code", "name", "kind", "message", "resolution", "trace_id"] {
@@ -309,7 +306,7 @@ impl Answer {
 // -------------------------------------------------------------------------------------------------------- manifests
 
 /// A manifest that is admitted; `change` replaces members, null removes them.
-pub fn manifest(change: Value) -> Value {
+pub(crate) fn manifest(change: Value) -> Value {
     let mut manifest = json!({
         "tool_id": "echo_sum", "namespace": "demo", "version": "1.0.0", "name": "Echo sum",
         "description": "Evaluates a small arithmetic expression for demonstrations.", "provider": "Demo", "protocol": "native",

@@ -27,10 +27,15 @@ async fn a_scaffolded_tool_runs_by_itself_and_behind_gantry() {
     scaffold(home.path());
     let folder = std::fs::read_dir(home.path().join("tools")).unwrap().next().unwrap().unwrap().path();
     assert!(folder.join("tool.toml").try_exists().unwrap());
-    let started = Start::new().arg("--tools").arg(home.path().join("tools").to_str().unwrap()).arg("--unsandboxed-processes").run().await;
+    let started = Start::new()
+        .arg("--tools")
+        .arg(home.path().join("tools").to_str().unwrap())
+        .arg("--unsandboxed-processes")
+        .run()
+        .await;
     let listed = started.get("/v1/tools?q=word_stats").await;
     let id = listed.body["tools"][0]["tool_id"].as_str().expect("the tool is listed").to_owned();
-    let answer = started.invoke(&id, json!({ "text": "a b" })).await;
+    let answer = started.invoke(&id, json!({ "name": "Ada" })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.body["status"], "success");
 }
@@ -83,7 +88,11 @@ command = ["python3", "main.py"]
         std::fs::write(folder.join("tool.toml"), manifest).unwrap();
     };
     write("1.0.0", "Greeter");
-    std::fs::write(folder.join("main.py"), "import json,sys\nprint(json.dumps({'hello': json.load(sys.stdin)['who']}))\n").unwrap();
+    std::fs::write(
+        folder.join("main.py"),
+        "import json,sys\nprint(json.dumps({'hello': json.load(sys.stdin)['who']}))\n",
+    )
+    .unwrap();
     let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").run().await;
     until_listed(&started, "demo.greeter", "1.0.0").await;
     write("1.0.1", "x");
@@ -121,8 +130,20 @@ async fn tools_that_misbehave_get_the_code_for_it() {
             "execution": { "type": "process", "command": ["python3", "main.py"] } });
         std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
     }
-    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").env("SECRET_OF_THE_SERVER", "x").run().await;
-    for (id, code) in [("exits_badly", "E3401"), ("prints_junk", "E3401"), ("kills_itself", "E3404"), ("talks_too_much", "E3407"), ("wrong_shape", "E3303")] {
+    let started = Start::new()
+        .arg("--tools")
+        .arg(tools.to_str().unwrap())
+        .arg("--unsandboxed-processes")
+        .env("SECRET_OF_THE_SERVER", "x")
+        .run()
+        .await;
+    for (id, code) in [
+        ("exits_badly", "E3401"),
+        ("prints_junk", "E3401"),
+        ("kills_itself", "E3404"),
+        ("talks_too_much", "E3407"),
+        ("wrong_shape", "E3303"),
+    ] {
         let answer = started.invoke(&format!("bad.{id}"), json!({})).await;
         assert_eq!(answer.refusal().1, code, "{id}: {}", answer.text);
         assert!(!answer.text.contains("secret reason"), "{}", answer.text);

@@ -64,9 +64,8 @@ impl AuditSink for FileLog {
             line::write(record, &mut bytes).map_err(|error| AuditError(error.into()))?;
         }
         let inner = Arc::clone(&self.inner);
-        let written = tokio::task::spawn_blocking(move || {
-            inner.lock().unwrap_or_else(PoisonError::into_inner).append(&bytes)
-        });
+        let written =
+            tokio::task::spawn_blocking(move || inner.lock().unwrap_or_else(PoisonError::into_inner).append(&bytes));
         match written.await {
             Ok(result) => result.map_err(|error| AuditError(error.into())),
             Err(gone) => Err(AuditError(gone.into())),

@@ -98,9 +98,11 @@ fn write_object(members: &Map<String, Value>, out: &mut impl Sink) {
     let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
     // Keys are ordered by UTF-16 units. That is the order of bytes as long as nothing above U+D7FF takes part, and then
     // the map has them in that order already.
-    sorted.sort_by(|(a, _), (b, _)| {
-        if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
-    });
+    sorted.sort_by(
+        |(a, _), (b, _)| {
+            if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+        },
+    );
     out.put("{");
     for (index, (key, value)) in sorted.into_iter().enumerate() {
         out.put(if index == 0 { "" } else { "," });

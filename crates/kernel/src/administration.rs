@@ -64,8 +64,10 @@ impl Kernel {
         let caller = self.permitted(actor, Action::MintToken)?;
         let slot = self.parts.recorder.reserve().await?;
         let token_id = new_token_id(self.entropy()).to_string();
-        let (token, claims) = policy::mint(request, &self.parts.signing_key, token_id, self.clock().now().0)
-            .map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()).hint("mend the request; no token was made"))?;
+        let (token, claims) =
+            policy::mint(request, &self.parts.signing_key, token_id, self.clock().now().0).map_err(|error| {
+                Refusal::new(ErrorCode::E3004, error.to_string()).hint("mend the request; no token was made")
+            })?;
         slot.record(self.act(actor, &caller, AuditAction::TokenMinted, None, Some(format!("jti {}", claims.jti))));
         Ok(MintedToken { token, claims })
     }

@@ -65,7 +65,11 @@ impl Kernel {
             let (old, new) = (self.tool_version(actor, a, va)?, self.tool_version(actor, b, vb)?);
             return Ok(Compared {
                 parameters: compat::compare(&old.manifest.parameters, &new.manifest.parameters, Direction::Input),
-                result: Some(compat::compare(&old.manifest.result_schema, &new.manifest.result_schema, Direction::Output)),
+                result: Some(compat::compare(
+                    &old.manifest.result_schema,
+                    &new.manifest.result_schema,
+                    Direction::Output,
+                )),
             });
         }
         let (old, new) = (self.schema_of(actor, old, direction)?, self.schema_of(actor, new, direction)?);

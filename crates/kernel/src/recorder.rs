@@ -52,7 +52,11 @@ pub struct RecorderHandle {
 
 impl Recorder {
     /// Starts the writing task.
-    pub fn start(sink: Arc<dyn AuditSink>, clock: Arc<dyn Clock>, observer: Arc<dyn Observer>) -> (Self, RecorderHandle) {
+    pub fn start(
+        sink: Arc<dyn AuditSink>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+    ) -> (Self, RecorderHandle) {
         let (queue, entries) = mpsc::channel(QUEUE_MAX);
         let writable = Arc::new(AtomicBool::new(true));
         let closing = Arc::new(Notify::new());
@@ -112,7 +116,8 @@ impl RecorderHandle {
 }
 
 fn shutting_down() -> Refusal {
-    Refusal::new(ErrorCode::E3001, "the server is shutting down").hint("send the call to another replica, or again in a moment")
+    Refusal::new(ErrorCode::E3001, "the server is shutting down")
+        .hint("send the call to another replica, or again in a moment")
 }
 
 struct Writer {
@@ -147,7 +152,11 @@ impl Writer {
         let (records, waiting): (Vec<_>, Vec<_>) = batch.map(|entry| (entry.record, entry.durable)).unzip();
         let mut pause = RETRY_PAUSE.0;
         while let Err(error) = self.sink.append(&records).await {
-            tracing::error!(error = &error as &dyn std::error::Error, records = records.len(), "audit records wait to be written");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                records = records.len(),
+                "audit records wait to be written"
+            );
             self.observer.audit_append_failed();
             self.writable.store(false, Ordering::Relaxed);
             self.clock.sleep(pause).await;

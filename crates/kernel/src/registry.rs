@@ -11,7 +11,8 @@ mod version;
 
 pub use lifecycle::{Lifecycle, LifecycleAction, Notice};
 pub use service::{
-    ListFilter, Listed, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Registration, Registry, SEARCH_LIMIT_MAX, ToolPage, not_admitted,
+    ListFilter, Listed, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, Registration, Registry, SEARCH_LIMIT_MAX, ToolPage,
+    not_admitted,
 };
 pub use snapshot::{Snapshot, Tool};
 pub use version::ToolVersion;

@@ -155,7 +155,8 @@ impl Stage {
         let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
         let clock: Arc<dyn Clock> =
             if patient { Arc::clone(&held) as _ } else { Arc::new(ImpatientClock(Arc::clone(&held))) };
-        let puppet = Arc::new(Puppet { act: Mutex::new(Act::Answer(json!({ "text": "hi" }))), calls: Mutex::default() });
+        let puppet =
+            Arc::new(Puppet { act: Mutex::new(Act::Answer(json!({ "text": "hi" }))), calls: Mutex::default() });
         let paper = Arc::new(Paper::default());
         let tally = Arc::new(Tally::default());
         let store = Arc::new(MemoryStore::new());
@@ -223,7 +224,10 @@ impl Stage {
     async fn records(self) -> Vec<AuditRecord> {
         self.recorder.close().await;
         let records = self.paper.records.lock().unwrap().clone();
-        records.into_iter().filter(|r| matches!(r.action, AuditAction::InvocationFinished | AuditAction::InvocationStarted)).collect()
+        records
+            .into_iter()
+            .filter(|r| matches!(r.action, AuditAction::InvocationFinished | AuditAction::InvocationStarted))
+            .collect()
     }
 }
 
@@ -259,7 +263,8 @@ fn greet() -> Value {
 async fn a_call_passes_all_phases_and_leaves_one_record() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;
-    let answer = stage.call(json!({ "tool_id": "greet", "parameters": { "name": "Ada", "times": "3" } })).await.unwrap();
+    let answer =
+        stage.call(json!({ "tool_id": "greet", "parameters": { "name": "Ada", "times": "3" } })).await.unwrap();
     assert_eq!(answer.result, json!({ "text": "hi" }));
     assert_eq!(answer.status, InvocationStatus::Success);
     assert_eq!(answer.tool_version.to_string(), "1.0.0");
@@ -280,7 +285,9 @@ async fn each_phase_refuses_what_is_its_business_and_nothing_runs() {
     stage.publish(json!({})).await;
     stage.publish(json!({ "tool_id": "off_tool", "enabled": false })).await;
     stage.publish(json!({ "tool_id": "catalogued", "execution": null })).await;
-    stage.publish(json!({ "tool_id": "elsewhere", "execution": { "type": "websocket", "url": "wss://example.com" } })).await;
+    stage
+        .publish(json!({ "tool_id": "elsewhere", "execution": { "type": "websocket", "url": "wss://example.com" } }))
+        .await;
     let effects = json!([{ "resource": "r", "op": "CREATE", "scope": "s" }]);
     stage.publish(json!({ "tool_id": "destroy", "side_effect_policy": "irreversible", "side_effects": effects, "idempotency": {} })).await;
     stage.publish(json!({ "tool_id": "book_it", "side_effect_policy": "compensatable", "side_effects": effects, "idempotency": {}, "compensation_tool_id": "greet" })).await;
@@ -348,7 +355,8 @@ async fn tokens_open_exactly_what_they_name_for_as_long_as_they_live() {
         Ok(_) => None,
         Err(failed) => Some((failed.refusal.code, failed.status)),
     };
-    let pinned = |version: &str| json!({ "tool_id": "greet", "tool_version": version, "parameters": { "name": "Ada" } });
+    let pinned =
+        |version: &str| json!({ "tool_id": "greet", "tool_version": version, "parameters": { "name": "Ada" } });
     let reader = json!({ "tool_id": "reader", "parameters": { "name": "Ada" } });
 
     let first_only = stage.token(json!([{ "tool_id": "greet", "version_range": "^1" }]), json!([]), 60).await;
@@ -451,7 +459,11 @@ async fn versions_live_and_end_as_the_lifecycle_says() {
     }
     let resolved = async |spec: &str| {
         let request = json!({ "tool_id": "greet", "tool_version": spec, "parameters": { "name": "Ada" } });
-        stage.call(request).await.map(|a| (a.tool_version.to_string(), a.execution_metadata.deprecation)).map_err(|f| f.refusal.code)
+        stage
+            .call(request)
+            .await
+            .map(|a| (a.tool_version.to_string(), a.execution_metadata.deprecation))
+            .map_err(|f| f.refusal.code)
     };
     let found = |version: &str| Ok((version.to_owned(), None));
     assert_eq!(resolved("^1.0.0").await, found("1.2.0"));
@@ -482,12 +494,20 @@ async fn numbers_must_tell_the_truth_about_schemas() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;
     let narrower = json!({ "type": "object", "properties": { "name": { "type": "string", "maxLength": 3 } }, "required": ["name"] });
-    let publish = async |change: Value| stage.kernel.publish(stage.admin(), manifest(change)).await.map(|r| r.created).map_err(|r| r.code);
+    let publish = async |change: Value| {
+        stage.kernel.publish(stage.admin(), manifest(change)).await.map(|r| r.created).map_err(|r| r.code)
+    };
     assert_eq!(publish(json!({})).await, Ok(false), "the same again is not new");
     assert_eq!(publish(json!({ "description": "Greets somebody in other words." })).await, Err(ErrorCode::E3103));
     assert_eq!(publish(json!({ "version": "1.1.0", "parameters": narrower })).await, Err(ErrorCode::E3105));
-    assert_eq!(publish(json!({ "version": "2.0.0", "parameters": narrower, "breaking_changes": false })).await, Err(ErrorCode::E3105));
-    assert_eq!(publish(json!({ "version": "2.0.0", "parameters": narrower, "breaking_changes": true })).await, Ok(true));
+    assert_eq!(
+        publish(json!({ "version": "2.0.0", "parameters": narrower, "breaking_changes": false })).await,
+        Err(ErrorCode::E3105)
+    );
+    assert_eq!(
+        publish(json!({ "version": "2.0.0", "parameters": narrower, "breaking_changes": true })).await,
+        Ok(true)
+    );
     assert_eq!(publish(json!({ "version": "1.0.1", "breaking_changes": true })).await, Err(ErrorCode::E3105));
     assert_eq!(publish(json!({ "tool_id": "other_tool", "aliases": ["greet"] })).await, Err(ErrorCode::E3105));
 }

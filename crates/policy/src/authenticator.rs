@@ -79,7 +79,11 @@ impl Authenticator {
     }
 
     /// Says who calls. `now_ms` is milliseconds since the epoch.
-    pub fn authenticate(&self, credential: Option<BearerSecret<'_>>, now_ms: i64) -> Result<Caller, AuthenticationError> {
+    pub fn authenticate(
+        &self,
+        credential: Option<BearerSecret<'_>>,
+        now_ms: i64,
+    ) -> Result<Caller, AuthenticationError> {
         let BearerSecret(secret) = credential.ok_or(AuthenticationError::Missing)?;
         // Digests are compared, so the time taken says nothing about how much of the secret was right.
         if digest(secret) == self.admin_digest {

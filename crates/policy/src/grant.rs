@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn patterns_match_a_tool_a_namespace_or_everything() {
-        let matches = |pattern: &str, tool: &str| pattern.parse::<ToolPattern>().unwrap().matches(&tool.parse().unwrap());
+        let matches =
+            |pattern: &str, tool: &str| pattern.parse::<ToolPattern>().unwrap().matches(&tool.parse().unwrap());
         assert!(matches("*", "demo.word_stats") && matches("*", "calculator"));
         assert!(matches("demo.*", "demo.word_stats"));
         assert!(!matches("demo.*", "demo2.word_stats") && !matches("demo.*", "demo_stats"));

@@ -17,7 +17,9 @@ pub struct Scope(Box<str>);
 
 /// Why a scope was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a scope is `*` or `kind:what` without spaces, at most {SCOPE_CHARS_MAX} characters, for example `tool:*` or `network:https://api.example.com`")]
+#[error(
+    "a scope is `*` or `kind:what` without spaces, at most {SCOPE_CHARS_MAX} characters, for example `tool:*` or `network:https://api.example.com`"
+)]
 pub struct ScopeError;
 
 impl Scope {

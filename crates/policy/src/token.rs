@@ -105,7 +105,12 @@ pub enum MintError {
 }
 
 /// Mints a token. `token_id` must be unique; `now_ms` is milliseconds since the epoch.
-pub fn mint(request: &MintRequest, key: &SigningKey, token_id: String, now_ms: i64) -> Result<(String, Claims), MintError> {
+pub fn mint(
+    request: &MintRequest,
+    key: &SigningKey,
+    token_id: String,
+    now_ms: i64,
+) -> Result<(String, Claims), MintError> {
     if !TTL_SECONDS.contains(&request.ttl_seconds) {
         return Err(MintError::Ttl);
     }

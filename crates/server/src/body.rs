@@ -151,8 +151,10 @@ fn too_slow(door: &Door) -> Refused {
 }
 
 fn broken_off() -> Refused {
-    Refused::from(Refusal::new(ErrorCode::E3004, "the body broke off or its framing is wrong").hint("send the whole body"))
-        .and_hang_up()
+    Refused::from(
+        Refusal::new(ErrorCode::E3004, "the body broke off or its framing is wrong").hint("send the whole body"),
+    )
+    .and_hang_up()
 }
 
 #[cfg(test)]

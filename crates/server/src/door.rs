@@ -133,6 +133,7 @@ impl Door {
 }
 
 fn busy() -> Refusal {
-    let refusal = Refusal::new(ErrorCode::E3001, "too many calls run at the moment").hint("nothing was run; try again in a second");
+    let refusal = Refusal::new(ErrorCode::E3001, "too many calls run at the moment")
+        .hint("nothing was run; try again in a second");
     Refusal { retry_after_ms: Some(BUSY_RETRY_AFTER_MS), ..refusal }
 }

@@ -58,7 +58,9 @@ impl Incoming {
         let header = shown.next();
         if shown.next().is_some() {
             // Two credentials are two answers to "who is it?".
-            return Err(Refusal::new(ErrorCode::E3004, "the `authorization` header stands twice").hint("send it once").into());
+            return Err(Refusal::new(ErrorCode::E3004, "the `authorization` header stands twice")
+                .hint("send it once")
+                .into());
         }
         Ok(Credential { header: header.cloned(), trace_id: self.trace_id })
     }

@@ -17,7 +17,11 @@ use serde_path_to_error::Segment;
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// Converts a value; `again` gives it once more if that fails. `place` is the path of the value itself, empty for a body.
-pub(crate) fn typed<T: DeserializeOwned>(value: Value, place: &str, again: impl FnOnce() -> Value) -> Result<T, Refusal> {
+pub(crate) fn typed<T: DeserializeOwned>(
+    value: Value,
+    place: &str,
+    again: impl FnOnce() -> Value,
+) -> Result<T, Refusal> {
     // serde would take an array for a struct, member by member.
     if !value.is_object() {
         return Err(explain(place, &format!("invalid type: {}, expected a map", kind_of(&value))));
@@ -95,10 +99,14 @@ fn explain(path: &str, message: &str) -> Refusal {
         let (given, expected) = wrong.rsplit_once(", expected ").unwrap_or((wrong, "something else"));
         return refusal(format!("{at} must be {}, not {}", expected_words(expected), given_words(given)));
     }
-    if let Some((_, expected)) = message.strip_prefix("invalid value: ").and_then(|wrong| wrong.rsplit_once(", expected ")) {
+    if let Some((_, expected)) =
+        message.strip_prefix("invalid value: ").and_then(|wrong| wrong.rsplit_once(", expected "))
+    {
         return refusal(format!("{at} must be {}", expected_words(expected)));
     }
-    if let Some((_, expected)) = message.strip_prefix("invalid length ").and_then(|wrong| wrong.rsplit_once(", expected ")) {
+    if let Some((_, expected)) =
+        message.strip_prefix("invalid length ").and_then(|wrong| wrong.rsplit_once(", expected "))
+    {
         return refusal(format!("{at} has a wrong length: it must be {}", expected_words(expected)));
     }
     // What is left are messages of our own types, which are fit for strangers.
@@ -189,7 +197,10 @@ mod tests {
                 "`resource_limits.memory_mb_limit` must be a whole number from 0 to 4294967295",
             ),
             (json!({ "tool_id": "x", "parameters": secret }), "`parameters` must be an object, not a string"),
-            (json!({ "tool_id": "x", "parameters": {}, "args": {} }), "`parameters` is given twice, once under another name; send it once"),
+            (
+                json!({ "tool_id": "x", "parameters": {}, "args": {} }),
+                "`parameters` is given twice, once under another name; send it once",
+            ),
             (json!({ "tool_id": "x", "invocation_id": "7" }), "`invocation_id`: invocation id `7` is not a UUID"),
         ] {
             assert_eq!(refusal(&value), expected);

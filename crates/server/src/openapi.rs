@@ -93,10 +93,16 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     match operation.asks {
         Asks::Nothing => {}
         Asks::Json(schema) => {
-            entry.insert("requestBody".into(), json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } }));
+            entry.insert(
+                "requestBody".into(),
+                json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } }),
+            );
         }
         Asks::JsonIfAny(schema) => {
-            entry.insert("requestBody".into(), json!({ "content": { "application/json": { "schema": schema(generator) } } }));
+            entry.insert(
+                "requestBody".into(),
+                json!({ "content": { "application/json": { "schema": schema(generator) } } }),
+            );
         }
     }
     entry.insert("responses".into(), responses(operation, generator));

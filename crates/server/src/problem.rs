@@ -116,11 +116,15 @@ pub(crate) fn http_status(code: ErrorCode) -> StatusCode {
 fn challenge(code: ErrorCode, showed_credential: bool) -> Option<HeaderValue> {
     let text = match code {
         ErrorCode::E3201 | ErrorCode::E3202 | ErrorCode::E3203 if !showed_credential => "Bearer realm=\"gantry\"",
-        ErrorCode::E3201 => "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the token has expired\"",
+        ErrorCode::E3201 => {
+            "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the token has expired\""
+        }
         ErrorCode::E3202 => {
             "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the signature is not valid\""
         }
-        ErrorCode::E3203 => "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the token is malformed\"",
+        ErrorCode::E3203 => {
+            "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the token is malformed\""
+        }
         _ => return None,
     };
     Some(HeaderValue::from_static(text))

@@ -35,7 +35,9 @@ impl Query {
         let mut values = self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_str());
         let first = values.next();
         if values.next().is_some() {
-            return Err(Refusal::new(ErrorCode::E3004, format!("query parameter `{name}` stands twice")).hint("send it once"));
+            return Err(
+                Refusal::new(ErrorCode::E3004, format!("query parameter `{name}` stands twice")).hint("send it once")
+            );
         }
         Ok(first.filter(|value| !value.trim().is_empty()))
     }
@@ -53,8 +55,11 @@ impl Query {
     {
         let Some(text) = self.one(name)? else { return Ok(default) };
         text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-            Refusal::new(ErrorCode::E3004, format!("query parameter `{name}` is out of range"))
-                .hint(format!("use a whole number from {} to {}", range.start(), range.end()))
+            Refusal::new(ErrorCode::E3004, format!("query parameter `{name}` is out of range")).hint(format!(
+                "use a whole number from {} to {}",
+                range.start(),
+                range.end()
+            ))
         })
     }
 

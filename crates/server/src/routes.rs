@@ -134,9 +134,11 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
     });
     table
         .fallback(|State(door): State<Arc<Door>>, request: Request| {
-            carry(door, request, |_, incoming: Incoming| async move {
-                Err(no_such_endpoint(incoming.parts.uri.path()))
-            })
+            carry(
+                door,
+                request,
+                |_, incoming: Incoming| async move { Err(no_such_endpoint(incoming.parts.uri.path())) },
+            )
         })
         .method_not_allowed_fallback(|State(door): State<Arc<Door>>, request: Request| {
             carry(door, request, |_, incoming: Incoming| async move {
@@ -179,5 +181,7 @@ where
 }
 
 fn too_many_headers(headers_max: usize) -> Refused {
-    Refusal::new(ErrorCode::E3004, format!("the request has more than {headers_max} headers")).hint("send fewer headers").into()
+    Refusal::new(ErrorCode::E3004, format!("the request has more than {headers_max} headers"))
+        .hint("send fewer headers")
+        .into()
 }

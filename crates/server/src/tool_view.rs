@@ -189,10 +189,6 @@ impl VersionLine {
 impl<'a> VersionDetail<'a> {
     /// One version with its manifest.
     pub(crate) fn of(version: &'a ToolVersion, now: UnixMillis) -> Self {
-        Self {
-            tool_id: version.id.clone(),
-            line: VersionLine::of(version, now),
-            manifest: &version.manifest,
-        }
+        Self { tool_id: version.id.clone(), line: VersionLine::of(version, now), manifest: &version.manifest }
     }
 }

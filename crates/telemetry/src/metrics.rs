@@ -137,7 +137,10 @@ mod tests {
         metrics.invocation_finished(&finished(Some(&tool)));
         metrics.invocation_finished(&finished(Some(&tool)));
         let page = metrics.render();
-        assert!(page.contains(r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 2"#), "{page}");
+        assert!(
+            page.contains(r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 2"#),
+            "{page}"
+        );
         assert!(page.contains(r#"gantry_tool_duration_seconds_count{tool_id="calculator"} 2"#), "{page}");
     }
 

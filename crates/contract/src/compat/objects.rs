@@ -65,12 +65,7 @@ impl<'n, 'w> Prover<'n, 'w> {
             self.others(narrow, others, &covered, spot, gaps);
         }
         if let Some(names) = part.get("propertyNames") {
-            let mut known = Conjunction::of(self.narrow, narrow.all("propertyNames"));
-            known.narrow(Types::STRING);
-            let open = self.prove(&known, names, &spot.part("*", false));
-            if !open.is_empty() {
-                gaps.push(Gap::new(&spot.path, What::Unproven("propertyNames")));
-            }
+            self.names(narrow, names, spot, gaps);
         }
         if let Some(Value::Object(dependent)) = part.get("dependentRequired") {
             self.dependent_required(narrow, dependent, spot, gaps);
@@ -184,6 +179,31 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
     }
 
+    /// `propertyNames`: by what the narrow side says there, or name by name if it is closed.
+    fn names(&mut self, narrow: &Conjunction<'n>, names: &'w Value, spot: &Spot, gaps: &mut Vec<Gap>) {
+        let mut known = Conjunction::of(self.narrow, narrow.all("propertyNames"));
+        known.narrow(Types::STRING);
+        if self.prove(&known, names, &spot.part("*", false)).is_empty() {
+            return;
+        }
+        let Some(Value::Array(listed)) =
+            names.get("enum").filter(|_| names.as_object().is_some_and(|map| map.len() == 1))
+        else {
+            gaps.push(Gap::new(&spot.path, What::Unproven("propertyNames")));
+            return;
+        };
+        let mentions = narrow.mentions();
+        for name in mentions.names.iter().filter(|name| !listed.iter().any(|one| one.as_str() == Some(name))) {
+            if !self.property(narrow, name).impossible {
+                let path = join(&spot.path, name);
+                gaps.push(Gap::new(&path, What::NarrowOnly((*name).to_owned())));
+            }
+        }
+        if !mentions.patterns.is_empty() || !self.rest(narrow).impossible {
+            gaps.push(Gap::new(&spot.path, What::Undeclared));
+        }
+    }
+
     fn dependent_required(
         &mut self,
         narrow: &Conjunction<'n>,
@@ -224,6 +244,11 @@ impl<'n, 'w> Prover<'n, 'w> {
             if schemas.len() == before {
                 schemas.extend(part.get("additionalProperties"));
             }
+            if let Some(Value::Array(listed)) = part.get("propertyNames").and_then(|names| names.get("enum"))
+                && !listed.iter().any(|one| one.as_str() == Some(name))
+            {
+                schemas.push(&Value::Bool(false));
+            }
             if let Some(others) = part.get("unevaluatedProperties") {
                 let below = Mentions::below(self.narrow, node);
                 let mentioned = below.everything
@@ -245,6 +270,13 @@ impl<'n, 'w> Prover<'n, 'w> {
     /// What the narrow side demands of every name that it does not mention.
     fn rest(&self, narrow: &Conjunction<'n>) -> Conjunction<'n> {
         let mut schemas: Vec<&'n Value> = narrow.all("additionalProperties").collect();
+        let mentions = narrow.mentions();
+        let listed = narrow.all("propertyNames").filter_map(|names| names.get("enum")?.as_array());
+        for names in listed {
+            if names.iter().all(|name| name.as_str().is_none_or(|name| mentions.names.contains(name))) {
+                schemas.push(&Value::Bool(false));
+            }
+        }
         for node in &narrow.nodes {
             if let Some(others) = node.get("unevaluatedProperties")
                 && !Mentions::below(self.narrow, node).everything

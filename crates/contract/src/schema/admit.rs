@@ -44,6 +44,9 @@ pub(super) fn reasons(schema: &Value, limits: &SchemaLimits, documents: &[&str],
     let embedded = positions.iter().any(|(pointer, schema)| !pointer.is_empty() && schema.get("$id").is_some());
     if !embedded {
         cycles(&document, &positions, limits, &mut reasons);
+        if tool && reasons.is_empty() {
+            unevaluated(&document, &positions, &mut reasons);
+        }
     }
     reasons
 }
@@ -289,6 +292,48 @@ fn cycles(
     }
 }
 
+/// How many branching schemas with `unevaluated…` may be inside one another: each doubles the work of the next.
+const UNEVALUATED_DEEP_MAX: usize = 4;
+
+/// `unevaluatedProperties` over branches that come again further down takes time exponential in the depth of the value.
+fn unevaluated(document: &Document<'_>, positions: &[(String, &Value)], reasons: &mut Vec<SchemaError>) {
+    let asks = |schema: &Value| {
+        ["unevaluatedProperties", "unevaluatedItems"]
+            .iter()
+            .any(|keyword| schema.get(keyword).is_some_and(|asked| *asked != Value::Bool(true)))
+    };
+    // A place counts if something in place of it asks, since it is the place that is evaluated.
+    let sites: HashMap<&str, HashSet<String>> = positions
+        .iter()
+        .filter(|(pointer, schema)| asks(schema) && document.is_conditional(pointer, schema))
+        .map(|(pointer, schema)| (pointer.as_str(), document.below(pointer, schema)))
+        .collect();
+    let reaches = |below: &HashSet<String>| -> Vec<&str> {
+        let mut found = Vec::new();
+        for pointer in below {
+            let Some(schema) = document.root().pointer(pointer) else { continue };
+            let members = document.in_place(pointer, schema).0;
+            found.extend(members.iter().filter_map(|(at, _)| sites.get_key_value(at.as_str()).map(|(site, _)| *site)));
+        }
+        found
+    };
+    let next: HashMap<&str, Vec<&str>> = sites.iter().map(|(site, below)| (*site, reaches(below))).collect();
+    let mut deep: HashMap<&str, usize> = next.keys().map(|site| (*site, 1)).collect();
+    for _ in 0..=UNEVALUATED_DEEP_MAX {
+        let step = |site: &str| {
+            1 + next.get(site).into_iter().flatten().filter_map(|to| deep.get(to)).max().copied().unwrap_or(0)
+        };
+        deep = next.keys().map(|site| (*site, step(site))).collect();
+    }
+    let mut too_deep: Vec<&str> =
+        deep.iter().filter(|(_, deep)| **deep > UNEVALUATED_DEEP_MAX).map(|(site, _)| *site).collect();
+    too_deep.sort_unstable();
+    for site in too_deep {
+        let message = "`unevaluatedProperties` over branches that repeat further down takes too long: write `additionalProperties` into each branch";
+        refuse(reasons, site, message);
+    }
+}
+
 fn same_instance(document: &Document<'_>, pointer: &str, schema: &Value) -> Vec<String> {
     let Value::Object(map) = schema else { return Vec::new() };
     let mut next: Vec<String> = subschemas(map)
@@ -339,6 +384,11 @@ mod tests {
                 "only allowed at the top",
             ),
             (json!({ "$ref": "#/$defs/d0", "$defs": doubling }), "", "multiply"),
+            (
+                json!({ "anyOf": [{ "properties": { "a": { "$ref": "#" } } }, true], "unevaluatedProperties": false }),
+                "",
+                "into each branch",
+            ),
             (json!(7), "", "a schema is an object"),
         ] {
             let found = reasons(&schema, &defaults, &[], true);

@@ -252,6 +252,48 @@ impl<'a> Document<'a> {
         (members, complete)
     }
 
+    /// Whether the schemas in place of this one depend on the value: branches, of which some may hold and some not.
+    pub(crate) fn is_conditional(&self, pointer: &str, schema: &'a Value) -> bool {
+        let branching = ["anyOf", "oneOf", "if", "dependentSchemas"];
+        self.in_place(pointer, schema)
+            .0
+            .iter()
+            .any(|(_, map)| branching.iter().any(|keyword| map.contains_key(*keyword)))
+    }
+
+    /// Every schema that is asked about a part of the instance this one is about, however deep; itself too if recursive.
+    pub(crate) fn below(&self, pointer: &str, schema: &'a Value) -> HashSet<String> {
+        let mut found = HashSet::new();
+        let mut work = vec![(pointer.to_owned(), schema)];
+        let mut seen = HashSet::new();
+        while let Some((pointer, schema)) = work.pop() {
+            let mut here = vec![(pointer, schema)];
+            while let Some((pointer, schema)) = here.pop() {
+                let Value::Object(map) = schema else { continue };
+                if !seen.insert(pointer.clone()) {
+                    continue;
+                }
+                for sub in subschemas(map) {
+                    let place = (sub.pointer(&pointer), sub.schema);
+                    match sub.place {
+                        Place::Here | Place::Question => here.push(place),
+                        Place::Child | Place::ChildQuestion | Place::Name => {
+                            found.insert(place.0.clone());
+                            work.push(place);
+                        }
+                        Place::Definition => {}
+                    }
+                }
+                for (_, reference) in references(map) {
+                    if let Target::Local(target, schema) = self.resolve(reference) {
+                        here.push((target, schema));
+                    }
+                }
+            }
+        }
+        found
+    }
+
     /// The schemas that speak about the instance at `path`, as far as names and positions can tell.
     pub(crate) fn at_instance(&self, path: &str) -> Members<'a> {
         let mut here = self.in_place("", self.root).0;

@@ -3,7 +3,8 @@
 //! A misspelt optional parameter that is silently dropped is a call that did something else than was asked. JSON Schema
 //! accepts it by default, so the schema is rewritten once, before it is compiled: wherever a part of the value begins and
 //! its schemas declare properties, without a word about further ones, `additionalProperties: false` is added, or the
-//! dearer `unevaluatedProperties: false` when the declarations are spread over `allOf`, `$ref` and the like.
+//! dearer `unevaluatedProperties: false` when the declarations are spread over `allOf`, `$ref` and the like. Where that would
+//! be evaluated over and over (branches within branches), the names of all branches together are allowed, and no others.
 //!
 //! Invariants
 //! - STRICT-1: only where an instance location begins. A member of `allOf` sees part of the declarations; closing it
@@ -38,11 +39,15 @@ pub(crate) fn closed(schema: &Value) -> Value {
     let mut definitions = Map::new();
     for (pointer, closing) in order {
         if let Some(Value::Object(map)) = result.pointer_mut(pointer) {
-            match moves.names.get(pointer) {
-                Some(names) => moves.apply(pointer, names, map, &mut definitions),
-                None => {
-                    map.insert(closing.keyword().to_owned(), Value::Bool(false));
+            match (moves.names.get(pointer), closing) {
+                (Some(names), _) => names.apply(pointer, map, &mut definitions),
+                (None, Closing::Additional) => {
+                    map.insert("additionalProperties".to_owned(), Value::Bool(false));
                 }
+                (None, Closing::Unevaluated) => {
+                    map.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+                }
+                (None, Closing::Names(names)) => allow_only(map, names),
             }
         }
     }
@@ -56,20 +61,15 @@ pub(crate) fn closed(schema: &Value) -> Value {
 }
 
 /// How a place is closed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Closing {
     /// All declarations are in one object: the cheap way.
     Additional,
+    /// Spread over several objects.
     Unevaluated,
-}
-
-impl Closing {
-    fn keyword(self) -> &'static str {
-        match self {
-            Self::Additional => "additionalProperties",
-            Self::Unevaluated => "unevaluatedProperties",
-        }
-    }
+    /// Spread over branches that have branches below them again. There `unevaluatedProperties` takes time exponential in
+    /// the depth of the value, so any name is allowed that some branch declares.
+    Names(BTreeSet<String>),
 }
 
 // ------------------------------------------------------------------------------------------------------ Survey
@@ -93,7 +93,7 @@ impl<'a> Survey<'_, 'a> {
             let (members, complete) = self.document.in_place(&pointer, schema);
             if leave {
                 self.left_open.insert(pointer.clone());
-            } else if let Some(closing) = closing_for(&members, complete) {
+            } else if let Some(closing) = self.closing_for(&pointer, schema, &members, complete) {
                 self.closings.insert(pointer.clone(), closing);
             }
             let shared = described(self.document, schema);
@@ -111,6 +111,30 @@ impl<'a> Survey<'_, 'a> {
             }
             self.sites.push((pointer, members));
         }
+    }
+
+    fn closing_for(&self, pointer: &str, schema: &'a Value, members: &Members<'a>, complete: bool) -> Option<Closing> {
+        let explicit = |map: &Map<String, Value>| {
+            map.contains_key("additionalProperties") || map.contains_key("unevaluatedProperties")
+        };
+        let declares =
+            |map: &Map<String, Value>| map.contains_key("properties") || map.contains_key("patternProperties");
+        if !complete || members.iter().any(|(_, map)| explicit(map)) || !members.iter().any(|(_, map)| declares(map)) {
+            return None;
+        }
+        if !self.document.is_conditional(pointer, schema) {
+            return Some(if members.len() == 1 { Closing::Additional } else { Closing::Unevaluated });
+        }
+        let nested = self.document.below(pointer, schema).iter().any(|below| {
+            self.document.root().pointer(below).is_some_and(|schema| self.document.is_conditional(below, schema))
+        });
+        if !nested {
+            return Some(Closing::Unevaluated);
+        }
+        // Patterns cannot be listed: such a place is left as its author wrote it.
+        let listable = members.iter().all(|(_, map)| !map.contains_key("patternProperties"));
+        let named = members.iter().filter_map(|(_, map)| map.get("properties")?.as_object());
+        listable.then(|| Closing::Names(named.flat_map(|named| named.keys().cloned()).collect()))
     }
 
     /// Places that are closed where they stand, but also extended from elsewhere by reference: there the closing must
@@ -133,19 +157,6 @@ impl<'a> Survey<'_, 'a> {
         }
         wrapped
     }
-}
-
-fn closing_for(members: &Members<'_>, complete: bool) -> Option<Closing> {
-    let explicit = |map: &Map<String, Value>| {
-        map.contains_key("additionalProperties") || map.contains_key("unevaluatedProperties")
-    };
-    let declares = |map: &Map<String, Value>| map.contains_key("properties") || map.contains_key("patternProperties");
-    if !complete || members.iter().any(|(_, map)| explicit(map)) || !members.iter().any(|(_, map)| declares(map)) {
-        return None;
-    }
-    // `if` alone also evaluates properties, so a lone member with one is not the cheap case.
-    let alone = members.len() == 1 && members.iter().all(|(_, map)| !map.contains_key("if"));
-    Some(if alone { Closing::Additional } else { Closing::Unevaluated })
 }
 
 fn speaks_of_properties(map: &Map<String, Value>) -> bool {
@@ -212,41 +223,59 @@ fn add(counts: &mut HashMap<String, usize>, more: HashMap<String, usize>) {
 
 // ------------------------------------------------------------------------------------------------------- Moves
 
-/// Places that move into definitions of their own.
-///
-/// Every place closed the dear way does, because the validator remembers the outcome of a definition for a value: without
-/// that, a recursive union is evaluated twice on each level, which is exponential in the depth of the value. A place that
-/// is extended by reference from elsewhere leaves its open body in a second definition, for those references.
+/// Places that move into definitions of their own: those that are closed where they stand and extended by reference from
+/// elsewhere. The references get the open body, the place itself a closed view of it.
 struct Moves {
     names: BTreeMap<String, Names>,
 }
 
-/// The definitions a place moves to.
+/// The definition the body of a place moves to, and how the place is closed.
 struct Names {
-    closed: String,
-    open: Option<String>,
+    body: String,
+    closing: Closing,
 }
 
 impl Names {
-    /// Where the body of the place is afterwards.
-    fn body(&self) -> &str {
-        self.open.as_ref().unwrap_or(&self.closed)
+    /// Moves the body away and leaves a closed reference to it.
+    fn apply(&self, pointer: &str, map: &mut Map<String, Value>, definitions: &mut Map<String, Value>) {
+        let mut body = std::mem::take(map);
+        if pointer.is_empty() {
+            for keyword in SHARED.into_iter().chain(["$schema", "$id"]) {
+                if let Some(value) = body.remove(keyword) {
+                    map.insert(keyword.to_owned(), value);
+                }
+            }
+        }
+        definitions.insert(self.body.clone(), Value::Object(body));
+        map.insert("$ref".to_owned(), Value::String(format!("#/$defs/{}", self.body)));
+        match &self.closing {
+            Closing::Names(names) => allow_only(map, names),
+            Closing::Additional | Closing::Unevaluated => {
+                map.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+            }
+        }
     }
+}
+
+/// `propertyNames` with just these, besides what the author says there.
+fn allow_only(map: &mut Map<String, Value>, names: &BTreeSet<String>) {
+    let ours = json!({ "enum": names });
+    let both = match map.remove("propertyNames") {
+        Some(theirs) => json!({ "allOf": [ours, theirs] }),
+        None => ours,
+    };
+    map.insert("propertyNames".to_owned(), both);
 }
 
 impl Moves {
     fn planned(schema: &Value, closings: &BTreeMap<String, Closing>, wrapped: &BTreeSet<String>) -> Self {
-        let mut prefix = "closed".to_owned();
+        let mut prefix = "body".to_owned();
         while names_in(schema, "$defs").any(|name| name.starts_with(&prefix)) {
             prefix.push('_');
         }
-        let moving = closings.iter().filter(|(pointer, closing)| {
-            // The top stays where it is: as the target of `#` it is a definition already.
-            wrapped.contains(*pointer) || (!pointer.is_empty() && matches!(closing, Closing::Unevaluated))
-        });
-        let names = moving.enumerate().map(|(index, (pointer, _))| {
-            let open = wrapped.contains(pointer).then(|| format!("{prefix}_{index}_body"));
-            (pointer.clone(), Names { closed: format!("{prefix}_{index}"), open })
+        let moving = closings.iter().filter(|(pointer, _)| wrapped.contains(*pointer));
+        let names = moving.enumerate().map(|(index, (pointer, closing))| {
+            (pointer.clone(), Names { body: format!("{prefix}{index}"), closing: closing.clone() })
         });
         Self { names: names.collect() }
     }
@@ -281,35 +310,10 @@ impl Moves {
         });
         match around.max_by_key(|(place, _)| place.len()) {
             Some((place, names)) => {
-                format!("/$defs/{}{}", names.body(), target.strip_prefix(place.as_str()).unwrap_or_default())
+                format!("/$defs/{}{}", names.body, target.strip_prefix(place.as_str()).unwrap_or_default())
             }
             None => target.to_owned(),
         }
-    }
-
-    /// Moves the body away and leaves a reference.
-    fn apply(&self, pointer: &str, names: &Names, map: &mut Map<String, Value>, definitions: &mut Map<String, Value>) {
-        let mut body = std::mem::take(map);
-        if pointer.is_empty() {
-            for keyword in SHARED.into_iter().chain(["$schema", "$id"]) {
-                if let Some(value) = body.remove(keyword) {
-                    map.insert(keyword.to_owned(), value);
-                }
-            }
-        }
-        let closed = match &names.open {
-            Some(open) => {
-                definitions.insert(open.clone(), Value::Object(body));
-                json!({ "$ref": format!("#/$defs/{open}"), "unevaluatedProperties": false })
-            }
-            None => {
-                body.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
-                Value::Object(body)
-            }
-        };
-        definitions.insert(names.closed.clone(), closed);
-        map.insert("$ref".to_owned(), Value::String(format!("#/$defs/{}", names.closed)));
-        debug_assert!(self.names.contains_key(pointer));
     }
 }
 

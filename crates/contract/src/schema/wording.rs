@@ -71,6 +71,12 @@ impl<'a> Wording<'a> {
                     .map(|name| Violation { path: join(path, name), message: undeclared(name, &declared) })
                     .collect()
             }
+            ValidationErrorKind::PropertyNames { error: inner }
+                if matches!(inner.kind(), ValidationErrorKind::Enum { .. }) =>
+            {
+                let name = inner.instance().as_str().unwrap_or_default();
+                vec![Violation { path: join(path, name), message: undeclared(name, &self.declared(path)) }]
+            }
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
                 let about = self.about(&join(path, name));

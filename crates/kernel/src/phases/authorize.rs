@@ -32,7 +32,8 @@ pub struct Authorized {
 
 /// Runs the phase.
 pub fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
-    let Validated { caller, tool, parameters, coercions, require_approval, time_asked, parent_left, limits, context } = validated;
+    let Validated { caller, tool, parameters, coercions, require_approval, time_asked, parent_left, limits, context } =
+        validated;
     token_names_the_tool(&caller, &tool)?;
     scopes_cover_the_needs(&caller, &tool)?;
     context_agrees_with_the_token(&caller, &context)?;
@@ -71,7 +72,10 @@ fn context_agrees_with_the_token(caller: &Caller, context: &AgentContext) -> Res
         ("agent_did", context.agent_did.as_ref().is_some_and(|given| given != caller.subject())),
         ("tenant_id", context.tenant_id.as_ref().is_some_and(|given| given != caller.tenant())),
         ("user_did", context.user_did.as_ref().is_some_and(|given| Some(given) != caller.user())),
-        ("session_id", caller.session().is_some_and(|own| context.session_id.as_deref().is_some_and(|given| given != own))),
+        (
+            "session_id",
+            caller.session().is_some_and(|own| context.session_id.as_deref().is_some_and(|given| given != own)),
+        ),
     ];
     match contradiction.into_iter().find(|(_, contradicts)| *contradicts) {
         None => Ok(()),
@@ -96,18 +100,29 @@ fn tool_is_enabled(tool: &ToolVersion) -> Result<(), Refusal> {
 fn effects_are_gated(tool: &ToolVersion, require_approval: bool) -> Result<(), Refusal> {
     let manifest = &tool.manifest;
     if require_approval || manifest.needs_approval() {
-        return Err(Refusal::new(ErrorCode::E3208, format!("`{}` {} may run only after a person has approved it", tool.id, tool.version))
-            .hint("this server has no approvals yet, so the call cannot be run here"));
+        return Err(Refusal::new(
+            ErrorCode::E3208,
+            format!("`{}` {} may run only after a person has approved it", tool.id, tool.version),
+        )
+        .hint("this server has no approvals yet, so the call cannot be run here"));
     }
     if manifest.requires_confirmation == Some(true) {
-        return Err(Refusal::new(ErrorCode::E3210, format!("`{}` {} may run only after its user has confirmed it", tool.id, tool.version))
-            .hint("this server cannot ask for confirmation yet, so the call cannot be run here"));
+        return Err(Refusal::new(
+            ErrorCode::E3210,
+            format!("`{}` {} may run only after its user has confirmed it", tool.id, tool.version),
+        )
+        .hint("this server cannot ask for confirmation yet, so the call cannot be run here"));
     }
     match manifest.side_effect_policy {
         SideEffectPolicy::Pure | SideEffectPolicy::Idempotent => Ok(()),
         policy @ (SideEffectPolicy::Compensatable | SideEffectPolicy::Irreversible) => Err(Refusal::new(
             ErrorCode::E3010,
-            format!("`{}` {} is {}: running it needs the idempotency ledger, which this server does not have", tool.id, tool.version, policy.as_str()),
+            format!(
+                "`{}` {} is {}: running it needs the idempotency ledger, which this server does not have",
+                tool.id,
+                tool.version,
+                policy.as_str()
+            ),
         )
         .hint("nothing was run; pure and idempotent tools can be called")),
     }

@@ -51,12 +51,16 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
 
 fn executor_for<'k>(kernel: &'k Kernel, tool: &ToolVersion) -> Result<&'k Arc<dyn Executor>, Refusal> {
     let Some(binding) = &tool.manifest.execution else {
-        return Err(Refusal::new(ErrorCode::E3108, format!("`{}` {} is catalogued without a way to run it", tool.id, tool.version))
-            .hint("publish a version whose manifest has an `execution` table")
-            .retryable(false));
+        return Err(Refusal::new(
+            ErrorCode::E3108,
+            format!("`{}` {} is catalogued without a way to run it", tool.id, tool.version),
+        )
+        .hint("publish a version whose manifest has an `execution` table")
+        .retryable(false));
     };
     let kind = binding.kind();
-    let executor = kernel.parts.executors.iter().find(|executor| executor.kind() == kind).ok_or_else(|| no_executor(kind))?;
+    let executor =
+        kernel.parts.executors.iter().find(|executor| executor.kind() == kind).ok_or_else(|| no_executor(kind))?;
     executor.ready(tool, binding)?;
     Ok(executor)
 }

@@ -48,7 +48,12 @@ impl Facts {
     }
 
     /// The audit record of this call at this moment.
-    pub(super) fn record(&self, action: AuditAction, at: UnixMillis, end: Option<(InvocationStatus, Option<ErrorCode>, Duration)>) -> AuditRecord {
+    pub(super) fn record(
+        &self,
+        action: AuditAction,
+        at: UnixMillis,
+        end: Option<(InvocationStatus, Option<ErrorCode>, Duration)>,
+    ) -> AuditRecord {
         AuditRecord {
             at,
             action,

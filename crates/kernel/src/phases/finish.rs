@@ -64,7 +64,12 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
             deprecation: notice.map(crate::registry::Notice::on_the_wire),
             truncation: verified.truncation,
             tokens_used: verified.usage.tokens,
-            cost: tool.manifest.cost_config.as_ref().and_then(|cost| cost.fixed_cost.clone()).unwrap_or_else(|| "0".into()),
+            cost: tool
+                .manifest
+                .cost_config
+                .as_ref()
+                .and_then(|cost| cost.fixed_cost.clone())
+                .unwrap_or_else(|| "0".into()),
         },
         result: verified.result,
         trace_id,

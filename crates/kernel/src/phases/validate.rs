@@ -41,7 +41,8 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     let time_asked = time_asked(request.resource_limits.timeout_seconds)?;
 
     let schema = tool.parameters_schema()?;
-    let prepared = schema.prepare(Value::Object(request.parameters)).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
+    let prepared =
+        schema.prepare(Value::Object(request.parameters)).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
     facts.parameters_digest = Some(canonical::digest(&prepared.value));
     Ok(Validated {
         caller,
@@ -63,7 +64,13 @@ fn refuse_what_is_not_built(request: &InvokeRequest) -> Result<(), Refusal> {
         (options.async_mode || request.execution_mode == Some(ExecutionMode::Async), "execution_options.async_mode"),
         (options.dry_run, "execution_options.dry_run"),
         (request.document_context.is_some(), "document_context"),
-        (request.checkpoint_config.as_ref().is_some_and(|c| c.enable_checkpointing == Some(true) || c.resume_from_checkpoint_id.is_some()), "checkpoint_config"),
+        (
+            request
+                .checkpoint_config
+                .as_ref()
+                .is_some_and(|c| c.enable_checkpointing == Some(true) || c.resume_from_checkpoint_id.is_some()),
+            "checkpoint_config",
+        ),
     ];
     match asked.into_iter().find(|(wanted, _)| *wanted) {
         None => Ok(()),

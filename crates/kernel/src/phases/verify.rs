@@ -49,9 +49,12 @@ fn fits_the_schema(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
     let Err(violations) = tool.result_schema()?.check(result) else { return Ok(()) };
     let first = violations.first().map_or("", |violation| violation.path.as_str());
     tracing::warn!(tool = %tool.id, version = %tool.version, path = first, violations = violations.len(), "TOOL_OUTPUT_SCHEMA_VIOLATION");
-    Err(Refusal::new(ErrorCode::E3303, format!("`{}` {} answered with something its manifest does not allow", tool.id, tool.version))
-        .hint("tell the tool's author; the call itself was fine")
-        .details(serde_json::json!({ "paths": violations.iter().map(|v| &v.path).take(10).collect::<Vec<_>>() })))
+    Err(Refusal::new(
+        ErrorCode::E3303,
+        format!("`{}` {} answered with something its manifest does not allow", tool.id, tool.version),
+    )
+    .hint("tell the tool's author; the call itself was fine")
+    .details(serde_json::json!({ "paths": violations.iter().map(|v| &v.path).take(10).collect::<Vec<_>>() })))
 }
 
 fn fits_the_size(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
@@ -60,8 +63,11 @@ fn fits_the_size(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
     if fits {
         return Ok(());
     }
-    Err(Refusal::new(ErrorCode::E3407, format!("the result of `{}` {} is larger than {OUTPUT_BYTES_MAX} bytes", tool.id, tool.version))
-        .hint("ask for less, for example a page or a shorter range"))
+    Err(Refusal::new(
+        ErrorCode::E3407,
+        format!("the result of `{}` {} is larger than {OUTPUT_BYTES_MAX} bytes", tool.id, tool.version),
+    )
+    .hint("ask for less, for example a page or a shorter range"))
 }
 
 /// Counts bytes and fails past the limit, so that measuring a huge result costs no memory.

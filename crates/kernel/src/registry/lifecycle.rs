@@ -180,10 +180,8 @@ mod tests {
             (Removed, [None, None, None, Some(Removed)]),
         ];
         for (start, outcomes) in expected {
-            let record = Lifecycle {
-                recorded: start,
-                notice: (start != Active).then(|| Notice::starting(NOW, None, None)),
-            };
+            let record =
+                Lifecycle { recorded: start, notice: (start != Active).then(|| Notice::starting(NOW, None, None)) };
             for (action, outcome) in actions.iter().zip(outcomes) {
                 let got = record.apply(action, NOW).ok().map(|life| life.state(NOW));
                 assert_eq!(got, outcome, "{} from {start:?}", action.verb());

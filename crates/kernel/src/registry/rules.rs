@@ -32,7 +32,9 @@ fn aliases(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, out: &mut Vec<
 
 /// MAN-028: what undoes this tool must be there when it is needed.
 fn compensation(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMillis, out: &mut Vec<Finding>) {
-    let Some(undo) = manifest.compensation_tool_id.as_ref().and_then(|undo| undo.parse::<ToolId>().ok()) else { return };
+    let Some(undo) = manifest.compensation_tool_id.as_ref().and_then(|undo| undo.parse::<ToolId>().ok()) else {
+        return;
+    };
     if undo == *id {
         out.push(Finding::new("/compensation_tool_id", "a tool cannot undo itself"));
         return;
@@ -41,7 +43,10 @@ fn compensation(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: Unix
         tool.current(now).is_some_and(|v| v.lifecycle.state(now) != LifecycleState::Removed && v.manifest.is_enabled())
     });
     if !usable {
-        out.push(Finding::new("/compensation_tool_id", format!("`{undo}` is not registered or not enabled: register it first")));
+        out.push(Finding::new(
+            "/compensation_tool_id",
+            format!("`{undo}` is not registered or not enabled: register it first"),
+        ));
     }
 }
 
@@ -82,10 +87,16 @@ fn numbering(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMil
     }
     match manifest.breaking_changes {
         Some(true) if step < Verdict::Major => {
-            out.push(Finding::new("/breaking_changes", format!("a version with breaking changes must raise the major number; {new} does not")));
+            out.push(Finding::new(
+                "/breaking_changes",
+                format!("a version with breaking changes must raise the major number; {new} does not"),
+            ));
         }
         Some(false) if verdict == Verdict::Major => {
-            out.push(Finding::new("/breaking_changes", format!("says false, but the schemas break callers of {}", predecessor.version)));
+            out.push(Finding::new(
+                "/breaking_changes",
+                format!("says false, but the schemas break callers of {}", predecessor.version),
+            ));
         }
         _ => {}
     }

@@ -18,9 +18,7 @@ use super::snapshot::{Snapshot, Tool};
 use super::version::ToolVersion;
 use crate::ports::clock::{Clock, UnixMillis};
 use crate::ports::observer::Observer;
-use crate::ports::registry_store::{
-    LifecycleChange, NewVersion, Published, RegistryStore, StoreError, StoredVersion,
-};
+use crate::ports::registry_store::{LifecycleChange, NewVersion, Published, RegistryStore, StoreError, StoredVersion};
 use crate::ports::tool_search::ToolSearch;
 
 /// Largest page of a listing (API-006).
@@ -92,7 +90,8 @@ impl Registry {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, StoreError> {
         let loaded = store.load().await?;
-        let snapshot = loaded.into_iter().fold(Snapshot::default(), |snapshot, stored| snapshot.with(ToolVersion::new(stored)));
+        let snapshot =
+            loaded.into_iter().fold(Snapshot::default(), |snapshot, stored| snapshot.with(ToolVersion::new(stored)));
         observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
         Ok(Self { snapshot: ArcSwap::from_pointee(snapshot), store, search, clock, observer, writing: Mutex::new(()) })
     }
@@ -229,10 +228,9 @@ impl Registry {
                 format!("`{}` {} was changed by somebody else meanwhile", current.id, current.version),
             )
             .hint("look at it again, then decide anew")),
-            LifecycleChange::Unknown => Err(Refusal::new(
-                ErrorCode::E3102,
-                format!("`{}` {} is not in the store", current.id, current.version),
-            )),
+            LifecycleChange::Unknown => {
+                Err(Refusal::new(ErrorCode::E3102, format!("`{}` {} is not in the store", current.id, current.version)))
+            }
         }
     }
 
@@ -271,13 +269,15 @@ impl Registry {
         may_know: impl Fn(&ToolId) -> bool,
     ) -> Result<Vec<Listed>, Refusal> {
         let limit = limit.clamp(1, SEARCH_LIMIT_MAX);
-        let hits = self.search.search(query, limit.saturating_mul(SEARCH_OVERFETCH)).await.map_err(|e| unavailable(&e))?;
+        let hits =
+            self.search.search(query, limit.saturating_mul(SEARCH_OVERFETCH)).await.map_err(|e| unavailable(&e))?;
         let now = self.clock.now();
         let snapshot = self.snapshot();
         let visible = hits.into_iter().filter(|hit| may_know(&hit.tool)).filter_map(|hit| {
             let tool = snapshot.tool(&hit.tool)?;
             let current = tool.current(now)?;
-            let searchable = matches!(current.lifecycle.state(now), LifecycleState::Active | LifecycleState::Deprecated);
+            let searchable =
+                matches!(current.lifecycle.state(now), LifecycleState::Active | LifecycleState::Deprecated);
             searchable.then(|| Listed { tool: Arc::clone(tool), current: Arc::clone(current), score: Some(hit.score) })
         });
         Ok(visible.take(limit).collect())

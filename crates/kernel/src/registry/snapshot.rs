@@ -54,9 +54,7 @@ impl Tool {
     pub fn current(&self, now: UnixMillis) -> Option<&Arc<ToolVersion>> {
         self.resolve(&VersionSpec::Latest, now)
             .ok()
-            .or_else(|| {
-                self.versions.iter().rev().find(|v| v.lifecycle.state(now) != LifecycleState::Removed)
-            })
+            .or_else(|| self.versions.iter().rev().find(|v| v.lifecycle.state(now) != LifecycleState::Removed))
             .or_else(|| self.versions.last())
     }
 
@@ -149,9 +147,7 @@ impl Snapshot {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
         let refusal = Refusal::new(ErrorCode::E3101, format!("there is no tool `{shown}`"));
         match nearest(name, known) {
-            Some(near) => {
-                refusal.hint(format!("did you mean `{near}`?")).details(json!({ "nearest": near }))
-            }
+            Some(near) => refusal.hint(format!("did you mean `{near}`?")).details(json!({ "nearest": near })),
             None => refusal.hint("list what there is with `gantry tool list` or GET /v1/tools"),
         }
     }

@@ -16,8 +16,7 @@ use crate::door::Door;
 use crate::incoming::Incoming;
 use crate::members::typed;
 
-const CODES: &[ErrorCode] =
-    &[ErrorCode::E3101, ErrorCode::E3102, ErrorCode::E3103, ErrorCode::E3104];
+const CODES: &[ErrorCode] = &[ErrorCode::E3101, ErrorCode::E3102, ErrorCode::E3103, ErrorCode::E3104];
 
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
@@ -126,7 +125,8 @@ async fn compare(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         End::Output => Direction::Output,
     };
     let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction)?)) }).await
+    door.settle(async move { Answer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction)?)) })
+        .await
 }
 
 async fn negotiate(door: Arc<Door>, mut incoming: Incoming) -> Handled {

@@ -89,7 +89,11 @@ pub(super) async fn run(kernel: &Kernel, who: &Credential, request: InvokeReques
 }
 
 /// Reads the request. Parameters are set aside first, because serde would rebuild them member by member.
-pub(super) fn invoke_request(mut value: Value, place: &str, again: impl FnOnce() -> Value) -> Result<InvokeRequest, Refusal> {
+pub(super) fn invoke_request(
+    mut value: Value,
+    place: &str,
+    again: impl FnOnce() -> Value,
+) -> Result<InvokeRequest, Refusal> {
     let parameters = take_parameters(&mut value);
     let mut request: InvokeRequest = typed(value, place, again)?;
     if let Some(parameters) = parameters {

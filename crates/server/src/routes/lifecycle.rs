@@ -128,7 +128,8 @@ async fn apply(
         let now = kernel.clock().now();
         let tool_id = changed.first().map(|version| version.id.clone());
         Answer::json(&LifecycleChanged {
-            tool_id: tool_id.ok_or_else(|| Refusal::new(ErrorCode::E3408, "no version of the tool can be changed that way"))?,
+            tool_id: tool_id
+                .ok_or_else(|| Refusal::new(ErrorCode::E3408, "no version of the tool can be changed that way"))?,
             versions: changed.iter().map(|version| VersionLine::of(version, now)).collect(),
         })
     })

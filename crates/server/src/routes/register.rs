@@ -79,7 +79,10 @@ fn warnings(manifest: &Manifest) -> Vec<String> {
     let oddities = [
         (manifest.execution.is_none(), "there is no `execution`: the tool can be found but not called"),
         (!manifest.is_enabled(), "`enabled` is false: the tool can be found but not called"),
-        (manifest.tags.is_empty() && manifest.categories.is_empty(), "there are no `tags` or `categories`: filters will not find the tool"),
+        (
+            manifest.tags.is_empty() && manifest.categories.is_empty(),
+            "there are no `tags` or `categories`: filters will not find the tool",
+        ),
     ];
     oddities.into_iter().filter(|(odd, _)| *odd).map(|(_, warning)| warning.to_owned()).collect()
 }

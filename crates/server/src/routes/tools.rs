@@ -56,9 +56,21 @@ pub(super) static OPERATIONS: &[Operation] = &[
         access: Access::Token,
         parameters: &[
             query("category", "only tools of this category", SchemaGenerator::subschema_for::<String>),
-            query("tags", "only tools with all of these tags; separate by commas or repeat", SchemaGenerator::subschema_for::<String>),
-            query("q", "only tools with this text in id, name or description", SchemaGenerator::subschema_for::<String>),
-            query("lifecycle", "only tools in this state; default active and deprecated", SchemaGenerator::subschema_for::<LifecycleState>),
+            query(
+                "tags",
+                "only tools with all of these tags; separate by commas or repeat",
+                SchemaGenerator::subschema_for::<String>,
+            ),
+            query(
+                "q",
+                "only tools with this text in id, name or description",
+                SchemaGenerator::subschema_for::<String>,
+            ),
+            query(
+                "lifecycle",
+                "only tools in this state; default active and deprecated",
+                SchemaGenerator::subschema_for::<LifecycleState>,
+            ),
             query("tier", "the visibility tier; for now all show the same", SchemaGenerator::subschema_for::<Tier>),
             query("page", "from 1", SchemaGenerator::subschema_for::<u32>),
             query("page_size", "1 to 200, default 50", SchemaGenerator::subschema_for::<u32>),
@@ -129,7 +141,11 @@ pub(super) static OPERATIONS: &[Operation] = &[
     },
 ];
 
-const fn query(name: &'static str, about: &'static str, schema: fn(&mut SchemaGenerator) -> schemars::Schema) -> Parameter {
+const fn query(
+    name: &'static str,
+    about: &'static str,
+    schema: fn(&mut SchemaGenerator) -> schemars::Schema,
+) -> Parameter {
     Parameter { place: Place::Query, name, about, schema }
 }
 
@@ -159,7 +175,8 @@ async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
     door.kernel().recognise(who.actor())?;
     let query = incoming.query(&["q", "limit"])?;
     let text = query.one("q")?.ok_or_else(|| {
-        Refusal::new(ErrorCode::E3004, "query parameter `q` is missing").hint("say what the tool should do: ?q=send+an+email")
+        Refusal::new(ErrorCode::E3004, "query parameter `q` is missing")
+            .hint("say what the tool should do: ?q=send+an+email")
     })?;
     if text.chars().count() > SEARCH_CHARS_MAX {
         let refusal = Refusal::new(ErrorCode::E3004, "query parameter `q` is too long");
@@ -191,7 +208,8 @@ async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     door.kernel().recognise(who.actor())?;
     let [id, version] = incoming.path_values().await?;
     incoming.query(&[])?;
-    let spec = VersionSpec::parse(&version).map_err(|error| Refusal::new(ErrorCode::E3004, format!("version: {error}")))?;
+    let spec =
+        VersionSpec::parse(&version).map_err(|error| Refusal::new(ErrorCode::E3004, format!("version: {error}")))?;
     let version = door.kernel().tool_version(who.actor(), &id, &spec)?;
     Answer::json(&VersionDetail::of(&version, door.kernel().clock().now()))
 }

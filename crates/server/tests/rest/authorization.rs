@@ -15,11 +15,36 @@ const TABLE: &[Row] = &[
     ("GET", "/v1/tools", "listTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("GET", "/v1/tools/search?q=echo", "searchTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("GET", "/v1/tools/demo.echo_tool", "getTool", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
-    ("GET", "/v1/tools/demo.echo_tool/versions/1.0.0", "getToolVersion", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
-    ("POST", "/v1/tools/demo.echo_tool/deprecate", "deprecateTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
-    ("POST", "/v1/tools/demo.echo_tool/sunset", "sunsetTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
-    ("POST", "/v1/tools/demo.echo_tool/restore", "restoreTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
-    ("POST", "/v1/tools/demo.fail_tool/remove", "removeTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    (
+        "GET",
+        "/v1/tools/demo.echo_tool/versions/1.0.0",
+        "getToolVersion",
+        ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"],
+    ),
+    (
+        "POST",
+        "/v1/tools/demo.echo_tool/deprecate",
+        "deprecateTool",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
+    ),
+    (
+        "POST",
+        "/v1/tools/demo.echo_tool/sunset",
+        "sunsetTool",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
+    ),
+    (
+        "POST",
+        "/v1/tools/demo.echo_tool/restore",
+        "restoreTool",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
+    ),
+    (
+        "POST",
+        "/v1/tools/demo.fail_tool/remove",
+        "removeTool",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
+    ),
     ("POST", "/v1/tools/compare", "compareSchemas", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("POST", "/v1/tools/negotiate", "negotiateSchemas", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("POST", "/v1/tools/invoke", "invokeTool", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
@@ -50,8 +75,10 @@ fn body(operation: &str) -> Option<Value> {
 
 #[test]
 fn every_operation_is_in_the_table() {
-    let documented: BTreeSet<String> =
-        operations().into_iter().map(|(_, _, operation)| operation["operationId"].as_str().unwrap().to_owned()).collect();
+    let documented: BTreeSet<String> = operations()
+        .into_iter()
+        .map(|(_, _, operation)| operation["operationId"].as_str().unwrap().to_owned())
+        .collect();
     let listed: BTreeSet<String> = TABLE.iter().map(|(_, _, operation, _)| (*operation).to_owned()).collect();
     assert_eq!(documented, listed);
 }

@@ -40,8 +40,18 @@ async fn bodies_that_are_wrong_are_refused_with_place_and_remedy() {
         ("/v1/tools/invoke", "{\"tool_id\":\"demo.echo_tool\",\"tool_version\":\"?\"}", (400, "E3004"), "tool_version"),
         ("/v1/tools/invoke", "{\"tool_id\":\"demo.echo_tool\",\"tool_version\":\"^2\"}", (409, "E3103"), "1.0.0"),
         ("/v1/tools/invoke", "{\"tool_id\":\"demo.echo_tool\"}", (400, "E3301"), "text"),
-        ("/v1/tools/invoke", "{\"tool_id\":\"demo.fail_tool\",\"parameters\":{\"text\":\"\"}}", (500, "E3401"), "fell over"),
-        ("/v1/tools/invoke", "{\"tool_id\":\"demo.panic_tool\",\"parameters\":{\"text\":\"\"}}", (500, "E3000"), "inside the server"),
+        (
+            "/v1/tools/invoke",
+            "{\"tool_id\":\"demo.fail_tool\",\"parameters\":{\"text\":\"\"}}",
+            (500, "E3401"),
+            "fell over",
+        ),
+        (
+            "/v1/tools/invoke",
+            "{\"tool_id\":\"demo.panic_tool\",\"parameters\":{\"text\":\"\"}}",
+            (500, "E3000"),
+            "inside the server",
+        ),
         (
             "/v1/tools/invoke",
             "{\"tool_id\":\"demo.echo_tool\",\"parameters\":{\"text\":\"\"},\"execution_options\":{\"dry_run\":true}}",
@@ -50,20 +60,40 @@ async fn bodies_that_are_wrong_are_refused_with_place_and_remedy() {
         ),
         ("/v1/tools/invoke/batch", "{\"calls\":[]}", (400, "E3004"), "0 calls"),
         ("/v1/tools/invoke/batch", &eleven, (400, "E3004"), "11 calls"),
-        ("/v1/tools/invoke/batch", "{\"calls\":[{\"tool_id\":\"x\",\"critcal\":true}]}", (400, "E3004"), "in `calls[0]`"),
-        ("/v1/tools/invoke/batch", "{\"calls\":[{\"tool_id\":\"x\",\"critical\":1}]}", (400, "E3004"), "calls[0].critical"),
+        (
+            "/v1/tools/invoke/batch",
+            "{\"calls\":[{\"tool_id\":\"x\",\"critcal\":true}]}",
+            (400, "E3004"),
+            "in `calls[0]`",
+        ),
+        (
+            "/v1/tools/invoke/batch",
+            "{\"calls\":[{\"tool_id\":\"x\",\"critical\":1}]}",
+            (400, "E3004"),
+            "calls[0].critical",
+        ),
         ("/v1/tools/register", "{}", (422, "E3105"), "reasons"),
         ("/v1/tools/register", "7", (422, "E3105"), "reasons"),
         ("/v1/tools/compare", "{\"old\":{}}", (400, "E3004"), "`new` is missing"),
         ("/v1/tools/compare", "{\"old\":7,\"new\":{}}", (400, "E3004"), "neither a schema nor a version"),
-        ("/v1/tools/compare", "{\"old\":{\"tool_id\":\"x\",\"vresion\":\"1\"},\"new\":{}}", (400, "E3004"), "did you mean `version`?"),
+        (
+            "/v1/tools/compare",
+            "{\"old\":{\"tool_id\":\"x\",\"vresion\":\"1\"},\"new\":{}}",
+            (400, "E3004"),
+            "did you mean `version`?",
+        ),
         ("/v1/tools/compare", "{\"old\":{\"tool_id\":\"demo.nope\"},\"new\":{}}", (404, "E3101"), "demo.nope"),
         ("/v1/tokens", "{\"sub\":\"a b\"}", (400, "E3004"), "subject"),
         ("/v1/tokens", "{\"sub\":\"a\",\"ttl_seconds\":0}", (400, "E3004"), "ttl_seconds"),
         ("/v1/tokens", "{\"sub\":\"a\",\"roles\":[\"amdin\"]}", (400, "E3004"), "did you mean `admin`?"),
         ("/v1/tokens", "{\"sub\":\"a\",\"tools\":[{\"tool_id\":\"*x\"}]}", (400, "E3004"), "`tools[0].tool_id`"),
         ("/v1/tools/demo.echo_tool/deprecate", "{\"version\":\"1\"}", (400, "E3004"), "`version`"),
-        ("/v1/tools/demo.echo_tool/deprecate", "{\"migration_guide_url\":\"javascript:x\"}", (400, "E3004"), "not a web address"),
+        (
+            "/v1/tools/demo.echo_tool/deprecate",
+            "{\"migration_guide_url\":\"javascript:x\"}",
+            (400, "E3004"),
+            "not a web address",
+        ),
         ("/v1/tools/demo.echo_tool/deprecate", "{\"version\":\"9.0.0\"}", (404, "E3102"), "9.0.0"),
         ("/v1/tools/demo.nope/remove", "", (404, "E3101"), "demo.nope"),
     ] {
@@ -76,7 +106,9 @@ async fn requests_that_are_wrong_outside_their_body_are_refused() {
     let stage = Stage::new().await;
     let get = |path: &str| request("GET", path, Some(ADMIN), None);
     let with = |header: &str| {
-        format!("POST /v1/tools/invoke HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {ADMIN}\r\n{header}\r\ncontent-length: 2\r\n\r\n{{}}")
+        format!(
+            "POST /v1/tools/invoke HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {ADMIN}\r\n{header}\r\ncontent-length: 2\r\n\r\n{{}}"
+        )
     };
     let headers = |n: usize| (0..n).map(|i| format!("x-{i}: 1\r\n")).collect::<String>();
     for (raw, expected, says) in [
@@ -99,7 +131,11 @@ async fn requests_that_are_wrong_outside_their_body_are_refused() {
         (with("x: y"), (415, "E3006"), "no content-type"),
         (with("content-type: text/plain"), (415, "E3006"), "text/plain"),
         (with("content-type: application/json; charset=latin1"), (415, "E3006"), "latin1"),
-        (with(&format!("authorization: Bearer {ADMIN}\r\ncontent-type: application/json")), (400, "E3004"), "stands twice"),
+        (
+            with(&format!("authorization: Bearer {ADMIN}\r\ncontent-type: application/json")),
+            (400, "E3004"),
+            "stands twice",
+        ),
         (format!("GET / HTTP/1.1\r\nhost: g\r\n{}\r\n", headers(70)), (400, "E3004"), "more than 64 headers"),
         (format!("GET / HTTP/1.1\r\nhost: g\r\n{}\r\n", headers(200)), (431, "-"), ""),
         (format!("GET / HTTP/1.1\r\nhost: g\r\nx: {}\r\n\r\n", "y".repeat(40_000)), (431, "-"), ""),

@@ -10,11 +10,18 @@ use crate::stage::{ADMIN, Stage};
 
 /// Time-outs short enough for a test.
 fn hasty() -> ServerConfig {
-    ServerConfig { header_read_timeout_ms: 100, body_read_timeout_ms: 100, idle_timeout_ms: 100, ..ServerConfig::default() }
+    ServerConfig {
+        header_read_timeout_ms: 100,
+        body_read_timeout_ms: 100,
+        idle_timeout_ms: 100,
+        ..ServerConfig::default()
+    }
 }
 
 fn head(more: &str) -> String {
-    format!("POST /v1/tools/invoke HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {ADMIN}\r\ncontent-type: application/json\r\n{more}\r\n\r\n")
+    format!(
+        "POST /v1/tools/invoke HTTP/1.1\r\nhost: g\r\nauthorization: Bearer {ADMIN}\r\ncontent-type: application/json\r\n{more}\r\n\r\n"
+    )
 }
 
 #[tokio::test]

@@ -132,7 +132,8 @@ impl Stage {
     pub(crate) async fn with(config: ServerConfig) -> Self {
         config.validate().unwrap();
         let clock = Arc::new(HeldClock(AtomicI64::new(START)));
-        let tools = Arc::new(Tools { gate: Semaphore::new(0), running: watch::Sender::new(0), finished: AtomicUsize::new(0) });
+        let tools =
+            Arc::new(Tools { gate: Semaphore::new(0), running: watch::Sender::new(0), finished: AtomicUsize::new(0) });
         let paper = Arc::new(Paper::default());
         let store = Arc::new(MemoryStore::new());
         let registry =

@@ -19,7 +19,10 @@ async fn a_tool_is_published_found_called_deprecated_and_removed() {
     assert_eq!(stage.admin("POST", "/v1/tools/register", Some(other)).await.code(), "E3103");
 
     let hits = stage.admin("GET", "/v1/tools/search?q=story&limit=5", None).await.json();
-    assert_eq!((hits["mode"].as_str(), hits["results"][0]["tool_id"].as_str()), (Some("lexical"), Some("demo.story_tool")));
+    assert_eq!(
+        (hits["mode"].as_str(), hits["results"][0]["tool_id"].as_str()),
+        (Some("lexical"), Some("demo.story_tool"))
+    );
     assert!(hits["results"][0]["score"].as_f64().unwrap() > 0.0);
 
     let called = stage.invoke("demo.story_tool", json!({ "text": "once" })).await;
@@ -37,10 +40,15 @@ async fn a_tool_is_published_found_called_deprecated_and_removed() {
     assert_eq!(called.json()["execution_metadata"]["deprecation"]["successor"], "demo.echo_tool");
 
     assert_eq!(stage.admin("POST", "/v1/tools/demo.story_tool/sunset", None).await.status, 200);
-    assert_eq!(stage.admin("POST", "/v1/tools/demo.story_tool/restore", Some(json!({ "version": "1.0.0" }))).await.status, 200);
+    assert_eq!(
+        stage.admin("POST", "/v1/tools/demo.story_tool/restore", Some(json!({ "version": "1.0.0" }))).await.status,
+        200
+    );
     assert_eq!(stage.admin("POST", "/v1/tools/demo.story_tool/remove", None).await.status, 200);
     assert_eq!(stage.admin("POST", "/v1/tools/demo.story_tool/restore", None).await.code(), "E3408");
-    let gone = stage.admin("POST", "/v1/tools/invoke", Some(json!({ "tool_id": "demo.story_tool", "tool_version": "1.0.0" }))).await;
+    let gone = stage
+        .admin("POST", "/v1/tools/invoke", Some(json!({ "tool_id": "demo.story_tool", "tool_version": "1.0.0" })))
+        .await;
     assert_eq!((gone.status, gone.code().as_str()), (410, "E3104"));
     let history = stage.admin("GET", "/v1/tools/demo.story_tool", None).await.json();
     assert_eq!(history["versions"][0]["lifecycle_state"], "removed");
@@ -49,7 +57,8 @@ async fn a_tool_is_published_found_called_deprecated_and_removed() {
 #[tokio::test]
 async fn a_manifest_without_execution_is_published_with_a_warning() {
     let stage = Stage::new().await;
-    let reply = stage.admin("POST", "/v1/tools/register", Some(manifest("mute", "1.0.0", json!({ "execution": null })))).await;
+    let reply =
+        stage.admin("POST", "/v1/tools/register", Some(manifest("mute", "1.0.0", json!({ "execution": null })))).await;
     assert_eq!(reply.status, 201);
     assert!(reply.json()["warnings"][0].as_str().unwrap().contains("execution"));
     assert_eq!(stage.invoke("demo.mute_tool", json!({ "text": "x" })).await.code(), "E3108");
@@ -72,8 +81,22 @@ async fn listings_are_filtered_and_paged() {
     let page = list("?page=2&page_size=3").await;
     assert_eq!(page["pagination"], json!({ "total_count": 4, "page": 2, "page_size": 3 }));
     let line = &page["tools"][0];
-    for member in ["tool_name", "name", "description", "category", "categories", "versions", "latest_version", "tags",
-        "requires_approval", "side_effect_policy", "timeout_class", "lifecycle_state", "provider", "protocol"] {
+    for member in [
+        "tool_name",
+        "name",
+        "description",
+        "category",
+        "categories",
+        "versions",
+        "latest_version",
+        "tags",
+        "requires_approval",
+        "side_effect_policy",
+        "timeout_class",
+        "lifecycle_state",
+        "provider",
+        "protocol",
+    ] {
         assert!(line.get(member).is_some(), "{member}");
     }
 }
@@ -85,7 +108,11 @@ async fn versions_are_shown_by_number_and_by_range() {
     assert_eq!(stage.admin("POST", "/v1/tools/register", Some(two)).await.status, 201);
     for (spec, expected) in [("1.0.0", "1.0.0"), ("%5E1.0.0", "1.1.0"), ("LATEST", "1.1.0"), ("1.x", "1.1.0")] {
         let shown = stage.admin("GET", &format!("/v1/tools/demo.echo_tool/versions/{spec}"), None).await.json();
-        assert_eq!((shown["version"].as_str(), shown["manifest"]["version"].as_str()), (Some(expected), Some(expected)), "{spec}");
+        assert_eq!(
+            (shown["version"].as_str(), shown["manifest"]["version"].as_str()),
+            (Some(expected), Some(expected)),
+            "{spec}"
+        );
     }
     let tool = stage.admin("GET", "/v1/tools/demo.echo_tool", None).await.json();
     assert_eq!((tool["current_version"].as_str(), tool["versions"].as_array().unwrap().len()), (Some("1.1.0"), 2));
@@ -94,7 +121,8 @@ async fn versions_are_shown_by_number_and_by_range() {
 #[tokio::test]
 async fn a_batch_stops_at_the_first_failed_critical_call_and_keeps_its_length() {
     let stage = Stage::new().await;
-    let call = |tool: &str, critical: bool| json!({ "tool_id": tool, "parameters": { "text": "x" }, "critical": critical });
+    let call =
+        |tool: &str, critical: bool| json!({ "tool_id": tool, "parameters": { "text": "x" }, "critical": critical });
     let calls = json!({ "calls": [
         call("demo.echo_tool", true), call("demo.fail_tool", false), call("demo.echo_tool", true),
         call("demo.fail_tool", true), call("demo.echo_tool", true),
@@ -116,11 +144,15 @@ async fn schemas_and_versions_are_compared_and_negotiated() {
     let verdict = stage.admin("POST", "/v1/tools/compare", Some(json!({ "old": narrow, "new": wide }))).await.json();
     assert_eq!(verdict["verdict"], "minor");
     let verdict = stage.admin("POST", "/v1/tools/compare", Some(json!({ "old": wide, "new": narrow }))).await.json();
-    assert_eq!((verdict["verdict"].as_str(), verdict["reasons"][0]["change"].as_str()), (Some("major"), Some("property_removed")));
+    assert_eq!(
+        (verdict["verdict"].as_str(), verdict["reasons"][0]["change"].as_str()),
+        (Some("major"), Some("property_removed"))
+    );
     let version = json!({ "tool_id": "demo.echo_tool", "version": "1.0.0" });
     let same = stage.admin("POST", "/v1/tools/compare", Some(json!({ "old": version, "new": version }))).await.json();
     assert_eq!((same["verdict"].as_str(), same["result"]["verdict"].as_str()), (Some("patch"), Some("patch")));
-    let fit = stage.admin("POST", "/v1/tools/negotiate", Some(json!({ "expected": wide, "offered": narrow }))).await.json();
+    let fit =
+        stage.admin("POST", "/v1/tools/negotiate", Some(json!({ "expected": wide, "offered": narrow }))).await.json();
     assert_eq!(fit["outcome"], "partial_match");
 }
 
