@@ -30,7 +30,7 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
     pub(crate) exit: Exit,
     /// What the server said in full, for `--json`.
-    document: Option<Value>,
+    document: Option<Box<Value>>,
 }
 
 impl Failure {
@@ -73,20 +73,21 @@ impl Failure {
     pub(crate) fn from_problem(document: Value) -> Option<Self> {
         let error = document.get("error")?;
         let text = |member: &str| error.get(member).and_then(Value::as_str).map(str::to_owned);
+        let reasons = error.get("details").map(reasons_in).unwrap_or_default();
         let failure = Self {
             code: Some(text("code")?),
-            message: text("message")?,
-            reasons: error.get("details").map(reasons_in).unwrap_or_default(),
+            message: without_reasons(&text("message")?, &reasons),
+            reasons,
             hint: text("resolution"),
             exit: Exit::Failed,
             document: None,
         };
-        Some(Self { document: Some(document), ..failure })
+        Some(Self { document: Some(Box::new(document)), ..failure })
     }
 
     /// The one JSON document that `--json` prints.
     pub(crate) fn to_json(&self) -> Value {
-        self.document.clone().unwrap_or_else(|| {
+        self.document.as_deref().cloned().unwrap_or_else(|| {
             json!({ "error": {
                 "code": self.code, "message": self.message, "reasons": self.reasons, "resolution": self.hint,
             } })
@@ -96,15 +97,22 @@ impl Failure {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
+        let reasons = refusal.details.as_ref().map(reasons_in).unwrap_or_default();
         Self {
             code: Some(refusal.code.to_string()),
-            reasons: refusal.details.as_ref().map(reasons_in).unwrap_or_default(),
             hint: Some(refusal.resolution().to_owned()),
-            message: refusal.message,
+            message: without_reasons(&refusal.message, &reasons),
+            reasons,
             exit: Exit::Failed,
             document: None,
         }
     }
+}
+
+/// Messages for the wire repeat their reasons; here each reason has a line of its own.
+fn without_reasons(message: &str, reasons: &[String]) -> String {
+    let head = reasons.first().and_then(|first| message.split_once(first.as_str())).map_or(message, |(head, _)| head);
+    head.trim_end_matches([' ', ':', '[']).to_owned()
 }
 
 /// The `{ path, message }` pairs of an error's details, whatever the list is called.
@@ -145,6 +153,22 @@ mod tests {
             (&remote.code, &remote.message, &remote.reasons, &remote.hint)
         );
         assert_eq!(remote.to_json(), problem, "--json shows what the server said, in full");
+    }
+
+    #[test]
+    fn reasons_are_not_said_twice() {
+        for (message, reasons, expected) in [
+            ("not admitted: /a: is missing", vec!["/a: is missing".to_owned()], "not admitted"),
+            (
+                "not admitted for 2 reasons: [/a: x] [/b: y]",
+                vec!["/a: x".into(), "/b: y".into()],
+                "not admitted for 2 reasons",
+            ),
+            ("something else", vec!["/a: x".into()], "something else"),
+            ("nothing more", vec![], "nothing more"),
+        ] {
+            assert_eq!(without_reasons(message, &reasons), expected);
+        }
     }
 
     #[test]

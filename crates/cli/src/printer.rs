@@ -16,6 +16,9 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
+/// Tables are never squeezed below this.
+const COLUMNS_MIN: u16 = 80;
+
 /// Styles of text on a terminal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Style {
@@ -93,7 +96,7 @@ impl Printer {
 
     /// Text that is the whole result, such as a completion script.
     pub(crate) fn raw(&self, text: &str) {
-        out(text.strip_suffix('\n').unwrap_or(text));
+        self.answer(&Value::String(text.to_owned()), |_| text.to_owned());
     }
 
     /// Something a person may want to know besides the result.
@@ -110,6 +113,7 @@ impl Printer {
 
     /// Asks for a yes. Anything else, and the end of input, is a no.
     pub(crate) fn confirm(&self, question: &str) -> bool {
+        let question = self.on_stderr(question, Style::Bold);
         let mut stderr = std::io::stderr().lock();
         // A question that cannot be shown is not answered either.
         if write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush()).is_err() {
@@ -146,12 +150,21 @@ impl Printer {
         let mut table = Table::new();
         if self.is_for_people() {
             table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+            // Some terminals say that they have no columns; a table one letter wide helps nobody.
+            if table.width().is_none_or(|columns| columns < COLUMNS_MIN) {
+                table.set_width(COLUMNS_MIN);
+            }
         } else {
             table.force_no_tty().load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         }
         table.set_header(header.map(str::to_owned));
         for row in rows {
             table.add_row(row.map(|cell| visible(&cell).into_owned()));
+        }
+        if !self.is_for_people() {
+            table.column_iter_mut().for_each(|column| {
+                column.set_padding((0, 2));
+            });
         }
         table.trim_fmt()
     }

@@ -10,5 +10,6 @@ pub mod error;
 pub mod ids;
 pub mod json;
 pub mod manifest;
+pub mod nearest;
 pub mod schema;
 pub mod version;

@@ -83,7 +83,9 @@ proptest! {
     fn a_schema_is_a_patch_of_itself_and_of_its_rewording(bytes in dice()) {
         let mut dice = Dice::new(bytes);
         let old = document(&mut dice);
-        prop_assume!(CompiledSchema::input(&old, &SchemaLimits::default(), Coercion::Off).is_ok());
+        if CompiledSchema::input(&old, &SchemaLimits::default(), Coercion::Off).is_err() {
+            return Ok(());
+        }
         let mut reworded = old.clone();
         if let Value::Object(map) = &mut reworded {
             map.insert("description".to_owned(), Value::String("in other words".to_owned()));

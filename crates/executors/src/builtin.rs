@@ -27,7 +27,6 @@ mod calculator;
 mod datetime;
 mod deep_reasoning;
 mod json_parser;
-mod nearest;
 mod text_transform;
 
 /// Bytes of text from which work goes to the blocking pool (BUILTIN-1).
@@ -129,7 +128,7 @@ impl BuiltinExecutor {
 fn handler(binding: &Execution) -> Result<Handler, Refusal> {
     let Execution::Builtin { handler } = binding else { return Err(unbound()) };
     HANDLERS.iter().find(|(name, _, _)| name == handler).map(|(_, found, _)| *found).ok_or_else(|| {
-        let known = nearest::by_nearness(handler, HANDLERS.iter().map(|(name, _, _)| *name));
+        let known = contract::nearest::by_nearness(handler, HANDLERS.iter().map(|(name, _, _)| *name));
         let shown: String = handler.chars().take(64).collect();
         Refusal::new(ErrorCode::E3108, format!("there is no built-in handler `{shown}`"))
             .hint(format!("bind the tool to one of {}", known.join(", ")))

@@ -8,7 +8,6 @@ mod catalogue;
 mod deadline;
 mod identity;
 mod invoke;
-pub mod nearest;
 pub mod phases;
 pub mod ports;
 mod recorder;

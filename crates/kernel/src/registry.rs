@@ -7,6 +7,7 @@ mod lifecycle;
 mod rules;
 mod service;
 mod snapshot;
+mod turns;
 mod version;
 
 pub use lifecycle::{Lifecycle, LifecycleAction, Notice};

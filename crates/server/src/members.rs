@@ -8,7 +8,7 @@
 //! Not here: the grammar of JSON (`contract::json`), the meaning of parameters (the kernel).
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::nearest::nearest;
+use contract::nearest::nearest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use serde_path_to_error::Segment;
@@ -189,7 +189,7 @@ mod tests {
                 "`execution_options.dry_run` must be true or false, not a string",
             ),
             (
-                json!({ "tool_id": "x", "execution_options": { "priority": "hihg" } }),
+                json!({ "tool_id": "x", "execution_options": { "priority": "hig" } }),
                 "`execution_options.priority` has an unknown value; did you mean `high`? known values: low, normal, high",
             ),
             (

@@ -158,7 +158,7 @@ impl AsyncRead for Paced {
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(cx, buffer) {
             Poll::Pending => self.poll_patience(cx),
-            done => {
+            done @ Poll::Ready(_) => {
                 if buffer.filled().len() > before {
                     self.notice_bytes();
                 }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::nearest::nearest;
+use contract::nearest::nearest;
 
 /// The parameters of one request.
 #[derive(Debug)]

@@ -178,7 +178,7 @@ impl VersionLine {
     pub(crate) fn of(version: &ToolVersion, now: UnixMillis) -> Self {
         Self {
             version: version.version.clone(),
-            digest: version.digest.clone(),
+            digest: version.digest,
             lifecycle_state: version.lifecycle.state(now),
             published_at: version.published_at.to_string(),
             deprecation: version.lifecycle.notice.as_ref().map(Notice::on_the_wire),

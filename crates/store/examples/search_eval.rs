@@ -17,7 +17,7 @@ use std::time::Instant;
 use contract::manifest::Manifest;
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{NewVersion, RegistryStore};
+use kernel::ports::registry_store::{RegistryStore, StoredVersion};
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Lifecycle;
 use serde_json::{Value, json};
@@ -190,7 +190,7 @@ async fn publish(store: &Arc<SqliteStore>, tools: &[Value], copies: usize) -> Re
     Ok(names)
 }
 
-fn version(id: &str, tool: &Value) -> Result<NewVersion, Failure> {
+fn version(id: &str, tool: &Value) -> Result<StoredVersion, Failure> {
     let parameters = tool.get("parameters").filter(|parameters| parameters.is_object());
     let manifest: Manifest = serde_json::from_value(json!({
         "tool_id": id, "version": "1.0.0", "name": text(tool, "name"), "description": text(tool, "description"),
@@ -198,7 +198,7 @@ fn version(id: &str, tool: &Value) -> Result<NewVersion, Failure> {
         "parameters": parameters.cloned().unwrap_or_else(|| json!({ "type": "object" })),
         "result_schema": { "type": "object" },
     }))?;
-    Ok(NewVersion {
+    Ok(StoredVersion {
         tool: manifest.id()?,
         version: manifest.version.clone(),
         digest: manifest.digest(),

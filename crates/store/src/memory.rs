@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use contract::ids::ToolId;
 use contract::version::Version;
-use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
@@ -43,7 +43,7 @@ impl RegistryStore for MemoryStore {
         Ok(self.versions().values().cloned().collect())
     }
 
-    async fn publish(&self, version: NewVersion) -> Result<Published, StoreError> {
+    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError> {
         let key = (version.tool.as_str().to_owned(), version.version.clone());
         let mut versions = self.versions();
         if let Some(there) = versions.get(&key) {
@@ -51,7 +51,7 @@ impl RegistryStore for MemoryStore {
             let published = there.digest;
             return Ok(if same { Published::Same } else { Published::Different { published } });
         }
-        let NewVersion { tool, version, manifest, digest, lifecycle, published_at, published_by } = version;
+        let StoredVersion { tool, version, manifest, digest, lifecycle, published_at, published_by } = version;
         versions.insert(key, StoredVersion { tool, version, manifest, digest, lifecycle, published_at, published_by });
         Ok(Published::New)
     }

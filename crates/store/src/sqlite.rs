@@ -25,7 +25,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use contract::ids::ToolId;
 use contract::version::Version;
-use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
@@ -121,7 +121,7 @@ impl RegistryStore for SqliteStore {
         self.readers.run(registry::load).await
     }
 
-    async fn publish(&self, version: NewVersion) -> Result<Published, StoreError> {
+    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError> {
         // Before the queue, so that the writer thread only writes.
         let manifest =
             serde_json::to_string(&version.manifest).map_err(|error| StoreError::Corrupt(Box::new(error)))?;

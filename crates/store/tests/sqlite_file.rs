@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use gantry_store::conformance::{new_version, sample_manifest};
 use gantry_store::sqlite::{OpenError, Options, SqliteStore};
-use kernel::ports::registry_store::{NewVersion, Published, RegistryStore, StoreError};
+use kernel::ports::registry_store::{Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::ToolSearch;
 use rusqlite::Connection;
 
-fn sample(tool: &str, description: &str) -> NewVersion {
+fn sample(tool: &str, description: &str) -> StoredVersion {
     new_version(sample_manifest(tool, "1.0.0", "A sample tool", description))
 }
 

@@ -92,7 +92,9 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
     let scale = if options.quick { &QUICK } else { &FULL };
     // One thread for the generator: it has to leave the cores to what it measures.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let results = runtime.block_on(scenarios::all(gantry, scale))?;
+    // The server is started in a folder of its own, where a relative path would lead elsewhere.
+    let gantry = gantry.canonicalize().context("there is no binary at the path of --gantry")?;
+    let results = runtime.block_on(scenarios::all(&gantry, scale))?;
 
     if options.json {
         println!("{}", serde_json::to_string_pretty(&results)?);

@@ -69,13 +69,13 @@ impl Call {
         };
         let parameters = parameters::merge(given, &pairs, &schema)?;
         let patience = self.timeout.map_or(kernel::SYNC_MAX, Duration::from_secs_f64) + ON_THE_WAY;
-        let request = self.request(version.as_deref(), parameters);
+        let request = self.request(version.as_deref(), &parameters);
         let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await?;
         show(&context.printer, &answer);
         Ok(())
     }
 
-    fn request(&self, version: Option<&str>, parameters: Map<String, Value>) -> Value {
+    fn request(&self, version: Option<&str>, parameters: &Map<String, Value>) -> Value {
         let mut request = json!({ "tool_id": self.tool.tool, "parameters": parameters });
         let members = [
             ("tool_version", version.map(Value::from)),
@@ -173,7 +173,7 @@ mod tests {
             timeout: Some(1.5),
             idempotency_key: None,
         };
-        let request = call.request(None, Map::new());
+        let request = call.request(None, &Map::new());
         assert_eq!(
             request,
             json!({ "tool_id": "calculator", "parameters": {}, "resource_limits": { "timeout_seconds": 1.5 } })

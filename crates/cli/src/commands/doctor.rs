@@ -67,7 +67,6 @@ impl Finding {
 }
 
 impl Doctor {
-    #[expect(clippy::unused_self, reason = "every command has the same shape")]
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let config = context.config(Vec::new());
         let mut findings = checks::data_dir(&context.data_dir());

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use kernel::nearest::nearest;
+use contract::nearest::nearest;
 
 use super::key::{Key, Value};
 use super::{KEYS, is_section, sections};
@@ -259,7 +259,8 @@ mod tests {
 
     #[test]
     fn every_problem_is_named_with_its_place_and_the_nearest_known_name() {
-        let cases: &[(&str, &[(&str, &str)], &str)] = &[
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+        let cases: &[Case<'_>] = &[
             ("[sever]\nlisten = 'x'", &[], "gantry.toml [sever]: there is no such section; did you mean `server`?"),
             (
                 "[server]\nlissen = 'x'",
@@ -307,7 +308,7 @@ mod tests {
             if let Some(default) = key.default {
                 assert!(key.parse(default).is_ok(), "{}", key.title());
             }
-            assert!(!key.doc.is_empty() && key.default.is_some() != !key.unset.is_empty(), "{}", key.title());
+            assert!(!key.doc.is_empty() && key.default.is_some() == key.unset.is_empty(), "{}", key.title());
         }
     }
 }

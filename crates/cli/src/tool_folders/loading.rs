@@ -152,7 +152,7 @@ impl Loader {
             });
             if !stays && let Ok(version) = Version::parse(version) {
                 processes.forget_home(id, &version);
-                tracing::info!(tool = %id, %version, "the folder of this version has gone; it can be found but not run");
+                tracing::info!(tool = %id, %version, "this version is no longer in its folder: it can be found but not run");
             }
             stays
         });
@@ -170,4 +170,108 @@ impl Loader {
 fn in_full(refusal: Refusal) -> String {
     let failure = Failure::from(refusal);
     if failure.reasons.is_empty() { failure.message } else { failure.reasons.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{OsEntropy, SystemClock};
+    use crate::manifest_file::tests::smallest;
+    use executors::ProcessPolicy;
+    use kernel::registry::Registry;
+    use kernel::{Identity, KernelParts, Recorder};
+    use policy::{Authenticator, SigningKey};
+    use std::path::Path;
+    use store::sqlite::{Options, SqliteStore};
+    use telemetry::Metrics;
+
+    async fn loader(dir: &Path) -> Loader {
+        let store = Arc::new(SqliteStore::open(&dir.join("data/gantry.db"), &Options::default()).unwrap());
+        let (clock, metrics) = (Arc::new(SystemClock::start()), Arc::new(Metrics::new()));
+        let log = Arc::new(audit::FileLog::open(&dir.join("data/audit")).unwrap());
+        let (recorder, _) = Recorder::start(log, clock.clone(), metrics.clone());
+        let key = SigningKey::from_seed(&[1; 32]);
+        let authenticator = Authenticator::new("admin", vec![key.verifying_key()]).unwrap();
+        let kernel = Kernel::new(KernelParts {
+            registry: Registry::open(store.clone(), store, clock.clone(), metrics.clone()).await.unwrap(),
+            identity: Identity::new(authenticator),
+            signing_key: key,
+            recorder,
+            executors: Vec::new(),
+            clock,
+            entropy: Arc::new(OsEntropy::open().unwrap()),
+            observer: metrics,
+        });
+        Loader {
+            kernel: Arc::new(kernel),
+            processes: Arc::new(ProcessExecutor::new(ProcessPolicy::Refuse)),
+            admin_token: "admin".into(),
+            dirs: vec![dir.join("tools")],
+            homes: HashMap::new(),
+            said: HashMap::new(),
+        }
+    }
+
+    fn put(dir: &Path, folder: &str, text: &str) {
+        let folder = dir.join("tools").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("tool.toml"), text).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_new_is_published_once_and_what_is_broken_does_not_stop_it() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "good", &smallest("1.0.0"));
+        put(dir.path(), "broken", "tool_id = 'x'");
+        let mut loader = loader(dir.path()).await;
+        let (first, _) = loader.load().await;
+        assert_eq!(first.published, ["demo.word_stats 1.0.0"]);
+        assert_eq!(first.warnings.len(), 1, "{first:?}");
+        assert!(first.warnings[0].contains("broken") && first.warnings[0].contains("; "), "every reason: {first:?}");
+        assert_eq!(loader.load().await.0, Round::default(), "what was said is not said again");
+        put(dir.path(), "broken", &smallest("1.1.0"));
+        assert_eq!(loader.load().await.0.published, ["demo.word_stats 1.1.0"]);
+    }
+
+    #[tokio::test]
+    async fn an_edited_manifest_without_a_new_version_is_told_to_raise_it() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "tool", &smallest("1.0.0"));
+        let mut loader = loader(dir.path()).await;
+        loader.load().await;
+        put(dir.path(), "tool", &smallest("1.0.0").replace("Counts", "Really counts"));
+        let (round, _) = loader.load().await;
+        assert!(round.published.is_empty() && round.warnings[0].contains("raise the version"), "{round:?}");
+        put(dir.path(), "tool", &smallest("1.0.1").replace("Counts", "Really counts"));
+        assert_eq!(loader.load().await.0.published, ["demo.word_stats 1.0.1"]);
+    }
+
+    #[tokio::test]
+    async fn a_second_folder_cannot_take_a_version_over_and_a_missing_one_gives_it_free() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "a", &smallest("1.0.0"));
+        put(dir.path(), "b", &smallest("1.0.0"));
+        let mut loader = loader(dir.path()).await;
+        let (round, _) = loader.load().await;
+        assert!(round.warnings.len() == 1 && round.warnings[0].contains("is left out"), "{round:?}");
+        let home = |loader: &Loader| loader.homes.values().next().unwrap().file_name().unwrap().to_owned();
+        assert_eq!(home(&loader), "a");
+        std::fs::remove_dir_all(dir.path().join("tools/a")).unwrap();
+        loader.load().await;
+        assert_eq!(home(&loader), "b");
+    }
+
+    #[tokio::test]
+    async fn a_tool_may_stand_before_the_one_it_needs() {
+        let dir = tempfile::tempdir().unwrap();
+        let undoable = smallest("1.0.0").replace("word_stats", "a_first").replace("\"pure\"", "\"compensatable\"").replace(
+            "[execution]",
+            "compensation_tool_id = \"demo.z_last\"\nside_effects = [{ resource = \"x\", op = \"CREATE\", scope = \"y\" }]\n\
+             idempotency = { key_fields = [], window_seconds = 60 }\n[execution]",
+        );
+        put(dir.path(), "a", &undoable);
+        put(dir.path(), "z", &smallest("1.0.0").replace("word_stats", "z_last"));
+        let (round, _) = loader(dir.path()).await.load().await;
+        assert_eq!(round.published, ["demo.z_last 1.0.0", "demo.a_first 1.0.0"], "{round:?}");
+    }
 }

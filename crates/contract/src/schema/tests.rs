@@ -44,6 +44,11 @@ fn strings_are_converted_wherever_they_are_and_only_where_refused() {
             json!({ "k": "b", "n": "yes" }),
             json!({ "k": "b", "n": true }),
         ),
+        (
+            json!({ "anyOf": [{ "anyOf": [{ "type": "string" }, { "properties": { "b": { "type": "number" } } }] }, { "type": "null" }], "type": ["object", "null"] }),
+            json!({ "b": "0" }),
+            json!({ "b": 0 }),
+        ),
         (json!({ "anyOf": [{ "type": "boolean" }, { "type": "integer" }] }), json!("1"), json!(1)),
         (
             json!({ "allOf": [{ "$ref": "#/$defs/n" }], "$defs": { "n": { "type": "number" } } }),

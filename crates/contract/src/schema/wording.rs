@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Violation;
 use super::document::{Document, join};
+use crate::nearest::nearest;
 
 /// How many violations are spelt out.
 pub const VIOLATIONS_MAX: usize = 50;
@@ -236,10 +237,9 @@ pub(crate) fn is_marked(annotation: Option<&Value>) -> bool {
 }
 
 fn undeclared(name: &str, declared: &[&str]) -> String {
-    let near = declared.iter().map(|known| (distance(name, known), known)).filter(|(distance, _)| *distance <= 2);
     let shown = short(name);
-    match near.min() {
-        Some((_, known)) => format!("`{shown}` is not declared; did you mean `{known}`?"),
+    match nearest(name, declared.iter().copied()) {
+        Some(known) => format!("`{shown}` is not declared; did you mean `{known}`?"),
         None if declared.is_empty() => format!("`{shown}` is not declared"),
         None => {
             let list: Vec<String> = declared.iter().take(12).map(|known| format!("`{}`", short(known))).collect();
@@ -247,30 +247,6 @@ fn undeclared(name: &str, declared: &[&str]) -> String {
             format!("`{shown}` is not declared; declared are {}{more}", list.join(", "))
         }
     }
-}
-
-/// Edit distance, exact up to 2; a neighbour swap counts as one, since that is the commonest slip.
-fn distance(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().take(64).collect(), right.chars().take(64).collect());
-    if left.len().abs_diff(right.len()) > 2 {
-        return usize::MAX;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.iter().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, b) in right.iter().enumerate() {
-            let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX - 1);
-            let mut best = (at(&row, j) + usize::from(a != b)).min(at(&row, j + 1) + 1).min(at(&next, j) + 1);
-            let swapped = i > 0 && j > 0 && left.get(i - 1) == Some(b) && right.get(j - 1) == Some(a);
-            if swapped {
-                best = best.min(at(&before, j - 1) + 1);
-            }
-            next.push(best);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row.last().copied().unwrap_or(usize::MAX)
 }
 
 fn expected_types(kind: &TypeKind) -> String {
@@ -326,25 +302,5 @@ fn short(text: &str) -> String {
         text.to_owned()
     } else {
         text.chars().take(QUOTE_MAX - 1).chain(['…']).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn near_names_are_within_two_edits() {
-        for (left, right, expected) in [
-            ("city", "city", 0),
-            ("ctiy", "city", 1),
-            ("cit", "city", 1),
-            ("cities", "city", 3),
-            ("", "ab", 2),
-            ("größe", "grösse", 2),
-        ] {
-            let found = distance(left, right);
-            assert!(found == expected || (expected > 2 && found > 2), "{left} {right}: {found}");
-        }
     }
 }

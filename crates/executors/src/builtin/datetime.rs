@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::units::Unit;
 use super::arguments::{Arguments, invalid, missing};
-use super::nearest::nearest;
+use contract::nearest::nearest;
 
 mod reading;
 mod tokens;

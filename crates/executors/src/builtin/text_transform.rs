@@ -13,8 +13,8 @@ use kernel::ports::executor::ToolOutput;
 use serde_json::{Value, json};
 
 use super::arguments::{Arguments, invalid};
-use super::nearest::nearest;
 use crate::model::{ModelClient, Prompt, not_configured};
+use contract::nearest::nearest;
 
 mod counts;
 mod entities;

@@ -11,19 +11,7 @@ use contract::version::Version;
 use super::clock::UnixMillis;
 use crate::registry::Lifecycle;
 
-/// A version about to be published.
-#[derive(Debug, Clone)]
-pub struct NewVersion {
-    pub tool: ToolId,
-    pub version: Version,
-    pub manifest: Manifest,
-    pub digest: Digest,
-    pub lifecycle: Lifecycle,
-    pub published_at: UnixMillis,
-    pub published_by: Subject,
-}
-
-/// A version as the store has it.
+/// A published version, on its way into the store or out of it.
 #[derive(Debug, Clone)]
 pub struct StoredVersion {
     pub tool: ToolId,
@@ -75,7 +63,7 @@ pub trait RegistryStore: Send + Sync + fmt::Debug {
 
     /// Publishes a version, atomically: of any number of concurrent publications of one (tool, version), one is `New`.
     /// `New` and `Same` are answered only once the version is durable. A published version is never changed.
-    async fn publish(&self, version: NewVersion) -> Result<Published, StoreError>;
+    async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError>;
 
     /// Moves a version from one lifecycle record to another, atomically, if it still has the first.
     /// `Done` is answered only once the change is durable.

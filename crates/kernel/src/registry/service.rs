@@ -10,15 +10,15 @@ use contract::ids::{Subject, ToolId};
 use contract::manifest::{LifecycleState, Manifest, ManifestError};
 use contract::version::Version;
 use serde_json::json;
-use tokio::sync::Mutex;
 
 use super::lifecycle::{Lifecycle, LifecycleAction, Notice};
 use super::rules;
 use super::snapshot::{Snapshot, Tool};
+use super::turns::Turns;
 use super::version::ToolVersion;
 use crate::ports::clock::{Clock, UnixMillis};
 use crate::ports::observer::Observer;
-use crate::ports::registry_store::{LifecycleChange, NewVersion, Published, RegistryStore, StoreError, StoredVersion};
+use crate::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use crate::ports::tool_search::ToolSearch;
 
 /// Largest page of a listing (API-006).
@@ -78,7 +78,7 @@ pub struct Registry {
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     /// Orders "store, then snapshot" of concurrent writers. Never taken by calls.
-    writing: Mutex<()>,
+    turns: Turns,
 }
 
 impl Registry {
@@ -90,10 +90,11 @@ impl Registry {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, StoreError> {
         let loaded = store.load().await?;
-        let snapshot =
-            loaded.into_iter().fold(Snapshot::default(), |snapshot, stored| snapshot.with(ToolVersion::new(stored)));
+        let snapshot = loaded
+            .into_iter()
+            .fold(Snapshot::default(), |snapshot, stored| snapshot.with(Arc::new(ToolVersion::new(stored))));
         observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
-        Ok(Self { snapshot: ArcSwap::from_pointee(snapshot), store, search, clock, observer, writing: Mutex::new(()) })
+        Ok(Self { snapshot: ArcSwap::from_pointee(snapshot), store, search, clock, observer, turns: Turns::default() })
     }
 
     /// The registry at this moment. Cheap; hold it for the length of one call.
@@ -112,7 +113,9 @@ impl Registry {
     pub async fn register(&self, manifest: Manifest, by: &Subject) -> Result<Registration, Refusal> {
         let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;
         let digest = manifest.digest();
-        let _writing = self.writing.lock().await;
+        // An alias must not be given away twice, so a publication that brings some waits for all others.
+        let _turn =
+            if manifest.aliases.is_empty() { self.turns.of(&id).await } else { self.turns.of_everything().await };
         let now = self.clock.now();
 
         // Asked of the snapshot before the rules, so that repeating a publication is harmless for ever.
@@ -129,7 +132,7 @@ impl Registry {
         }
 
         let lifecycle = initial_lifecycle(&manifest, now);
-        let new = NewVersion {
+        let new = StoredVersion {
             tool: id.clone(),
             version: manifest.version.clone(),
             manifest,
@@ -144,20 +147,7 @@ impl Registry {
             Published::Same => false,
             Published::Different { .. } => return Err(conflict(&id, &new.version)),
         };
-        let version = ToolVersion::new(StoredVersion {
-            tool: new.tool,
-            version: new.version.clone(),
-            manifest: new.manifest,
-            digest: new.digest,
-            lifecycle: new.lifecycle,
-            published_at: new.published_at,
-            published_by: new.published_by,
-        });
-        self.swap(version);
-        let registered = self.snapshot().tool(&id).and_then(|tool| tool.version(&new.version)).cloned();
-        registered
-            .map(|version| Registration { version, created })
-            .ok_or_else(|| Refusal::new(ErrorCode::E3000, "the published version is not in the registry"))
+        Ok(Registration { version: self.swap(ToolVersion::new(new)), created })
     }
 
     /// Says whether a manifest would be published, without publishing it: every reason against it.
@@ -177,9 +167,13 @@ impl Registry {
         version: Option<&Version>,
         action: &LifecycleAction,
     ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
-        let _writing = self.writing.lock().await;
+        let id = {
+            let snapshot = self.snapshot();
+            snapshot.find(name).map(|tool| tool.id.clone()).ok_or_else(|| snapshot.not_found(name, |_| true))?
+        };
+        let _turn = self.turns.of(&id).await;
         let snapshot = self.snapshot().clone();
-        let tool = snapshot.find(name).ok_or_else(|| snapshot.not_found(name, |_| true))?;
+        let tool = snapshot.tool(&id).ok_or_else(|| snapshot.not_found(name, |_| true))?;
         let now = self.clock.now();
         let chosen: Vec<&Arc<ToolVersion>> = match version {
             Some(version) => vec![tool.version(version).ok_or_else(|| unknown_version(tool, version))?],
@@ -216,13 +210,7 @@ impl Registry {
             .await
             .map_err(|e| unavailable(&e))?;
         match change {
-            LifecycleChange::Done => {
-                let version = current.with_lifecycle(next);
-                self.swap(version);
-                let snapshot = self.snapshot();
-                let now_there = snapshot.tool(&current.id).and_then(|tool| tool.version(&current.version));
-                Ok(now_there.map_or_else(|| Arc::clone(current), Arc::clone))
-            }
+            LifecycleChange::Done => Ok(self.swap(current.with_lifecycle(next))),
             LifecycleChange::Stale(_) => Err(Refusal::new(
                 ErrorCode::E3103,
                 format!("`{}` {} was changed by somebody else meanwhile", current.id, current.version),
@@ -234,10 +222,13 @@ impl Registry {
         }
     }
 
-    fn swap(&self, version: ToolVersion) {
-        let next = self.snapshot.load().with(version);
-        self.observer.registry_swapped(next.tool_count(), next.version_count());
-        self.snapshot.store(Arc::new(next));
+    /// Puts a version into the snapshot. Writers of other tools may do the same at this moment.
+    fn swap(&self, version: ToolVersion) -> Arc<ToolVersion> {
+        let version = Arc::new(version);
+        self.snapshot.rcu(|snapshot| snapshot.with(Arc::clone(&version)));
+        let snapshot = self.snapshot();
+        self.observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
+        version
     }
 
     // ---------------------------------------------------------------------------------------------------- reading

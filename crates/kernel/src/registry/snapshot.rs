@@ -12,12 +12,12 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::LifecycleState;
+use contract::nearest::nearest;
 use contract::version::{Resolution, Version, VersionSpec, resolve};
 use imbl::{HashMap, OrdMap};
 use serde_json::json;
 
 use super::version::ToolVersion;
-use crate::nearest::nearest;
 use crate::ports::clock::UnixMillis;
 
 /// One tool with all its versions.
@@ -154,7 +154,7 @@ impl Snapshot {
 
     /// The snapshot with one version added or replaced.
     #[must_use]
-    pub fn with(&self, version: ToolVersion) -> Self {
+    pub fn with(&self, version: Arc<ToolVersion>) -> Self {
         let mut next = self.clone();
         let id = version.id.clone();
         for alias in &version.manifest.aliases {
@@ -164,11 +164,11 @@ impl Snapshot {
         match versions.binary_search_by(|v| v.version.cmp(&version.version)) {
             Ok(at) => {
                 if let Some(slot) = versions.get_mut(at) {
-                    *slot = Arc::new(version);
+                    *slot = version;
                 }
             }
             Err(at) => {
-                versions.insert(at, Arc::new(version));
+                versions.insert(at, version);
                 next.versions = next.versions.saturating_add(1);
             }
         }

@@ -66,7 +66,7 @@ impl Registered {
         Self {
             tool_id: version.id.clone(),
             version: version.version.clone(),
-            digest: version.digest.clone(),
+            digest: version.digest,
             lifecycle_state,
             created: registration.created,
             published_at: version.published_at.to_string(),

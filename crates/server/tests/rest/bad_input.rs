@@ -85,7 +85,7 @@ async fn bodies_that_are_wrong_are_refused_with_place_and_remedy() {
         ("/v1/tools/compare", "{\"old\":{\"tool_id\":\"demo.nope\"},\"new\":{}}", (404, "E3101"), "demo.nope"),
         ("/v1/tokens", "{\"sub\":\"a b\"}", (400, "E3004"), "subject"),
         ("/v1/tokens", "{\"sub\":\"a\",\"ttl_seconds\":0}", (400, "E3004"), "ttl_seconds"),
-        ("/v1/tokens", "{\"sub\":\"a\",\"roles\":[\"amdin\"]}", (400, "E3004"), "did you mean `admin`?"),
+        ("/v1/tokens", "{\"sub\":\"a\",\"roles\":[\"admim\"]}", (400, "E3004"), "did you mean `admin`?"),
         ("/v1/tokens", "{\"sub\":\"a\",\"tools\":[{\"tool_id\":\"*x\"}]}", (400, "E3004"), "`tools[0].tool_id`"),
         ("/v1/tools/demo.echo_tool/deprecate", "{\"version\":\"1\"}", (400, "E3004"), "`version`"),
         (

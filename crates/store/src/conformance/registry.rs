@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use contract::version::Version;
-use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, StoredVersion};
 use kernel::registry::Lifecycle;
 
 use super::{Adapter, AnyStore, deprecated, new_version, removed, sample_manifest, sunset};
@@ -37,7 +37,7 @@ macro_rules! registry_suite {
     };
 }
 
-fn sample(tool: &str, version: &str) -> NewVersion {
+fn sample(tool: &str, version: &str) -> StoredVersion {
     new_version(sample_manifest(tool, version, "A sample tool", "Does what samples do."))
 }
 
@@ -71,7 +71,8 @@ pub async fn the_same_content_again_is_the_same(adapter: impl Adapter) {
     let store = adapter.store();
     let first = sample("demo.sample", "1.0.0");
     assert_eq!(store.publish(first.clone()).await.unwrap(), Published::New);
-    let again = NewVersion { published_by: "somebody-else".parse().unwrap(), lifecycle: deprecated(), ..first.clone() };
+    let again =
+        StoredVersion { published_by: "somebody-else".parse().unwrap(), lifecycle: deprecated(), ..first.clone() };
     assert_eq!(store.publish(again).await.unwrap(), Published::Same);
     let stored = only(&store).await;
     assert_eq!((stored.published_by, stored.lifecycle), (first.published_by, first.lifecycle));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::manifest::{LifecycleState, Manifest};
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::NewVersion;
+use kernel::ports::registry_store::StoredVersion;
 use kernel::registry::{Lifecycle, Notice};
 use serde_json::json;
 
@@ -27,8 +27,8 @@ pub fn sample_manifest(tool: &str, version: &str, name: &str, description: &str)
 }
 
 /// The manifest as a version about to be published, active.
-pub fn new_version(manifest: Manifest) -> NewVersion {
-    NewVersion {
+pub fn new_version(manifest: Manifest) -> StoredVersion {
+    StoredVersion {
         tool: manifest.id().expect("the sample has an id"),
         version: manifest.version.clone(),
         digest: manifest.digest(),

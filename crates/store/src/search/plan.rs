@@ -12,7 +12,9 @@
 //! - PLAN-1: the same query and vocabulary give the same plan.
 //! - PLAN-2: all rankings of a plan together touch at most [`POSTINGS_MAX`] postings, unless a single term has more.
 
-use super::spelling::{distance, steps_allowed};
+use contract::nearest::distance_within;
+
+use super::spelling::steps_allowed;
 use super::stop_words::{is_asking, is_stop_word};
 use super::words::{self, Word};
 
@@ -205,7 +207,7 @@ fn replacements<V: Vocabulary>(
     let mut near: Vec<(usize, String, u64)> = Vec::new();
     if steps > 0 {
         vocabulary.of_length(chars.saturating_sub(steps), chars + steps, &mut |known, frequency| {
-            if let Some(steps) = distance(term, known, steps) {
+            if let Some(steps) = distance_within(term, known, steps) {
                 near.push((steps, known.to_owned(), frequency));
             }
         })?;

@@ -7,7 +7,7 @@
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::registry_store::{LifecycleChange, NewVersion, Published, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, StoredVersion};
 use kernel::registry::{Lifecycle, Notice};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
@@ -33,7 +33,7 @@ pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault>
 }
 
 /// Publishes a version, unless there is one.
-pub(super) fn publish(connection: &Connection, new: &NewVersion, manifest: &str) -> Result<Published, Fault> {
+pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &str) -> Result<Published, Fault> {
     let tool = new.tool.as_str();
     // VER-1: build metadata takes no part in what a version is.
     let version = new.version.without_build().to_string();

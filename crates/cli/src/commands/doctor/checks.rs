@@ -11,8 +11,12 @@ use super::{Finding, Health};
 use crate::client::ClientError;
 use crate::config::Config;
 use crate::context::Context;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, Kept};
+use crate::failure::Failure;
 use crate::tool_folders;
+
+/// Less free space than this is worth a word.
+const FREE_MIB_MIN: u64 = 256;
 
 /// The directory and the secrets in it.
 pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
@@ -37,16 +41,32 @@ pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
             ];
         }
     };
-    let token = dir.admin_token().map(|kept| kept.map(|kept| kept.warning));
-    let key = dir.signing_key().map(|kept| kept.map(|kept| kept.warning));
-    vec![directory, secret("admin token", token), secret("signing key", key)]
+    let mut findings =
+        vec![directory, secret("admin token", dir.admin_token()), secret("signing key", dir.signing_key())];
+    findings.extend(disk(dir));
+    findings
 }
 
-fn secret(what: &'static str, found: Result<Option<Option<String>>, crate::failure::Failure>) -> Finding {
+/// A full disk stops audit and store, and with them every call.
+fn disk(dir: &DataDir) -> Option<Finding> {
+    const WHAT: &str = "disk";
+    let disk = rustix::fs::statvfs(dir.path()).ok()?;
+    let free_mib = disk.f_bavail.saturating_mul(disk.f_frsize) >> 20;
+    let detail = format!("{free_mib} MiB free for the data directory");
+    Some(if free_mib >= FREE_MIB_MIN {
+        Finding::new(WHAT, Health::Well, detail)
+    } else {
+        Finding::new(WHAT, Health::Notable, detail).hint("make room: calls that cannot be recorded do not run")
+    })
+}
+
+fn secret<T>(what: &'static str, found: Result<Option<Kept<T>>, Failure>) -> Finding {
     match found {
         Ok(None) => Finding::new(what, Health::Well, "not made yet; the first `gantry serve` makes it"),
-        Ok(Some(None)) => Finding::new(what, Health::Well, "there, and only its owner can read it"),
-        Ok(Some(Some(warning))) => Finding::new(what, Health::Notable, warning),
+        Ok(Some(Kept { warning: None, .. })) => {
+            Finding::new(what, Health::Well, "there, and only its owner can read it")
+        }
+        Ok(Some(Kept { warning: Some(warning), .. })) => Finding::new(what, Health::Notable, warning),
         Err(failure) => Finding::of_failure(what, failure),
     }
 }

@@ -131,7 +131,7 @@ pub(super) async fn register_builtins(kernel: &Kernel, house: &House) -> Result<
     for manifest in &manifests {
         let known = manifest.id().ok().and_then(|id| {
             let snapshot = kernel.registry().snapshot();
-            snapshot.tool(&id)?.version(&manifest.version).map(|version| version.digest.clone())
+            snapshot.tool(&id)?.version(&manifest.version).map(|version| version.digest)
         });
         if known == Some(manifest.digest()) {
             continue;

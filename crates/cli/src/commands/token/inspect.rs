@@ -63,12 +63,11 @@ struct Inspected {
 
 fn inspect(token: &str, key: Option<&VerifyingKey>, now: UnixMillis) -> Result<Inspected, Failure> {
     let mut parts = token.split('.');
-    let (header, claims) = match (parts.next().and_then(decoded), parts.next().and_then(decoded), parts.count()) {
-        (Some(header), Some(claims), 1) => (header, claims),
-        _ => {
-            return Err(Failure::new("this is not a token: three parts of base64url joined by dots were expected")
-                .hint("copy the whole token, without quotes or `Bearer`"));
-        }
+    let (Some(header), Some(claims), 1) =
+        (parts.next().and_then(decoded), parts.next().and_then(decoded), parts.count())
+    else {
+        return Err(Failure::new("this is not a token: three parts of base64url joined by dots were expected")
+            .hint("copy the whole token, without quotes or `Bearer`"));
     };
     let (word, sentence) = match key.map(|key| policy::verify(token, std::slice::from_ref(key), now.0)) {
         None => ("unchecked", "not checked: the data directory has no signing key".to_owned()),

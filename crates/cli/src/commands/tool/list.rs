@@ -11,6 +11,8 @@ use crate::failure::Failure;
 
 /// Pages that are asked for at most: more tools than anybody reads in a terminal.
 const PAGES_MAX: usize = 500;
+/// Characters of a description in a table.
+const SHORT_CHARS: usize = 90;
 
 /// List tools
 #[derive(Debug, Args)]
@@ -64,12 +66,17 @@ impl List {
 
 fn row(tool: &Value) -> [String; 5] {
     ["tool_id", "latest_version", "lifecycle_state", "side_effect_policy", "description"]
-        .map(|name| first_line(tool.get(name).and_then(Value::as_str).unwrap_or_default()))
+        .map(|name| in_short(tool.get(name).and_then(Value::as_str).unwrap_or_default()))
 }
 
-/// One line of a table is one line.
-pub(super) fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+/// The first sentence, and of a long one the beginning: one tool is one line of a table.
+pub(super) fn in_short(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let sentence = line.split_once(". ").map_or(line, |(first, _)| first);
+    if sentence.chars().count() <= SHORT_CHARS {
+        return sentence.to_owned();
+    }
+    sentence.chars().take(SHORT_CHARS - 1).chain(['…']).collect()
 }
 
 fn state(text: &str) -> Result<LifecycleState, String> {
@@ -78,4 +85,23 @@ fn state(text: &str) -> Result<LifecycleState, String> {
         .into_iter()
         .find(|state| state.as_str() == text)
         .ok_or_else(|| "use active, deprecated, sunset or removed".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_cut_to_one_sentence_of_bearable_length() {
+        for (text, expected) in [
+            ("", ""),
+            ("Counts words.", "Counts words."),
+            ("Counts words. And more.", "Counts words"),
+            ("One\ntwo", "One"),
+        ] {
+            assert_eq!(in_short(text), expected);
+        }
+        let long = in_short(&"ü".repeat(500));
+        assert!(long.chars().count() == SHORT_CHARS && long.ends_with('…'));
+    }
 }

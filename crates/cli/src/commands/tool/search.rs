@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::list::first_line;
+use super::list::in_short;
 use crate::catalogue;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ impl Search {
 }
 
 fn row(hit: &Value) -> [String; 4] {
-    let text = |name: &str| first_line(hit.get(name).and_then(Value::as_str).unwrap_or_default());
+    let text = |name: &str| in_short(hit.get(name).and_then(Value::as_str).unwrap_or_default());
     let score = hit.get("score").and_then(Value::as_f64).unwrap_or_default();
     [text("tool_id"), text("current_version"), format!("{score:.2}"), text("description")]
 }

@@ -11,7 +11,7 @@
 
 use super::functions::{Arity, CONSTANTS, FUNCTIONS, Function};
 use super::number::{Number, NumberError};
-use crate::builtin::nearest::nearest;
+use contract::nearest::nearest;
 
 /// Characters of an expression.
 pub(super) const LENGTH_MAX: usize = 1000;

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use crate::builtin::arguments::invalid;
-use crate::builtin::nearest::nearest;
+use contract::nearest::nearest;
 
 /// Characters of a date.
 const DATE_CHARS_MAX: usize = 100;

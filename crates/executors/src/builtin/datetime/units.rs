@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::reading::out_of_range;
 use crate::builtin::arguments::invalid;
-use crate::builtin::nearest::by_nearness;
+use contract::nearest::by_nearness;
 
 /// A unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
