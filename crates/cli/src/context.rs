@@ -86,6 +86,8 @@ impl Context {
         }
         match &self.global.token_file {
             Some(path) => token_in(path).map(Some),
+            // The admin token is for the server of its own data directory, or for one that was named.
+            None if self.global.server.is_none() && self.data_dir().running_server().is_none() => Ok(None),
             None => Ok(self.data_dir().admin_token()?.map(|kept| kept.value)),
         }
     }

@@ -137,28 +137,47 @@ impl DataDir {
 
     // ------------------------------------------------------------------------------------------------ running server
 
-    /// Where the running server said it is. A stale or unreadable note counts as none.
+    /// Where the running server said it is. The note counts only while its writer lives and holds it: after a crash
+    /// somebody else may have got the port, and must not be shown the admin token.
     pub(crate) fn running_server(&self) -> Option<RunningServer> {
-        let text = std::fs::read_to_string(self.server_file()).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-
-    /// Says where the running server is.
-    pub(crate) fn announce(&self, server: &RunningServer) -> Result<(), Failure> {
-        let text = serde_json::to_string(server).unwrap_or_default();
-        secret_file::write(&self.server_file(), &text).map_err(|error| refused(&error))
-    }
-
-    /// Takes the note back, if it is still this process's own.
-    pub(crate) fn withdraw(&self, server: &RunningServer) {
-        if self.running_server().as_ref() == Some(server) {
-            // A note that stays behind is stale, and stale notes are tolerated.
-            let _ = std::fs::remove_file(self.server_file());
+        let note = std::fs::File::open(self.server_file()).ok()?;
+        match note.try_lock_shared() {
+            Err(std::fs::TryLockError::WouldBlock) => serde_json::from_reader(note).ok(),
+            Ok(()) | Err(std::fs::TryLockError::Error(_)) => None,
         }
+    }
+
+    /// Says where the running server is, for as long as what this gives is kept.
+    pub(crate) fn announce(&self, server: &RunningServer) -> Result<Announced, Failure> {
+        let path = self.server_file();
+        let text = serde_json::to_string(server).unwrap_or_default();
+        secret_file::write(&path, &text).map_err(|error| refused(&error))?;
+        let unlockable = |_| {
+            Failure::new("the note about the running server could not be locked")
+                .hint("the data directory must be on a file system that knows locks")
+        };
+        let held = std::fs::File::open(&path).map_err(unlockable)?;
+        held.lock().map_err(unlockable)?;
+        Ok(Announced { path, _held: held })
     }
 
     fn server_file(&self) -> PathBuf {
         self.path.join("server.json")
+    }
+}
+
+/// The note of a running server. Whoever holds it is the server of this data directory.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    path: PathBuf,
+    _held: std::fs::File,
+}
+
+impl Announced {
+    /// Takes the note back.
+    pub(crate) fn withdraw(self) {
+        // A note that stays behind is no longer held, and counts as none.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -227,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn a_server_withdraws_only_its_own_note() {
+    fn a_note_counts_only_while_its_server_holds_it() {
         let (_dir, data) = fresh();
-        let ours = RunningServer { url: "http://127.0.0.1:1".into(), pid: 1, version: "0".into() };
-        let theirs = RunningServer { pid: 2, ..ours.clone() };
+        let server = RunningServer { url: "http://127.0.0.1:1".into(), pid: 1, version: "0".into() };
         assert_eq!(data.running_server(), None);
-        data.announce(&theirs).unwrap();
-        data.withdraw(&ours);
-        assert_eq!(data.running_server(), Some(theirs.clone()));
-        data.withdraw(&theirs);
+        let announced = data.announce(&server).unwrap();
+        assert_eq!(data.running_server(), Some(server.clone()));
+        announced.withdraw();
         assert_eq!(data.running_server(), None);
-        std::fs::write(data.server_file(), "{ half").unwrap();
-        assert_eq!(data.running_server(), None, "a torn note counts as none");
+        // As after a crash: the note is there, but nobody holds it.
+        drop(data.announce(&server).unwrap());
+        assert!(data.server_file().try_exists().unwrap());
+        assert_eq!(data.running_server(), None);
     }
 }

@@ -70,7 +70,7 @@ impl Serve {
         }
 
         let running = announcement(&listener)?;
-        context.data_dir().announce(&running)?;
+        let announced = context.data_dir().announce(&running)?;
         let metrics = Arc::clone(&house.metrics);
         let door =
             Door::new(Arc::clone(&kernel), MetricsText::new(move || metrics.render()), config.server.limits.clone());
@@ -82,7 +82,7 @@ impl Serve {
         let drained = tokio::select! {
             drained = server::serve(listener, door, signals.first()) => drained,
             () = signals.second() => {
-                context.data_dir().withdraw(&running);
+                announced.withdraw();
                 return Err(Failure::new("stopped at once, because of a second signal"));
             }
         };
@@ -101,11 +101,11 @@ impl Serve {
         });
         tokio::select! {
             closed = closed => {
-                context.data_dir().withdraw(&running);
+                announced.withdraw();
                 closed.map_err(|_| Failure::new("the audit log could not be flushed in time").hint("look at the disk and at the log above"))?;
             }
             () = signals.second() => {
-                context.data_dir().withdraw(&running);
+                announced.withdraw();
                 return Err(Failure::new("stopped at once, because of a second signal"));
             }
         }

@@ -315,30 +315,33 @@ fn excludes_strings(goal: &Conjunction<'_>) -> bool {
 fn reads_strings_differently(narrow: &Conjunction<'_>, goal: &Conjunction<'_>) -> bool {
     let Some(before) = narrow.converts() else { return false };
     let has = |keywords: &[&str]| keywords.iter().any(|keyword| goal.all(keyword).next().is_some());
-    match goal.named_types() {
-        Some(types) if !types.meets(Types::STRING) => {
-            // "1" was `true` and becomes the number 1, which has to pass as such.
-            let digits_move = before.meets(Types::BOOLEAN) && types.meets(Types::BOOLEAN) && types.meets(Types::NUMBER);
-            digits_move
-                && !before.meets(Types::NUMBER)
-                && has(&[
-                    "enum",
-                    "const",
-                    "minimum",
-                    "maximum",
-                    "exclusiveMinimum",
-                    "exclusiveMaximum",
-                    "multipleOf",
-                    "not",
-                    "anyOf",
-                    "oneOf",
-                    "if",
-                ])
-        }
-        // Branches are asked one by one further down.
-        _ => has(&["enum", "const", "minLength", "maxLength", "pattern", "format", "not", "if"]),
+    // "1" was `true` and may become the number 1, which then has to pass as such.
+    let numbers = goal.converts().is_some_and(|types| types.meets(Types::NUMBER));
+    let digits_move = numbers && before.meets(Types::BOOLEAN) && !before.meets(Types::NUMBER);
+    if digits_move && has(&JUDGING_NUMBERS) {
+        return true;
     }
+    // The branches of `anyOf` are asked one by one further down; of `oneOf` a string might satisfy too many.
+    let mut branches = goal.all("oneOf").filter_map(Value::as_array).flatten();
+    !excludes_strings(goal)
+        && (has(&["enum", "const", "minLength", "maxLength", "pattern", "format", "not", "if"])
+            || branches.any(|branch| !excludes_strings(&Conjunction::of(goal.document, [branch]))))
 }
+
+/// Keywords by which a number may be refused.
+const JUDGING_NUMBERS: [&str; 11] = [
+    "enum",
+    "const",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "not",
+    "anyOf",
+    "oneOf",
+    "if",
+];
 
 fn outside_reference(document: &Document<'_>, part: &Map<String, Value>) -> Option<&'static str> {
     references(part)

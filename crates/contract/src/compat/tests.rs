@@ -230,6 +230,13 @@ fn composition_is_seen_through_where_that_is_sound() {
 fn strings_that_were_converted_must_still_be_read() {
     for (old, new, verdict) in [
         (json!({ "type": "integer" }), json!({ "type": ["integer", "string"] }), Verdict::Minor),
+        (json!({ "type": "integer" }), json!({ "oneOf": [{ "type": "integer" }, { "type": "null" }] }), Verdict::Minor),
+        (json!({ "type": "boolean" }), json!({ "oneOf": [{}, { "type": "string" }] }), Verdict::Major),
+        (
+            json!({ "type": "boolean" }),
+            json!({ "anyOf": [{ "type": "boolean" }, { "oneOf": [{ "type": "number" }, { "type": "integer" }] }] }),
+            Verdict::Major,
+        ),
         (json!({ "type": "integer" }), json!({ "type": ["integer", "string"], "maxLength": 1 }), Verdict::Major),
         (json!({ "type": "integer", "enum": [1, 2] }), json!({ "enum": [1, 2] }), Verdict::Major),
         (json!({ "type": "boolean" }), json!({ "type": ["boolean", "integer"], "minimum": 5 }), Verdict::Major),

@@ -63,7 +63,7 @@ const TABLE: &[Row] = &[
 
 fn body(operation: &str) -> Option<Value> {
     match operation {
-        "registerTool" => Some(manifest("other", "1.0.0", json!({}))),
+        "registerTool" => Some(manifest("other", "1.0.0", &json!({}))),
         "compareSchemas" => Some(json!({ "old": {}, "new": {} })),
         "negotiateSchemas" => Some(json!({ "expected": {}, "offered": {} })),
         "invokeTool" => Some(json!({ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } })),
@@ -104,7 +104,7 @@ async fn each_caller_gets_what_the_table_says() {
 #[tokio::test]
 async fn a_tool_the_token_does_not_name_is_not_found() {
     let stage = Stage::new().await;
-    let hidden = manifest("hidden", "1.0.0", json!({ "namespace": "secret" }));
+    let hidden = manifest("hidden", "1.0.0", &json!({ "namespace": "secret" }));
     assert_eq!(stage.admin("POST", "/v1/tools/register", Some(hidden)).await.status, 201);
     let agent = Some(stage.agent.as_str());
     let shown = stage.ask("GET", "/v1/tools/secret.hidden_tool", agent, None).await;

@@ -164,7 +164,7 @@ async fn without_a_token_the_body_is_not_even_looked_at() {
 #[tokio::test]
 async fn every_reason_against_a_manifest_is_named_at_once() {
     let stage = Stage::new().await;
-    let bad = manifest("x", "1", json!({ "name": null, "protocol": "smoke", "timeout_clas": "standard" }));
+    let bad = manifest("x", "1", &json!({ "name": null, "protocol": "smoke", "timeout_clas": "standard" }));
     let reply = stage.admin("POST", "/v1/tools/register", Some(bad)).await;
     assert_eq!((reply.status, reply.code().as_str()), (422, "E3105"));
     assert!(reply.json()["error"]["details"]["reasons"].as_array().unwrap().len() >= 3);

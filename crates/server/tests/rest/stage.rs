@@ -162,7 +162,7 @@ impl Stage {
         }));
         let stage = Self { address, tools, paper, agent, expired, stop: Some(stop), served };
         for handler in ["echo", "gate", "fail", "panic"] {
-            let reply = stage.admin("POST", "/v1/tools/register", Some(manifest(handler, "1.0.0", json!({})))).await;
+            let reply = stage.admin("POST", "/v1/tools/register", Some(manifest(handler, "1.0.0", &json!({})))).await;
             assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
         }
         stage
@@ -226,7 +226,7 @@ fn token(key: &SigningKey, tools: &[&str], minted_at: i64) -> String {
 }
 
 /// A manifest for `demo.<handler>_tool`, changed as the test wants.
-pub(crate) fn manifest(handler: &str, version: &str, change: Value) -> Value {
+pub(crate) fn manifest(handler: &str, version: &str, change: &Value) -> Value {
     let mut manifest = json!({
         "tool_id": format!("{handler}_tool"), "namespace": "demo", "version": version,
         "name": format!("The {handler} tool"), "description": format!("Does {handler} with whatever text it is given."),

@@ -7,7 +7,7 @@ use crate::stage::{Stage, manifest};
 #[tokio::test]
 async fn a_tool_is_published_found_called_deprecated_and_removed() {
     let stage = Stage::new().await;
-    let one = manifest("story", "1.0.0", json!({ "execution": { "type": "builtin", "handler": "echo" } }));
+    let one = manifest("story", "1.0.0", &json!({ "execution": { "type": "builtin", "handler": "echo" } }));
 
     let first = stage.admin("POST", "/v1/tools/register", Some(one.clone())).await;
     assert_eq!((first.status, first.json()["created"].as_bool()), (201, Some(true)));
@@ -15,7 +15,7 @@ async fn a_tool_is_published_found_called_deprecated_and_removed() {
     let again = stage.admin("POST", "/v1/tools/register", Some(one)).await;
     assert_eq!((again.status, again.json()["created"].as_bool()), (200, Some(false)));
     assert_eq!(again.json()["digest"], first.json()["digest"]);
-    let other = manifest("story", "1.0.0", json!({ "description": "Something else entirely." }));
+    let other = manifest("story", "1.0.0", &json!({ "description": "Something else entirely." }));
     assert_eq!(stage.admin("POST", "/v1/tools/register", Some(other)).await.code(), "E3103");
 
     let hits = stage.admin("GET", "/v1/tools/search?q=story&limit=5", None).await.json();
@@ -58,7 +58,7 @@ async fn a_tool_is_published_found_called_deprecated_and_removed() {
 async fn a_manifest_without_execution_is_published_with_a_warning() {
     let stage = Stage::new().await;
     let reply =
-        stage.admin("POST", "/v1/tools/register", Some(manifest("mute", "1.0.0", json!({ "execution": null })))).await;
+        stage.admin("POST", "/v1/tools/register", Some(manifest("mute", "1.0.0", &json!({ "execution": null })))).await;
     assert_eq!(reply.status, 201);
     assert!(reply.json()["warnings"][0].as_str().unwrap().contains("execution"));
     assert_eq!(stage.invoke("demo.mute_tool", json!({ "text": "x" })).await.code(), "E3108");
@@ -104,7 +104,7 @@ async fn listings_are_filtered_and_paged() {
 #[tokio::test]
 async fn versions_are_shown_by_number_and_by_range() {
     let stage = Stage::new().await;
-    let two = manifest("echo", "1.1.0", json!({ "description": "Does echo with whatever text it is given, faster." }));
+    let two = manifest("echo", "1.1.0", &json!({ "description": "Does echo with whatever text it is given, faster." }));
     assert_eq!(stage.admin("POST", "/v1/tools/register", Some(two)).await.status, 201);
     for (spec, expected) in [("1.0.0", "1.0.0"), ("%5E1.0.0", "1.1.0"), ("LATEST", "1.1.0"), ("1.x", "1.1.0")] {
         let shown = stage.admin("GET", &format!("/v1/tools/demo.echo_tool/versions/{spec}"), None).await.json();

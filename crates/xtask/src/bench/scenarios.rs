@@ -33,6 +33,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 #[derive(Serialize)]
 pub(super) struct Results {
     pub(super) machine: String,
+    /// The share of all cores that others used before and after, the larger of the two.
+    pub(super) busy_share: f64,
     /// The median pair of rounds at each number of connections.
     pub(super) calls: Vec<Pair>,
     pub(super) catalogues: Vec<CatalogueCost>,
@@ -49,6 +51,8 @@ pub(super) struct Pair {
     pub(super) gantry: Measured,
     /// Throughput of the product in terms of the echo server's.
     pub(super) ratio: f64,
+    /// The lowest and highest ratio of all rounds: how much the median can be trusted.
+    pub(super) ratio_range: (f64, f64),
 }
 
 /// What a catalogue of a certain size costs.
@@ -91,6 +95,7 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(place).context("no temporary folder")?;
     let data = folder.path().join("data");
 
+    let busy_before = machine::busy_share(SETTLE).await?;
     progress("starting");
     let (first_ms, again_ms) = starts(gantry, folder.path(), scale.starts).await?;
     let server = Product::start(gantry, &data).await?;
@@ -113,6 +118,7 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
     progress("parts by themselves");
     Ok(Results {
         machine: machine::description(),
+        busy_share: busy_before.max(machine::busy_share(SETTLE).await?),
         calls,
         catalogues,
         starts: Starts { count: scale.starts, first_ms, again_ms, with_all_tools_ms },
@@ -150,10 +156,14 @@ async fn calls(server: &Product, agent: &str, scale: &Scale) -> Result<Vec<Pair>
         for _ in 0..scale.rounds {
             let echo = load::round(echo.address, &to_echo, connections, scale.warm_up, scale.round).await?;
             let gantry = load::round(server.address, &to_gantry, connections, scale.warm_up, scale.round).await?;
-            pairs.push(Pair { connections, echo, gantry, ratio: gantry.per_second / echo.per_second });
+            let ratio = gantry.per_second / echo.per_second;
+            pairs.push(Pair { connections, echo, gantry, ratio, ratio_range: (ratio, ratio) });
         }
         pairs.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
-        table.extend(pairs.get(pairs.len() / 2));
+        let ends = pairs.first().zip(pairs.last()).map(|(low, high)| (low.ratio, high.ratio));
+        if let (Some(median), Some(ratio_range)) = (pairs.get(pairs.len() / 2), ends) {
+            table.push(Pair { ratio_range, ..*median });
+        }
     }
     Ok(table)
 }
