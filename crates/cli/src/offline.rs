@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use contract::manifest::LifecycleState;
 use contract::version::VersionSpec;
-use kernel::ports::clock::{Clock, UnixMillis};
+use kernel::ports::clock::Clock;
 use kernel::ports::observer::{Finished, Observer};
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
-use kernel::registry::{ListFilter, Listed, Notice, Registry, ToolVersion};
+use kernel::registry::{ListFilter, Registry};
 use serde_json::{Value, json};
+use server::tool_view::{Pagination, SearchAnswer, SearchResult, ToolDetail, ToolLine, ToolList, VersionDetail};
 use store::sqlite::SqliteStore;
 
 use crate::context::Context;
@@ -58,11 +58,9 @@ impl OfflineRegistry {
     pub(crate) fn list(&self, filter: &ListFilter) -> Value {
         let now = self.clock.now();
         let page = self.registry.list(filter, |_| true);
-        let tools: Vec<Value> = page.tools.iter().map(|listed| tool_line(listed, now)).collect();
-        let (page_number, page_size) = (filter.page, filter.page_size);
-        json!({
-            "tools": tools,
-            "pagination": { "total_count": page.total_count, "page": page_number, "page_size": page_size },
+        json!(ToolList {
+            tools: page.tools.iter().map(|listed| ToolLine::of(listed, now)).collect(),
+            pagination: Pagination { total_count: page.total_count, page: filter.page, page_size: filter.page_size },
         })
     }
 
@@ -70,8 +68,8 @@ impl OfflineRegistry {
     pub(crate) async fn search(&self, query: &str, limit: usize) -> Result<Value, Failure> {
         let now = self.clock.now();
         let hits = self.registry.search(query, limit, |_| true).await?;
-        let results: Vec<Value> = hits.iter().map(|listed| search_result(listed, now)).collect();
-        Ok(json!({ "query": query, "results": results, "mode": "lexical" }))
+        let results = hits.iter().map(|listed| SearchResult::of(listed, now)).collect();
+        Ok(json!(SearchAnswer { query: query.to_owned(), results, mode: "lexical" }))
     }
 
     /// As `GET /v1/tools/{id}`.
@@ -80,11 +78,7 @@ impl OfflineRegistry {
         let tool = snapshot.find(name).ok_or_else(|| snapshot.not_found(name, |_| true))?;
         let now = self.clock.now();
         let current = tool.current(now).ok_or_else(|| Failure::new(format!("tool `{name}` has no versions")))?;
-        let versions: Vec<Value> = tool.versions().iter().map(|version| version_line(version, now)).collect();
-        Ok(json!({
-            "tool_id": tool.id, "current_version": current.version, "lifecycle_state": current.lifecycle.state(now),
-            "manifest": current.manifest.as_ref(), "versions": versions,
-        }))
+        Ok(json!(ToolDetail::of(tool, current, now)))
     }
 
     /// As `GET /v1/tools/{id}/versions/{version}`.
@@ -98,44 +92,6 @@ impl OfflineRegistry {
             VersionSpec::Latest | VersionSpec::Range(_) => None,
         };
         let version = exact.map_or_else(|| tool.resolve(spec, now), Ok)?;
-        let mut line = version_line(version, now);
-        if let Some(members) = line.as_object_mut() {
-            members.insert("tool_id".into(), json!(version.id));
-            members.insert("manifest".into(), json!(version.manifest.as_ref()));
-        }
-        Ok(line)
+        Ok(json!(VersionDetail::of(version, now)))
     }
-}
-
-fn tool_line(listed: &Listed, now: UnixMillis) -> Value {
-    let (current, manifest) = (&listed.current, &listed.current.manifest);
-    let in_use = |v: &&Arc<ToolVersion>| v.lifecycle.state(now) != LifecycleState::Removed;
-    let versions: Vec<_> = listed.tool.versions().iter().filter(in_use).map(|v| &v.version).collect();
-    json!({
-        "tool_id": current.id, "tool_name": manifest.name, "name": manifest.name, "description": manifest.description,
-        "category": manifest.categories.first(), "categories": manifest.categories, "versions": versions,
-        "latest_version": current.version, "tags": manifest.tags, "requires_approval": manifest.needs_approval(),
-        "side_effect_policy": manifest.side_effect_policy, "timeout_class": manifest.timeout_class,
-        "lifecycle_state": current.lifecycle.state(now), "provider": manifest.provider, "protocol": manifest.protocol,
-    })
-}
-
-fn search_result(listed: &Listed, now: UnixMillis) -> Value {
-    let (current, manifest) = (&listed.current, &listed.current.manifest);
-    json!({
-        "tool_id": current.id, "name": manifest.name, "description": manifest.description,
-        "current_version": current.version, "provider": manifest.provider, "protocol": manifest.protocol,
-        "lifecycle_state": current.lifecycle.state(now), "score": listed.score, "similarity": null,
-    })
-}
-
-fn version_line(version: &ToolVersion, now: UnixMillis) -> Value {
-    let mut line = json!({
-        "version": version.version, "digest": version.digest, "lifecycle_state": version.lifecycle.state(now),
-        "published_at": version.published_at.to_string(),
-    });
-    if let (Some(members), Some(notice)) = (line.as_object_mut(), &version.lifecycle.notice) {
-        members.insert("deprecation".into(), json!(Notice::on_the_wire(notice)));
-    }
-    line
 }

@@ -61,6 +61,7 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
         ("/tool_id", json!({ "tool_id": "Word-Stats" })),
         ("/tool_id", json!({ "tool_id": "ab" })),
         ("/tool_id", json!({ "tool_id": "a".repeat(256) })),
+        ("/tool_id", json!({ "tool_id": "search", "namespace": null })),
         ("/namespace", json!({ "namespace": "Demo" })),
         ("/version", json!({ "version": "1.0" })),
         ("/version", json!({ "version": "01.0.0" })),

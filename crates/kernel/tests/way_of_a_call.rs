@@ -1,6 +1,7 @@
 //! The way of a call through the six phases, with time, randomness, tools and the audit log held in the test's hand.
 
-#![expect(clippy::unwrap_used, reason = "test crate")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test crate")]
+#![expect(clippy::needless_pass_by_value, reason = "`json!` at the call reads better without an ampersand")]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -124,7 +125,10 @@ impl AuditSink for Paper {
 }
 
 #[derive(Debug, Default)]
-struct Tally(Mutex<Vec<(Option<String>, InvocationStatus, Option<ErrorCode>)>>);
+struct Tally(Mutex<Vec<End>>);
+
+/// How a call ended: its tool, status and code.
+type End = (Option<String>, InvocationStatus, Option<ErrorCode>);
 
 impl Observer for Tally {
     fn invocation_finished(&self, event: &Finished<'_>) {
@@ -179,12 +183,8 @@ impl Stage {
         Self { kernel, clock: held, puppet, paper, tally, recorder }
     }
 
-    fn admin(&self) -> Actor<'static> {
-        Actor { credential: Some(BearerSecret(ADMIN)), trace_id: contract::ids::TraceId::from_bytes([1; 16]) }
-    }
-
     async fn publish(&self, change: Value) {
-        self.kernel.publish(self.admin(), manifest(change)).await.unwrap();
+        self.kernel.publish(admin(), manifest(change)).await.unwrap();
     }
 
     async fn token(&self, tools: Value, scopes: Value, ttl_seconds: u64) -> String {
@@ -198,7 +198,7 @@ impl Stage {
             session_id: Some("s-1".into()),
             ttl_seconds,
         };
-        self.kernel.mint_token(self.admin(), &request).await.unwrap().token
+        self.kernel.mint_token(admin(), &request).await.unwrap().token
     }
 
     async fn call_as(&self, secret: Option<&str>, request: Value) -> Result<InvokeResponse, Box<Failed>> {
@@ -229,6 +229,10 @@ impl Stage {
             .filter(|r| matches!(r.action, AuditAction::InvocationFinished | AuditAction::InvocationStarted))
             .collect()
     }
+}
+
+fn admin() -> Actor<'static> {
+    Actor { credential: Some(BearerSecret(ADMIN)), trace_id: contract::ids::TraceId::from_bytes([1; 16]) }
 }
 
 fn manifest(change: Value) -> Value {
@@ -382,7 +386,7 @@ async fn tokens_open_exactly_what_they_name_for_as_long_as_they_live() {
 async fn agents_cannot_administer() {
     let stage = Stage::new().await;
     let token = stage.token(json!([{ "tool_id": "*" }]), json!(["*"]), 60).await;
-    let agent = Actor { credential: Some(BearerSecret(&token)), ..stage.admin() };
+    let agent = Actor { credential: Some(BearerSecret(&token)), ..admin() };
     assert_eq!(stage.kernel.publish(agent, manifest(json!({}))).await.unwrap_err().code, ErrorCode::E3206);
     assert_eq!(
         stage.kernel.change_lifecycle(agent, "greet", None, &LifecycleAction::Remove).await.unwrap_err().code,
@@ -473,7 +477,7 @@ async fn versions_live_and_end_as_the_lifecycle_says() {
 
     let deprecate = LifecycleAction::Deprecate { successor: Some("hello".into()), migration_guide: None };
     let second = "2.0.0".parse().unwrap();
-    stage.kernel.change_lifecycle(stage.admin(), "greet", Some(&second), &deprecate).await.unwrap();
+    stage.kernel.change_lifecycle(admin(), "greet", Some(&second), &deprecate).await.unwrap();
     assert_eq!(resolved("LATEST").await, found("1.2.0"), "LATEST avoids what is deprecated");
     let (version, notice) = resolved("^2").await.unwrap();
     assert_eq!((version.as_str(), notice.unwrap().successor.as_deref()), ("2.0.0", Some("hello")));
@@ -483,9 +487,9 @@ async fn versions_live_and_end_as_the_lifecycle_says() {
     assert_eq!(resolved("^2").await, Err(ErrorCode::E3103));
     assert_eq!(resolved("2.0.0").await.unwrap().0, "2.0.0");
 
-    stage.kernel.change_lifecycle(stage.admin(), "greet", Some(&second), &LifecycleAction::Remove).await.unwrap();
+    stage.kernel.change_lifecycle(admin(), "greet", Some(&second), &LifecycleAction::Remove).await.unwrap();
     assert_eq!(resolved("2.0.0").await, Err(ErrorCode::E3104));
-    let restore = stage.kernel.change_lifecycle(stage.admin(), "greet", Some(&second), &LifecycleAction::Restore).await;
+    let restore = stage.kernel.change_lifecycle(admin(), "greet", Some(&second), &LifecycleAction::Restore).await;
     assert_eq!(restore.unwrap_err().code, ErrorCode::E3408);
 }
 
@@ -495,7 +499,7 @@ async fn numbers_must_tell_the_truth_about_schemas() {
     stage.publish(json!({})).await;
     let narrower = json!({ "type": "object", "properties": { "name": { "type": "string", "maxLength": 3 } }, "required": ["name"] });
     let publish = async |change: Value| {
-        stage.kernel.publish(stage.admin(), manifest(change)).await.map(|r| r.created).map_err(|r| r.code)
+        stage.kernel.publish(admin(), manifest(change)).await.map(|r| r.created).map_err(|r| r.code)
     };
     assert_eq!(publish(json!({})).await, Ok(false), "the same again is not new");
     assert_eq!(publish(json!({ "description": "Greets somebody in other words." })).await, Err(ErrorCode::E3103));

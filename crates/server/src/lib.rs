@@ -28,7 +28,7 @@ mod query;
 mod routes;
 mod serve;
 mod settle;
-mod tool_view;
+pub mod tool_view;
 
 pub use config::{ConfigError, ServerConfig};
 pub use door::{Door, MetricsText};

@@ -17,108 +17,108 @@ use serde::Serialize;
 
 /// `GET /v1/tools`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ToolList {
-    pub(crate) tools: Vec<ToolLine>,
-    pub(crate) pagination: Pagination,
+pub struct ToolList {
+    pub tools: Vec<ToolLine>,
+    pub pagination: Pagination,
 }
 
 /// Where in the listing this page is.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Pagination {
+pub struct Pagination {
     /// All tools that match, on all pages.
-    pub(crate) total_count: usize,
+    pub total_count: usize,
     /// From 1.
-    pub(crate) page: usize,
-    pub(crate) page_size: usize,
+    pub page: usize,
+    pub page_size: usize,
 }
 
 /// One tool of a listing (API-006). What is said about it is said by its newest version in use.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ToolLine {
-    pub(crate) tool_id: ToolId,
+pub struct ToolLine {
+    pub tool_id: ToolId,
     /// The same as `name`.
-    pub(crate) tool_name: String,
-    pub(crate) name: String,
-    pub(crate) description: String,
+    pub tool_name: String,
+    pub name: String,
+    pub description: String,
     /// The first of `categories`.
-    pub(crate) category: Option<String>,
-    pub(crate) categories: Vec<String>,
+    pub category: Option<String>,
+    pub categories: Vec<String>,
     /// Ascending, without removed ones.
-    pub(crate) versions: Vec<Version>,
-    pub(crate) latest_version: Version,
-    pub(crate) tags: Vec<String>,
-    pub(crate) requires_approval: bool,
-    pub(crate) side_effect_policy: SideEffectPolicy,
-    pub(crate) timeout_class: TimeoutClass,
-    pub(crate) lifecycle_state: LifecycleState,
-    pub(crate) provider: String,
-    pub(crate) protocol: Protocol,
+    pub versions: Vec<Version>,
+    pub latest_version: Version,
+    pub tags: Vec<String>,
+    pub requires_approval: bool,
+    pub side_effect_policy: SideEffectPolicy,
+    pub timeout_class: TimeoutClass,
+    pub lifecycle_state: LifecycleState,
+    pub provider: String,
+    pub protocol: Protocol,
 }
 
 /// `GET /v1/tools/search`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct SearchAnswer {
-    pub(crate) query: String,
+pub struct SearchAnswer {
+    pub query: String,
     /// Best first.
-    pub(crate) results: Vec<SearchResult>,
+    pub results: Vec<SearchResult>,
     /// How was searched: `lexical` is by words alone.
-    pub(crate) mode: &'static str,
+    pub mode: &'static str,
 }
 
 /// One hit of a search (REG-014).
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct SearchResult {
-    pub(crate) tool_id: ToolId,
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) current_version: Version,
-    pub(crate) provider: String,
-    pub(crate) protocol: Protocol,
-    pub(crate) lifecycle_state: LifecycleState,
+pub struct SearchResult {
+    pub tool_id: ToolId,
+    pub name: String,
+    pub description: String,
+    pub current_version: Version,
+    pub provider: String,
+    pub protocol: Protocol,
+    pub lifecycle_state: LifecycleState,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) migration_guide_url: Option<String>,
+    pub migration_guide_url: Option<String>,
     /// Greater is better; comparable only within one answer.
-    pub(crate) score: f64,
+    pub score: f64,
     /// Cosine similarity of meanings; null in mode `lexical`, which knows words only.
-    pub(crate) similarity: Option<f64>,
+    pub similarity: Option<f64>,
 }
 
 /// `GET /v1/tools/{id}`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ToolDetail<'a> {
-    pub(crate) tool_id: ToolId,
-    pub(crate) current_version: Version,
-    pub(crate) lifecycle_state: LifecycleState,
+pub struct ToolDetail<'a> {
+    pub tool_id: ToolId,
+    pub current_version: Version,
+    pub lifecycle_state: LifecycleState,
     /// The manifest of the current version.
-    pub(crate) manifest: &'a Manifest,
+    pub manifest: &'a Manifest,
     /// Ascending, removed ones included.
-    pub(crate) versions: Vec<VersionLine>,
+    pub versions: Vec<VersionLine>,
 }
 
 /// One version in the history of a tool.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct VersionLine {
-    pub(crate) version: Version,
-    pub(crate) digest: Digest,
-    pub(crate) lifecycle_state: LifecycleState,
+pub struct VersionLine {
+    pub version: Version,
+    pub digest: Digest,
+    pub lifecycle_state: LifecycleState,
     /// RFC 3339, UTC.
-    pub(crate) published_at: String,
+    pub published_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) deprecation: Option<DeprecationNotice>,
+    pub deprecation: Option<DeprecationNotice>,
 }
 
 /// `GET /v1/tools/{id}/versions/{v}`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct VersionDetail<'a> {
-    pub(crate) tool_id: ToolId,
+pub struct VersionDetail<'a> {
+    pub tool_id: ToolId,
     #[serde(flatten)]
-    pub(crate) line: VersionLine,
-    pub(crate) manifest: &'a Manifest,
+    pub line: VersionLine,
+    pub manifest: &'a Manifest,
 }
 
 impl ToolLine {
     /// One line of a listing.
-    pub(crate) fn of(listed: &Listed, now: UnixMillis) -> Self {
+    pub fn of(listed: &Listed, now: UnixMillis) -> Self {
         let (current, manifest) = (&listed.current, &listed.current.manifest);
         let in_use = |v: &&Arc<ToolVersion>| v.lifecycle.state(now) != LifecycleState::Removed;
         Self {
@@ -143,7 +143,7 @@ impl ToolLine {
 
 impl SearchResult {
     /// One hit.
-    pub(crate) fn of(listed: &Listed, now: UnixMillis) -> Self {
+    pub fn of(listed: &Listed, now: UnixMillis) -> Self {
         let (current, manifest) = (&listed.current, &listed.current.manifest);
         Self {
             tool_id: current.id.clone(),
@@ -162,7 +162,7 @@ impl SearchResult {
 
 impl<'a> ToolDetail<'a> {
     /// A tool by the version that stands for it.
-    pub(crate) fn of(tool: &Tool, current: &'a ToolVersion, now: UnixMillis) -> Self {
+    pub fn of(tool: &Tool, current: &'a ToolVersion, now: UnixMillis) -> Self {
         Self {
             tool_id: tool.id.clone(),
             current_version: current.version.clone(),
@@ -175,7 +175,7 @@ impl<'a> ToolDetail<'a> {
 
 impl VersionLine {
     /// One version.
-    pub(crate) fn of(version: &ToolVersion, now: UnixMillis) -> Self {
+    pub fn of(version: &ToolVersion, now: UnixMillis) -> Self {
         Self {
             version: version.version.clone(),
             digest: version.digest,
@@ -188,7 +188,7 @@ impl VersionLine {
 
 impl<'a> VersionDetail<'a> {
     /// One version with its manifest.
-    pub(crate) fn of(version: &'a ToolVersion, now: UnixMillis) -> Self {
+    pub fn of(version: &'a ToolVersion, now: UnixMillis) -> Self {
         Self { tool_id: version.id.clone(), line: VersionLine::of(version, now), manifest: &version.manifest }
     }
 }

@@ -151,13 +151,16 @@ impl<'n, 'w> Prover<'n, 'w> {
 
     fn prove_whole(&mut self, narrow: &Conjunction<'n>, wide: &'w Value, spot: &Spot) -> Vec<Gap> {
         let goal = Conjunction::of(self.wide, [wide]);
+        let inspected = spot.fragile;
         let fragile = spot.fragile || is_fragile(&goal.parts);
         let spot = &Spot { fragile, ..spot.clone() };
         let mut gaps = Vec::new();
         if goal.impossible {
             gaps.push(Gap::new(&spot.path, What::Unproven("false")));
         }
-        if self.rules.coercion && reads_strings_differently(narrow, &goal) {
+        // A string that stays one may be judged otherwise by what looks at it from above (`if`, `contains`, …).
+        let judged_from_above = inspected && narrow.converts().is_some() && !excludes_strings(&goal);
+        if self.rules.coercion && (judged_from_above || reads_strings_differently(narrow, &goal)) {
             gaps.push(Gap::new(&spot.path, What::Coercion).saying(narrow.all("type").next(), goal.all("type").next()));
         } else if self.all_values_fit(narrow, &goal, wide) {
             return gaps;

@@ -233,6 +233,11 @@ fn strings_that_were_converted_must_still_be_read() {
         (json!({ "type": "integer" }), json!({ "oneOf": [{ "type": "integer" }, { "type": "null" }] }), Verdict::Minor),
         (json!({ "type": "boolean" }), json!({ "oneOf": [{}, { "type": "string" }] }), Verdict::Major),
         (
+            json!({ "type": "array", "items": { "type": "integer" }, "contains": { "type": "number" } }),
+            json!({ "type": "array", "items": {}, "contains": { "type": "number" } }),
+            Verdict::Major,
+        ),
+        (
             json!({ "type": "boolean" }),
             json!({ "anyOf": [{ "type": "boolean" }, { "oneOf": [{ "type": "number" }, { "type": "integer" }] }] }),
             Verdict::Major,

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::{Execution, Isolation, Manifest, SideEffectPolicy, TimeoutClass};
 use crate::ids::ToolId;
 
+/// Names that stand for something else at the doors (`GET /v1/tools/search`); a namespace makes them free.
+const RESERVED_IDS: [&str; 5] = ["compare", "invoke", "negotiate", "register", "search"];
+
 /// One reason why a manifest is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
@@ -89,6 +92,10 @@ pub fn findings(manifest: &Manifest) -> Vec<Finding> {
 fn names(manifest: &Manifest, out: &mut Vec<Finding>) {
     if let Err(error) = manifest.id() {
         out.push(Finding::new("/tool_id", error.to_string()));
+    }
+    if manifest.namespace.is_none() && RESERVED_IDS.contains(&manifest.tool_id.as_str()) {
+        let message = format!("`{}` is reserved: choose another id or add a namespace", manifest.tool_id);
+        out.push(Finding::new("/tool_id", message));
     }
     for (path, id) in [
         ("/compensation_tool_id", &manifest.compensation_tool_id),

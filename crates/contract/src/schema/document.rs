@@ -320,7 +320,9 @@ impl<'a> Document<'a> {
                     }
                 }
             }
-            next.dedup_by(|left, right| left.0 == right.0);
+            // Two ways to one schema count once, or a recursive schema would multiply with every step.
+            let mut seen = HashSet::new();
+            next.retain(|(pointer, _)| seen.insert(pointer.clone()));
             here = next;
         }
         here
