@@ -195,6 +195,40 @@ async fn hostile_schemas_are_refused_and_hostile_patterns_do_no_harm() {
     assert_eq!(answer.refusal(), (400, "E3301"));
 }
 
+#[tokio::test]
+async fn guarded_fields_refuse_attacks_and_unguarded_ones_take_them_as_data() {
+    let gantry = Gantry::start().await;
+    let with = |guard: Value, version: &str| {
+        let property = json!({ "type": "string", "x-guard": guard });
+        manifest(json!({
+            "version": version,
+            "parameters": { "type": "object", "properties": { "expression": property }, "required": ["expression"] },
+        }))
+    };
+    let answer = gantry.register(with(json!("shel"), "1.0.0")).await;
+    assert_eq!(answer.refusal(), (422, "E3105"));
+    assert!(answer.text.contains("/parameters/properties/expression/x-guard"), "{}", answer.text);
+    assert!(answer.text.contains("did you mean `shell`?"), "{}", answer.text);
+
+    for (version, guard, hostile) in [
+        ("1.0.1", json!("shell"), "1; cat /etc/passwd"),
+        ("1.0.2", json!("sql"), "1 OR 1=1 --"),
+        ("1.0.3", json!("html"), "<script>steal()</script>"),
+        ("1.0.4", json!(["path", "shell"]), "..%2f..%2fetc/passwd"),
+        ("1.0.5", json!("url"), "http://2852039166/latest/meta-data"),
+    ] {
+        assert_eq!(gantry.register(with(guard.clone(), version)).await.status, 201, "{guard}");
+        let answer = gantry.invoke("demo.echo_sum", json!({ "expression": hostile })).await;
+        assert_eq!(answer.refusal(), (400, "E3305"), "{guard}: {}", answer.text);
+        assert!(answer.text.contains("/expression"), "{}", answer.text);
+        assert!(!answer.text.contains(hostile), "the text is not repeated: {}", answer.text);
+    }
+    // The same text in a field nobody marked is data (VALID-008).
+    let hostile = "\"; DROP TABLE documents;--";
+    let answer = gantry.invoke("text_transform", json!({ "text": hostile, "operation": "word_count" })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
 /// Reads until the other side closes or a whole head and the error code have come.
 async fn read_answer(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();

@@ -29,6 +29,10 @@ use commands::Outcome;
 use context::Context;
 use failure::{Exit, Failure};
 
+/// Calls are many small allocations; this allocator makes them cheaper than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let context = Context::new(arguments.global);

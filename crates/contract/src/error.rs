@@ -69,6 +69,8 @@ impl Retry {
 pub enum Capability {
     /// Registry, validation, lifecycle of a call, doors, store.
     Core,
+    /// Search by meaning.
+    Embeddings,
     /// External policy engines, DIDs.
     Identity,
     Sandbox,
@@ -88,7 +90,8 @@ impl Capability {
     pub fn is_built(self) -> bool {
         match self {
             Self::Core => true,
-            Self::Identity
+            Self::Embeddings
+            | Self::Identity
             | Self::Sandbox
             | Self::Upstreams
             | Self::Secrets

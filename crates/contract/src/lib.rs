@@ -7,6 +7,7 @@ pub mod canonical;
 pub mod compat;
 pub mod envelope;
 pub mod error;
+pub mod guard;
 pub mod ids;
 pub mod json;
 pub mod manifest;

@@ -22,6 +22,9 @@ const QUEUE_MAX: usize = 8_192;
 const BATCH_MAX: usize = 512;
 /// How long a call waits for room.
 const SLOT_WAIT: Duration = Duration::from_secs(1);
+/// How long records gather before the next batch is written. Without it every call would wake the writer, which costs
+/// more than the record itself. A record somebody waits for cuts it short.
+const LINGER: Duration = Duration::from_millis(2);
 /// Pause after a failed write: doubles from the first to the last.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
@@ -36,12 +39,16 @@ struct Entry {
 pub struct Recorder {
     queue: mpsc::Sender<Entry>,
     writable: Arc<AtomicBool>,
+    urgent: Arc<Notify>,
     clock: Arc<dyn Clock>,
 }
 
 /// Room for one record.
 #[derive(Debug)]
-pub(crate) struct Slot(mpsc::OwnedPermit<Entry>);
+pub(crate) struct Slot {
+    permit: mpsc::OwnedPermit<Entry>,
+    urgent: Arc<Notify>,
+}
 
 /// Owns the writing task.
 #[derive(Debug)]
@@ -59,10 +66,17 @@ impl Recorder {
     ) -> (Self, RecorderHandle) {
         let (queue, entries) = mpsc::channel(QUEUE_MAX);
         let writable = Arc::new(AtomicBool::new(true));
-        let closing = Arc::new(Notify::new());
-        let writer = Writer { sink, clock: Arc::clone(&clock), observer, writable: Arc::clone(&writable) };
-        let task = tokio::spawn(writer.run(entries, Arc::clone(&closing)));
-        (Self { queue, writable, clock }, RecorderHandle { closing, task })
+        let (closing, urgent) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let writer = Writer {
+            sink,
+            clock: Arc::clone(&clock),
+            observer,
+            writable: Arc::clone(&writable),
+            urgent: Arc::clone(&urgent),
+            closing: Arc::clone(&closing),
+        };
+        let task = tokio::spawn(writer.run(entries));
+        (Self { queue, writable, urgent, clock }, RecorderHandle { closing, task })
     }
 
     /// Takes room for one record, or says why the call must not run.
@@ -82,7 +96,7 @@ impl Recorder {
                 }
             },
         };
-        Ok(Slot(permit))
+        Ok(Slot { permit, urgent: Arc::clone(&self.urgent) })
     }
 
     /// Can records be written at the moment?
@@ -94,13 +108,14 @@ impl Recorder {
 impl Slot {
     /// Hands the record in. It will be written; nobody waits for it.
     pub(crate) fn record(self, record: AuditRecord) {
-        self.0.send(Entry { record, durable: None });
+        self.permit.send(Entry { record, durable: None });
     }
 
     /// Hands the record in and waits until it is durable.
     pub(crate) async fn record_durably(self, record: AuditRecord) -> Result<(), Refusal> {
         let (durable, written) = oneshot::channel();
-        self.0.send(Entry { record, durable: Some(durable) });
+        self.permit.send(Entry { record, durable: Some(durable) });
+        self.urgent.notify_one();
         written.await.map_err(|_| shutting_down())
     }
 }
@@ -125,16 +140,19 @@ struct Writer {
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     writable: Arc<AtomicBool>,
+    /// Somebody waits for a record to be durable.
+    urgent: Arc<Notify>,
+    closing: Arc<Notify>,
 }
 
 impl Writer {
-    async fn run(self, mut entries: mpsc::Receiver<Entry>, closing: Arc<Notify>) {
+    async fn run(self, mut entries: mpsc::Receiver<Entry>) {
         let mut open = true;
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
             let taken = tokio::select! {
                 taken = entries.recv_many(&mut batch, BATCH_MAX) => taken,
-                () = closing.notified(), if open => {
+                () = self.closing.notified(), if open => {
                     open = false;
                     entries.close();
                     continue;
@@ -145,6 +163,19 @@ impl Writer {
             }
             self.observer.audit_queue(entries.len());
             self.write(batch.drain(..)).await;
+            if open && entries.is_empty() && self.gather().await {
+                open = false;
+                entries.close();
+            }
+        }
+    }
+
+    /// Lets records gather for a moment. True if the end was asked for meanwhile.
+    async fn gather(&self) -> bool {
+        tokio::select! {
+            () = self.clock.sleep(LINGER) => false,
+            () = self.urgent.notified() => false,
+            () = self.closing.notified() => true,
         }
     }
 

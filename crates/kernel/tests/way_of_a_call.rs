@@ -47,7 +47,7 @@ impl Clock for HeldClock {
     }
 }
 
-/// A clock whose sleeps end at once.
+/// A clock whose sleeps end as soon as everybody else has had a turn.
 #[derive(Debug)]
 struct ImpatientClock(Arc<HeldClock>);
 
@@ -59,7 +59,7 @@ impl Clock for ImpatientClock {
         self.0.monotonic()
     }
     fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-        Box::pin(std::future::ready(()))
+        Box::pin(tokio::task::yield_now())
     }
 }
 
@@ -168,8 +168,11 @@ impl Stage {
             Registry::open(Arc::clone(&store) as _, store, Arc::clone(&clock), Arc::clone(&tally) as _).await.unwrap();
         let key = SigningKey::from_seed(&[5; 32]);
         let identity = Identity::new(Authenticator::new(ADMIN, vec![key.verifying_key()]).unwrap());
-        let (slots, recorder) =
-            Recorder::start(Arc::clone(&paper) as _, Arc::clone(&held) as _, Arc::clone(&tally) as _);
+        let (slots, recorder) = Recorder::start(
+            Arc::clone(&paper) as _,
+            Arc::new(ImpatientClock(Arc::clone(&held))),
+            Arc::clone(&tally) as _,
+        );
         let kernel = Kernel::new(KernelParts {
             registry,
             identity,
@@ -336,6 +339,44 @@ async fn each_phase_refuses_what_is_its_business_and_nothing_runs() {
     }
     assert_eq!(stage.runs(), 0, "nothing ran");
     assert_eq!(stage.records().await.len(), count, "every refusal is recorded");
+}
+
+#[tokio::test]
+async fn guarded_text_is_refused_or_stripped_and_what_is_validated_is_what_runs() {
+    let stage = Stage::new().await;
+    let parameters = json!({ "type": "object", "required": ["name"], "properties": {
+        "name": { "type": "string", "minLength": 3, "x-guard": "shell" },
+        "note": { "type": "string" },
+        "file": { "type": "string", "x-guard": "path" },
+    }});
+    for (tool, mode) in [("greet", Value::Null), ("strip_it", json!("strip")), ("open_door", json!("off"))] {
+        stage.publish(json!({ "tool_id": tool, "parameters": parameters, "input_guard": mode })).await;
+    }
+    let call = |tool: &str, parameters: Value| json!({ "tool_id": tool, "parameters": parameters });
+    let hostile = json!({ "name": "Ada; reboot", "note": "; DROP TABLE documents;--" });
+
+    let failed = stage.call(call("greet", hostile.clone())).await.unwrap_err();
+    let envelope = serde_json::to_value(failed.envelope()).unwrap();
+    assert_eq!(envelope["code"], "E3305");
+    assert_eq!(envelope["details"]["errors"][0]["path"], "/name");
+    assert_eq!(envelope["details"]["errors"][0]["guard"], "shell");
+    assert!(!envelope.to_string().contains("reboot"), "the text is not repeated: {envelope}");
+    assert!(envelope["resolution"].as_str().unwrap().contains("x-guard"));
+    assert_eq!(stage.refusal(call("greet", json!({ "name": ";" }))).await, ErrorCode::E3301, "the schema comes first");
+
+    let answer = stage.call(call("strip_it", hostile.clone())).await.unwrap();
+    assert_eq!(answer.execution_metadata.coercions[0].path, "/name");
+    let cases = [
+        (json!({ "name": "a;b;" }), ErrorCode::E3301, "too short once stripped"),
+        (json!({ "name": "Ada", "file": "../x" }), ErrorCode::E3305, "no path is made by deleting"),
+    ];
+    for (parameters, code, why) in cases {
+        assert_eq!(stage.refusal(call("strip_it", parameters)).await, code, "{why}");
+    }
+    stage.call(call("open_door", hostile.clone())).await.unwrap();
+    stage.call(call("greet", json!({ "name": "Ada", "note": ";" }))).await.unwrap();
+    let stripped = json!({ "name": "Ada reboot", "note": "; DROP TABLE documents;--" });
+    assert_eq!(*stage.puppet.calls.lock().unwrap(), [stripped, hostile, json!({ "name": "Ada", "note": ";" })]);
 }
 
 #[tokio::test]

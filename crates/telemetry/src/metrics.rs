@@ -3,9 +3,11 @@
 //! Labels come from bounded sets only: registered tool ids, status words, error codes. A name a caller made up never
 //! becomes a label, and past [`TOOL_LABELS_MAX`] tools the rest share one.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
+use contract::envelope::InvocationStatus;
+use contract::error::ErrorCode;
 use contract::ids::ToolId;
 use kernel::ports::observer::{Finished, Observer};
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -45,8 +47,19 @@ pub struct Metrics {
     versions: Gauge,
     audit_waiting: Gauge,
     audit_failures: Counter,
-    /// Tools that have a label, so that there is an end to them.
-    labelled: RwLock<HashSet<ToolId>>,
+    /// What is counted for each tool that has a label of its own. Looked up on every call, so nothing is built there.
+    labelled: RwLock<HashMap<ToolId, Series>>,
+    /// What is counted for all others.
+    others: Series,
+}
+
+/// The series of one label.
+#[derive(Debug, Clone)]
+struct Series {
+    label: String,
+    /// By far the most frequent end of a call.
+    successes: Counter,
+    durations: Histogram,
 }
 
 impl Default for Metrics {
@@ -72,7 +85,18 @@ impl Metrics {
         registry.register("audit_queue_records", "Audit records waiting to be written", audit_waiting.clone());
         let audit_failures = Counter::default();
         registry.register("audit_append_failures", "Failed writes of audit records", audit_failures.clone());
-        Self { registry, calls, durations, tools, versions, audit_waiting, audit_failures, labelled: RwLock::default() }
+        let others = Series::of(OTHER.into(), &calls, &durations);
+        Self {
+            registry,
+            calls,
+            durations,
+            tools,
+            versions,
+            audit_waiting,
+            audit_failures,
+            labelled: RwLock::default(),
+            others,
+        }
     }
 
     /// The page that Prometheus reads.
@@ -84,26 +108,54 @@ impl Metrics {
         page
     }
 
-    fn label(&self, tool: Option<&ToolId>) -> String {
-        let Some(tool) = tool else { return OTHER.into() };
-        if self.labelled.read().unwrap_or_else(PoisonError::into_inner).contains(tool) {
-            return tool.to_string();
-        }
+    /// Gives the tool a label of its own, as long as there are some.
+    fn labelled(&self, tool: &ToolId) -> Series {
         let mut labelled = self.labelled.write().unwrap_or_else(PoisonError::into_inner);
-        if labelled.len() >= TOOL_LABELS_MAX {
-            return OTHER.into();
+        if let Some(series) = labelled.get(tool) {
+            return series.clone();
         }
-        labelled.insert(tool.clone());
-        tool.to_string()
+        if labelled.len() >= TOOL_LABELS_MAX {
+            return self.others.clone();
+        }
+        let series = Series::of(tool.to_string(), &self.calls, &self.durations);
+        labelled.insert(tool.clone(), series.clone());
+        series
+    }
+
+    fn count(&self, series: &Series, event: &Finished<'_>) {
+        series.durations.observe(event.duration.as_secs_f64());
+        if event.status == InvocationStatus::Success {
+            series.successes.inc();
+            return;
+        }
+        let code = event.code.map_or("", ErrorCode::as_str);
+        let labels = CallLabels { tool_id: series.label.clone(), status: event.status.as_str(), code };
+        self.calls.get_or_create(&labels).inc();
+    }
+}
+
+impl Series {
+    fn of(
+        label: String,
+        calls: &Family<CallLabels, Counter>,
+        durations: &Family<ToolLabel, Histogram, fn() -> Histogram>,
+    ) -> Self {
+        let success = CallLabels { tool_id: label.clone(), status: InvocationStatus::Success.as_str(), code: "" };
+        let successes = calls.get_or_create(&success).clone();
+        let durations = durations.get_or_create(&ToolLabel { tool_id: label.clone() }).clone();
+        Self { label, successes, durations }
     }
 }
 
 impl Observer for Metrics {
     fn invocation_finished(&self, event: &Finished<'_>) {
-        let tool_id = self.label(event.tool);
-        let code = event.code.map_or("", contract::error::ErrorCode::as_str);
-        self.durations.get_or_create(&ToolLabel { tool_id: tool_id.clone() }).observe(event.duration.as_secs_f64());
-        self.calls.get_or_create(&CallLabels { tool_id, status: event.status.as_str(), code }).inc();
+        let Some(tool) = event.tool else { return self.count(&self.others, event) };
+        let known = self.labelled.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = known.get(tool) {
+            return self.count(series, event);
+        }
+        drop(known);
+        self.count(&self.labelled(tool), event);
     }
 
     fn registry_swapped(&self, tools: usize, versions: usize) {
@@ -123,7 +175,6 @@ impl Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::envelope::InvocationStatus;
     use std::time::Duration;
 
     fn finished(tool: Option<&ToolId>) -> Finished<'_> {

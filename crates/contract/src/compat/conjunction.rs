@@ -102,6 +102,9 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
+/// Where a schema is whose place is not known; no pointer starts like this, so it is never taken for another one.
+const SOMEWHERE: &str = "?";
+
 /// The demands of a schema, gathered.
 #[derive(Debug, Clone)]
 pub(super) struct Conjunction<'a> {
@@ -197,9 +200,16 @@ impl<'a> Conjunction<'a> {
     /// The types strings may be converted to here, in whatever branch; none when no string is.
     pub(super) fn converts(&self) -> Option<Types> {
         let scalars = Types::NUMBER.or(Types::BOOLEAN);
-        let members = self.nodes.iter().flat_map(|node| self.document.in_place("", node).0);
+        let members = self.nodes.iter().flat_map(|node| self.document.in_place(SOMEWHERE, node).0);
         let named = members.filter_map(|(_, map)| map.get("type").map(Types::named));
         named.filter(|types| !types.meets(Types::STRING) && types.meets(scalars)).reduce(Types::or)
+    }
+
+    /// Whether strings may be converted here or in any part.
+    pub(super) fn converts_anywhere(&self) -> bool {
+        let parts = self.nodes.iter().flat_map(|node| self.document.below(SOMEWHERE, node).into_values());
+        self.converts().is_some()
+            || parts.map(|part| Self::of(self.document, [part])).any(|part| part.converts().is_some())
     }
 
     /// The values it can have, when they are enumerated.
@@ -247,6 +257,8 @@ impl<'a> Conjunction<'a> {
 pub(super) struct Mentions<'a> {
     pub(super) names: BTreeSet<&'a str>,
     pub(super) patterns: BTreeSet<&'a str>,
+    /// Some schema in place speaks of items.
+    pub(super) items: bool,
     /// Some schema in place speaks of all names, or could not be looked into.
     pub(super) everything: bool,
 }
@@ -271,7 +283,7 @@ impl<'a> Mentions<'a> {
             if seen.iter().any(|known| std::ptr::eq(*known, schema)) {
                 continue;
             }
-            let (members, complete) = document.in_place("", schema);
+            let (members, complete) = document.in_place(SOMEWHERE, schema);
             self.everything |= !complete;
             for (_, map) in &members {
                 for sub in subschemas(map) {
@@ -279,6 +291,7 @@ impl<'a> Mentions<'a> {
                         work.push(sub.schema);
                     }
                 }
+                self.items |= map.contains_key("items") || map.contains_key("prefixItems");
                 self.names.extend(names_of(map, "properties"));
                 self.patterns.extend(names_of(map, "patternProperties"));
                 let speaks = |keyword: &str| map.get(keyword).is_some_and(|schema| *schema != Value::Bool(false));

@@ -160,7 +160,8 @@ impl<'n, 'w> Prover<'n, 'w> {
         }
         // A string that stays one may be judged otherwise by what looks at it from above (`if`, `contains`, …).
         let judged_from_above = inspected && narrow.converts().is_some() && !excludes_strings(&goal);
-        if self.rules.coercion && (judged_from_above || reads_strings_differently(narrow, &goal)) {
+        let lost = judged_from_above || (fragile && self.forgets_conversions(narrow, &goal));
+        if self.rules.coercion && (lost || reads_strings_differently(narrow, &goal)) {
             gaps.push(Gap::new(&spot.path, What::Coercion).saying(narrow.all("type").next(), goal.all("type").next()));
         } else if self.all_values_fit(narrow, &goal, wide) {
             return gaps;
@@ -176,6 +177,20 @@ impl<'n, 'w> Prover<'n, 'w> {
             }
         }
         gaps
+    }
+
+    /// Whether the narrow side converts strings in parts of which the wide side says nothing, so that they stay strings.
+    fn forgets_conversions(&mut self, narrow: &Conjunction<'n>, goal: &Conjunction<'w>) -> bool {
+        // What only a branch speaks of is asked again when that branch is.
+        let mentions = goal.mentions();
+        let items = !mentions.items
+            && narrow.types.meets(Types::ARRAY)
+            && (0..=narrow.prefix_len()).any(|index| narrow.item(index).converts_anywhere());
+        let names = narrow.mentions().names;
+        items
+            || names
+                .into_iter()
+                .any(|name| !mentions.names.contains(name) && self.property(narrow, name).converts_anywhere())
     }
 
     /// Whether the narrow side is an enumeration and each value was tried.

@@ -10,7 +10,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Execution, Isolation, Manifest, SideEffectPolicy, TimeoutClass};
+use super::{Execution, InputGuard, Isolation, Manifest, SideEffectPolicy, TimeoutClass};
+use crate::guard::{self, Guards};
 use crate::ids::ToolId;
 
 /// Names that stand for something else at the doors (`GET /v1/tools/search`); a namespace makes them free.
@@ -79,6 +80,7 @@ pub fn findings(manifest: &Manifest) -> Vec<Finding> {
     let mut out = Vec::new();
     names(manifest, &mut out);
     parameters_are_an_object(manifest, &mut out);
+    guards(manifest, &mut out);
     effects(manifest, &mut out);
     timeouts(manifest, &mut out);
     resources(manifest, &mut out);
@@ -122,6 +124,12 @@ fn parameters_are_an_object(manifest: &Manifest, out: &mut Vec<Finding>) {
             "parameters are passed by name, so the schema's type must be `object`",
         ));
     }
+}
+
+/// A guard that is misspelt or misplaced would guard nothing, and nobody would notice (DESIGN §8.4).
+fn guards(manifest: &Manifest, out: &mut Vec<Finding>) {
+    let misuses = guard::misuses(&manifest.parameters).into_iter();
+    out.extend(misuses.map(|misuse| Finding::new(format!("/parameters{}", misuse.path), misuse.message)));
 }
 
 /// MutationClassLabeled and IdempotencySpecified of REG-002; MAN-027, MAN-028.
@@ -264,16 +272,27 @@ fn lifecycle(manifest: &Manifest, out: &mut Vec<Finding>) {
     }
 }
 
-/// Declared examples are promises to testers and models: they must be valid parameters.
+/// Declared examples are promises to testers and models: they must be valid parameters that no guard refuses.
 fn examples(manifest: &Manifest, out: &mut Vec<Finding>) {
     if manifest.examples.is_empty() {
         return;
     }
     let Ok(schema) = manifest.compile_parameters() else { return };
+    let guards = match manifest.input_guard.unwrap_or_default() {
+        InputGuard::Reject => Guards::compile(&manifest.parameters),
+        InputGuard::Off | InputGuard::Strip => Guards::default(),
+    };
     for (index, example) in manifest.examples.iter().enumerate() {
-        if let Err(invalid) = schema.prepare(example.clone()) {
-            let reason = invalid.violations.first().map_or_else(String::new, |v| format!("{}: {}", v.path, v.message));
-            out.push(Finding::new(format!("/examples/{index}"), format!("is not valid for `parameters` ({reason})")));
-        }
+        let reason = match schema.prepare(example.clone()) {
+            Ok(prepared) => guards.check(&prepared.value).into_iter().next().map(|breach| {
+                format!("is refused by the guard `{}` ({}: {})", breach.guard, breach.path, breach.reason)
+            }),
+            Err(invalid) => {
+                let first = invalid.violations.first();
+                let reason = first.map_or_else(String::new, |v| format!("{}: {}", v.path, v.message));
+                Some(format!("is not valid for `parameters` ({reason})"))
+            }
+        };
+        out.extend(reason.map(|reason| Finding::new(format!("/examples/{index}"), reason)));
     }
 }

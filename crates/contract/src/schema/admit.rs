@@ -303,15 +303,14 @@ fn unevaluated(document: &Document<'_>, positions: &[(String, &Value)], reasons:
             .any(|keyword| schema.get(keyword).is_some_and(|asked| *asked != Value::Bool(true)))
     };
     // A place counts if something in place of it asks, since it is the place that is evaluated.
-    let sites: HashMap<&str, HashSet<String>> = positions
+    let sites: HashMap<&str, HashMap<String, &Value>> = positions
         .iter()
         .filter(|(pointer, schema)| asks(schema) && document.is_conditional(pointer, schema))
         .map(|(pointer, schema)| (pointer.as_str(), document.below(pointer, schema)))
         .collect();
-    let reaches = |below: &HashSet<String>| -> Vec<&str> {
+    let reaches = |below: &HashMap<String, &Value>| -> Vec<&str> {
         let mut found = Vec::new();
-        for pointer in below {
-            let Some(schema) = document.root().pointer(pointer) else { continue };
+        for (pointer, schema) in below {
             let members = document.in_place(pointer, schema).0;
             found.extend(members.iter().filter_map(|(at, _)| sites.get_key_value(at.as_str()).map(|(site, _)| *site)));
         }

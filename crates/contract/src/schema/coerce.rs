@@ -74,22 +74,21 @@ fn is_digit(error: &ValidationError<'static>) -> bool {
 /// All fixes of a branch, if they are all that it lacks.
 fn whole(errors: &[ValidationError<'static>]) -> Option<Vec<Fix>> {
     let fixes = fixes(errors);
-    let helped = |error: &ValidationError<'_>| match error.kind() {
-        // Branches within a branch: their strings are further down than the complaint.
-        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
-            branch(context).is_some()
+    let helped = |error: &ValidationError<'_>| {
+        let path = error.instance_path().as_str();
+        match error.kind() {
+            // These look at what is inside, so a string inside may be all that is wrong; checking again will tell.
+            ValidationErrorKind::AnyOf { .. }
+            | ValidationErrorKind::OneOfNotValid { .. }
+            | ValidationErrorKind::OneOfMultipleValid { .. }
+            | ValidationErrorKind::UnevaluatedProperties { .. }
+            | ValidationErrorKind::UnevaluatedItems { .. }
+            | ValidationErrorKind::Contains
+            | ValidationErrorKind::Not { .. }
+            | ValidationErrorKind::Enum { .. }
+            | ValidationErrorKind::Constant { .. } => fixes.iter().any(|fix| fix.path.starts_with(path)),
+            _ => fixes.iter().any(|fix| fix.path == path),
         }
-        // These look at what is inside, so a string inside may be all that is wrong.
-        ValidationErrorKind::UnevaluatedProperties { .. }
-        | ValidationErrorKind::UnevaluatedItems { .. }
-        | ValidationErrorKind::Contains
-        | ValidationErrorKind::Not { .. }
-        | ValidationErrorKind::Enum { .. }
-        | ValidationErrorKind::Constant { .. }
-        | ValidationErrorKind::OneOfMultipleValid { .. } => {
-            fixes.iter().any(|fix| fix.path.starts_with(error.instance_path().as_str()))
-        }
-        _ => fixes.iter().any(|fix| fix.path == error.instance_path().as_str()),
     };
     (!errors.is_empty() && errors.iter().all(helped)).then_some(fixes)
 }

@@ -262,8 +262,8 @@ impl<'a> Document<'a> {
     }
 
     /// Every schema that is asked about a part of the instance this one is about, however deep; itself too if recursive.
-    pub(crate) fn below(&self, pointer: &str, schema: &'a Value) -> HashSet<String> {
-        let mut found = HashSet::new();
+    pub(crate) fn below(&self, pointer: &str, schema: &'a Value) -> HashMap<String, &'a Value> {
+        let mut found = HashMap::new();
         let mut work = vec![(pointer.to_owned(), schema)];
         let mut seen = HashSet::new();
         while let Some((pointer, schema)) = work.pop() {
@@ -278,7 +278,7 @@ impl<'a> Document<'a> {
                     match sub.place {
                         Place::Here | Place::Question => here.push(place),
                         Place::Child | Place::ChildQuestion | Place::Name => {
-                            found.insert(place.0.clone());
+                            found.insert(place.0.clone(), place.1);
                             work.push(place);
                         }
                         Place::Definition => {}

@@ -125,9 +125,8 @@ impl<'a> Survey<'_, 'a> {
         if !self.document.is_conditional(pointer, schema) {
             return Some(if members.len() == 1 { Closing::Additional } else { Closing::Unevaluated });
         }
-        let nested = self.document.below(pointer, schema).iter().any(|below| {
-            self.document.root().pointer(below).is_some_and(|schema| self.document.is_conditional(below, schema))
-        });
+        let below = self.document.below(pointer, schema);
+        let nested = below.iter().any(|(at, schema)| self.document.is_conditional(at, schema));
         if !nested {
             return Some(Closing::Unevaluated);
         }

@@ -1,6 +1,8 @@
 //! Phase 2, validate: everything about the call that can be judged by its shape. Nothing has run, nothing is changed.
 //!
 //! The parameters that leave this phase are the ones that will be executed; nobody touches them in between (VALID-005).
+//! So a tool that wants its input stripped has it stripped before the schema sees it, and guards that refuse look at what
+//! the schema let through, with its defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use std::time::Duration;
 use contract::canonical;
 use contract::envelope::{CallLimits, ExecutionMode, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
+use contract::guard::Breach;
+use contract::manifest::InputGuard;
 use contract::schema::{CoercionNote, InvalidInput};
 use policy::Caller;
 use serde_json::{Value, json};
@@ -41,14 +45,16 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     let time_asked = time_asked(request.resource_limits.timeout_seconds)?;
 
     let schema = tool.parameters_schema()?;
-    let prepared =
-        schema.prepare(Value::Object(request.parameters)).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
+    let mut parameters = Value::Object(request.parameters);
+    let stripped = strip(&tool, &mut parameters);
+    let prepared = schema.prepare(parameters).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
     facts.parameters_digest = Some(canonical::digest(&prepared.value));
+    refuse_breaches(&tool, &prepared.value)?;
     Ok(Validated {
         caller,
         tool,
         parameters: Arc::new(prepared.value),
-        coercions: prepared.coercions,
+        coercions: stripped.into_iter().chain(prepared.coercions).collect(),
         require_approval: request.execution_options.require_approval,
         time_asked,
         parent_left,
@@ -98,6 +104,41 @@ fn time_asked(seconds: Option<f64>) -> Result<Option<Duration>, Refusal> {
         Some(_) => Err(Refusal::new(ErrorCode::E3004, "resource_limits.timeout_seconds is out of range")
             .hint("use more than 0 and at most 86400 seconds")),
     }
+}
+
+/// Deletes what the guards object to, for the tools that ask for it; the caller is told where.
+fn strip(tool: &ToolVersion, parameters: &mut Value) -> Vec<CoercionNote> {
+    match tool.manifest.input_guard.unwrap_or_default() {
+        InputGuard::Off | InputGuard::Reject => Vec::new(),
+        InputGuard::Strip => {
+            let paths = tool.guards().strip(parameters).into_iter();
+            paths.map(|path| CoercionNote { path, from: "string", to: "stripped string" }).collect()
+        }
+    }
+}
+
+/// E3305 with place, guard and rule of every breach, and without the text (VALID-007).
+fn refuse_breaches(tool: &ToolVersion, parameters: &Value) -> Result<(), Refusal> {
+    let guards = tool.guards();
+    if guards.is_empty() {
+        return Ok(());
+    }
+    let breaches = match tool.manifest.input_guard.unwrap_or_default() {
+        InputGuard::Off => Vec::new(),
+        InputGuard::Reject => guards.check(parameters),
+        InputGuard::Strip => guards.check_stripped(parameters),
+    };
+    let Some(Breach { path, guard, reason }) = breaches.first() else { return Ok(()) };
+    let more = match breaches.len() {
+        1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    let message =
+        format!("the {guard} guard of `{}` {} refuses the parameters: {place}{reason}{more}", tool.id, tool.version);
+    Err(Refusal::new(ErrorCode::E3305, message)
+        .hint("rephrase the text without it; if it is meant, ask the author of the tool to change `x-guard` there")
+        .details(json!({ "errors": breaches })))
 }
 
 /// E3301 with every violation, or E3302 when strings could not be taken for what they should be (VALID-001, VALID-003).

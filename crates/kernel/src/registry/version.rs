@@ -1,4 +1,4 @@
-//! One published version, ready for calls: manifest plus schemas that are compiled once, on first use.
+//! One published version, ready for calls: manifest plus schemas and input guards that are compiled once, on first use.
 //!
 //! Compilation is lazy because a start with ten thousand tools must not wait for schemas nobody calls. Registration has
 //! compiled them once already to check them, so a failure here means the store was changed behind our back.
@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
+use contract::guard::Guards;
 use contract::ids::{Subject, ToolId};
 use contract::manifest::Manifest;
 use contract::schema::CompiledSchema;
@@ -33,6 +34,7 @@ pub struct ToolVersion {
 struct Schemas {
     parameters: OnceLock<Option<CompiledSchema>>,
     result: OnceLock<Option<CompiledSchema>>,
+    guards: OnceLock<Guards>,
 }
 
 impl ToolVersion {
@@ -75,6 +77,11 @@ impl ToolVersion {
     pub fn result_schema(&self) -> Result<&CompiledSchema, Refusal> {
         let compiled = self.schemas.result.get_or_init(|| self.manifest.compile_result().ok());
         compiled.as_ref().ok_or_else(|| self.broken("result"))
+    }
+
+    /// The annotated places of the parameters; empty for most tools.
+    pub fn guards(&self) -> &Guards {
+        self.schemas.guards.get_or_init(|| Guards::compile(&self.manifest.parameters))
     }
 
     fn broken(&self, which: &str) -> Refusal {

@@ -115,6 +115,7 @@ fn retry_advice(retry: Retry) -> &'static str {
 fn capability(capability: Capability) -> &'static str {
     match capability {
         Capability::Core => "the core",
+        Capability::Embeddings => "search by meaning",
         Capability::Identity => "external identities and policy engines",
         Capability::Sandbox => "the process sandbox",
         Capability::Upstreams => "upstream servers",
