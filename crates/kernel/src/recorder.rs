@@ -24,7 +24,7 @@ const BATCH_MAX: usize = 512;
 const SLOT_WAIT: Duration = Duration::from_secs(1);
 /// How long records gather before the next batch is written. Without it every call would wake the writer, which costs
 /// more than the record itself. A record somebody waits for cuts it short.
-const LINGER: Duration = Duration::from_millis(2);
+const LINGER: Duration = Duration::from_millis(10);
 /// Pause after a failed write: doubles from the first to the last.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 

@@ -26,6 +26,8 @@ pub struct Tool {
     pub id: ToolId,
     /// Ascending by precedence, removed ones included.
     versions: Vec<Arc<ToolVersion>>,
+    /// What [`Tool::current`] gives, if time alone cannot change it. Listings ask every tool, so it is kept.
+    steady: Option<usize>,
 }
 
 /// All tools at one moment.
@@ -39,6 +41,16 @@ pub struct Snapshot {
 // ------------------------------------------------------------------------------------------------------------- Tool
 
 impl Tool {
+    fn new(id: ToolId, versions: Vec<Arc<ToolVersion>>) -> Self {
+        let mut tool = Self { id, versions, steady: None };
+        // Only a deprecated version changes by itself: it becomes sunset.
+        if tool.versions.iter().all(|v| v.lifecycle.recorded != LifecycleState::Deprecated) {
+            let current = tool.choose(UnixMillis::default()).map(|current| current.version.clone());
+            tool.steady = current.and_then(|current| tool.versions.iter().position(|v| v.version == current));
+        }
+        tool
+    }
+
     /// Every version, ascending.
     pub fn versions(&self) -> &[Arc<ToolVersion>] {
         &self.versions
@@ -52,6 +64,13 @@ impl Tool {
     /// The version that stands for the tool in listings: what LATEST gives, else the highest that is not removed, else
     /// the highest.
     pub fn current(&self, now: UnixMillis) -> Option<&Arc<ToolVersion>> {
+        match self.steady {
+            Some(index) => self.versions.get(index),
+            None => self.choose(now),
+        }
+    }
+
+    fn choose(&self, now: UnixMillis) -> Option<&Arc<ToolVersion>> {
         self.resolve(&VersionSpec::Latest, now)
             .ok()
             .or_else(|| self.versions.iter().rev().find(|v| v.lifecycle.state(now) != LifecycleState::Removed))
@@ -172,7 +191,7 @@ impl Snapshot {
                 next.versions = next.versions.saturating_add(1);
             }
         }
-        next.tools.insert(id.clone(), Arc::new(Tool { id, versions }));
+        next.tools.insert(id.clone(), Arc::new(Tool::new(id, versions)));
         next
     }
 }
