@@ -11,6 +11,7 @@ mod command_line;
 mod crash;
 mod first_minute;
 mod lifecycle;
+mod refusals;
 mod registry;
 mod start_up;
 mod support;

@@ -113,7 +113,7 @@ pub fn compare(old: &Value, new: &Value, direction: Direction) -> Comparison {
             Direction::Input => inputs(&strict::closed(old), &strict::closed(new), &limits),
             Direction::Output => outputs(old, new),
         };
-        annotations(old, new, &mut reasons);
+        annotations(old, new, direction, &mut reasons);
     }
     concluded(reasons)
 }
@@ -153,8 +153,8 @@ fn gather(forward: &[Gap], backward: &[Gap], wide_is_new: bool, reasons: &mut Ve
     }
 }
 
-/// Changed annotations at places both schemas have; sensitivity is more than a remark.
-fn annotations(old: &Value, new: &Value, reasons: &mut Vec<Reason>) {
+/// Changed annotations at places both schemas have; sensitivity and guards are more than remarks.
+fn annotations(old: &Value, new: &Value, direction: Direction, reasons: &mut Vec<Reason>) {
     let remark = |name: &str| {
         matches!(name, "title" | "description" | "examples" | "$comment" | "deprecated" | "readOnly" | "writeOnly")
             || name.starts_with("x-")
@@ -163,10 +163,13 @@ fn annotations(old: &Value, new: &Value, reasons: &mut Vec<Reason>) {
         let (Value::Object(before), Some(Value::Object(after))) = (before, new.pointer(&pointer)) else { continue };
         let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
         for name in names.filter(|name| remark(name) && before.get(*name) != after.get(*name)) {
-            let (change, verdict) = if name == "x-sensitivity" {
-                ("sensitivity_changed", Verdict::Minor)
-            } else {
-                ("annotation_changed", Verdict::Patch)
+            let (change, verdict) = match name.as_str() {
+                "x-sensitivity" => ("sensitivity_changed", Verdict::Minor),
+                // A guard refuses what was accepted before; without it more is accepted. Results are not guarded.
+                "x-guard" if direction == Direction::Output => ("annotation_changed", Verdict::Patch),
+                "x-guard" if after.contains_key(name) => ("guard_added", Verdict::Major),
+                "x-guard" => ("guard_removed", Verdict::Minor),
+                _ => ("annotation_changed", Verdict::Patch),
             };
             let message = format!("`{name}` is another one");
             reasons.push(Reason { path: pointer.clone(), change: change.to_owned(), verdict, message });

@@ -16,7 +16,7 @@
 //! - SCHEMA-2: `prepare` of what `prepare` gave changes nothing, so what was validated is what is executed (VALID-005).
 //! - SCHEMA-3: whatever the schema, compiling and validating are bounded; the caller bounds the depth of values (64).
 //!
-//! Not here: whether two schemas are compatible (`compat`), error codes (`contract::errors`), injection guards (kernel).
+//! Not here: whether two schemas are compatible (`compat`), error codes (`error`), guards against hostile text (`guard`).
 
 mod admit;
 mod coerce;
@@ -131,14 +131,14 @@ pub struct Violation {
     pub message: String,
 }
 
-/// One string that was converted.
+/// One string that was converted, or stripped of what a guard does not let through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CoercionNote {
     /// JSON pointer into the parameters.
     pub path: String,
     /// Always `string`.
     pub from: &'static str,
-    /// `integer`, `number` or `boolean`.
+    /// `integer`, `number`, `boolean` or `stripped string`.
     pub to: &'static str,
 }
 

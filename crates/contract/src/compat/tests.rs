@@ -260,6 +260,11 @@ fn annotations_are_a_patch_and_sensitivity_is_more() {
         check(&old, &reworded, direction, "annotation_changed", Verdict::Patch);
         check(&old, &marked, direction, "sensitivity_changed", Verdict::Minor);
     }
+    let guarded =
+        json!({ "title": "a", "properties": { "p": { "type": "string", "description": "x", "x-guard": "path" } } });
+    check(&old, &guarded, Direction::Input, "guard_added", Verdict::Major);
+    check(&guarded, &old, Direction::Input, "guard_removed", Verdict::Minor);
+    check(&old, &guarded, Direction::Output, "annotation_changed", Verdict::Patch);
     let text = serde_json::to_value(compare(&old, &marked, Direction::Input)).unwrap();
     assert_eq!((&text["verdict"], &text["reasons"][0]["verdict"]), (&json!("minor"), &json!("minor")));
 }
