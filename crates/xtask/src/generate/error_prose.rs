@@ -76,11 +76,6 @@ static PROSE: &[Entry] = &[
         "Correct each entry of the list; `gantry tool add FILE` checks a manifest before it sends it.",
         "Compare with the manifest's schema, `schemas/tool-manifest.schema.json`, which most editors can use while typing.",
     ]),
-    (ErrorCode::E3106, "Search could not answer, although the catalogue itself is fine.", &[
-        "Send the search again.",
-        "List with a filter instead: `GET /v1/tools?q=…`.",
-        "If it persists, look up the `trace_id` in the server's log and run `gantry doctor`.",
-    ]),
     (ErrorCode::E3108, "The tool is registered but cannot run at the moment: it is switched off, has no execution, or this server lacks what it runs on.", &[
         "Read the message: it names what is missing.",
         "For a tool from a folder, start the server with `--tools` and that folder.",
