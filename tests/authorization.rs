@@ -60,6 +60,10 @@ async fn listings_show_a_caller_only_what_its_token_names() {
     assert_eq!(ids, ["demo.echo_sum"]);
     let hits = gantry.request(Method::GET, "/v1/tools/search?q=calculator", Some(&agent), None).await;
     assert_eq!(hits.body["results"], json!([]), "{}", hits.text);
+    // Nothing about a tool is said to those whose token does not name it, not even what its parameters are.
+    let call = json!({ "tool_id": "calculator", "parameters": { "wrong": true } });
+    let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(&agent), Some(call)).await;
+    assert_eq!(answer.refusal(), (403, "E3204"));
 }
 
 #[tokio::test]

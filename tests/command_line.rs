@@ -80,6 +80,8 @@ async fn a_minted_token_can_be_inspected_and_used() {
     let ran = gantry.cli(&["call", "datetime", "operation=now", "--token", token]);
     assert_eq!(ran.code(), 1);
     assert!(ran.err().contains("E3204"), "{}", ran.err());
+    // An unset variable in a script must not turn into the administrator.
+    assert_eq!(gantry.cli(&["call", "calculator", "expression=1", "--token", ""]).code(), 2);
 }
 
 #[tokio::test]

@@ -41,6 +41,8 @@ async fn a_version_is_deprecated_restored_sunset_and_removed() {
     let again =
         gantry.register(manifest(json!({ "version": "1.1.0", "description": "The number is taken for ever." }))).await;
     assert_eq!(again.refusal(), (409, "E3103"));
+    let same = gantry.register(manifest(json!({ "version": "1.1.0" }))).await;
+    assert_eq!(same.refusal(), (409, "E3103"), "the same content does not bring it back either");
     assert_eq!(change("deprecate", json!({ "version": "7.0.0" })).await.refusal(), (404, "E3102"));
 }
 

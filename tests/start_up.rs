@@ -26,6 +26,14 @@ fn a_public_address_is_refused_without_a_word_about_it() {
 }
 
 #[test]
+fn a_tool_folder_that_is_not_there_is_a_slip_and_not_a_start() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = run(&mut Start::new().arg("--tools").arg("nowhere").command(&home.path().join("data")));
+    assert_eq!(ran.code(), 2);
+    assert!(ran.err().contains("nowhere"), "{}", ran.err());
+}
+
+#[test]
 fn unknown_configuration_keys_are_errors_that_name_the_nearest() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

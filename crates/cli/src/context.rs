@@ -81,8 +81,14 @@ impl Context {
     }
 
     fn token(&self) -> Result<Option<String>, Failure> {
-        if let Some(token) = self.global.token.as_deref().filter(|token| !token.is_empty()) {
-            return Ok(Some(token.trim().to_owned()));
+        if let Some(token) = self.global.token.as_deref().map(str::trim) {
+            // An unset variable in a script must not turn into the administrator.
+            if token.is_empty() {
+                return Err(Failure::usage(
+                    "the token is empty: --token and GANTRY_TOKEN need one, or must be left out",
+                ));
+            }
+            return Ok(Some(token.to_owned()));
         }
         match &self.global.token_file {
             Some(path) => token_in(path).map(Some),

@@ -69,6 +69,7 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
         ("/description", json!({ "description": "short" })),
         ("/description", json!({ "description": "x".repeat(2001) })),
         ("/description", json!({ "description": "bell \u{7} inside the text" })),
+        ("/description", json!({ "description": "reads \u{202e}sdrawkcab on a terminal" })),
         ("/provider", json!({ "provider": "" })),
         ("/protocol", json!({ "protocol": "smoke_signals" })),
         ("/parameters", json!({ "parameters": "object" })),

@@ -42,7 +42,7 @@ pub(crate) struct Call {
     /// Seconds the call may take
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Two calls with one key run once
+    /// Names this call, so that a repetition is recognised (pure tools have nothing to protect and simply run again)
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }

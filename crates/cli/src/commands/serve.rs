@@ -57,6 +57,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let config = context.config(self.flags())?;
+        self.tool_folders_are_there()?;
         telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
             .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
@@ -111,6 +112,12 @@ impl Serve {
         }
         context.printer.note("stopped");
         Ok(Outcome::Done)
+    }
+
+    /// A folder that was named and is not there is a slip; one in the configuration may come later.
+    fn tool_folders_are_there(&self) -> Result<(), Failure> {
+        let missing = self.tools.iter().find(|dir| !std::fs::metadata(dir).is_ok_and(|found| found.is_dir()));
+        missing.map_or(Ok(()), |dir| Err(Failure::usage(format!("--tools: there is no folder `{}`", dir.display()))))
     }
 
     /// What the command line says about the configuration.

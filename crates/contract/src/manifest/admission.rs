@@ -109,12 +109,14 @@ fn names(manifest: &Manifest, out: &mut Vec<Finding>) {
     }
     if let Some(text) = [&manifest.name, &manifest.description].into_iter().find(|t| t.chars().any(is_unprintable)) {
         let path = if std::ptr::eq(text, &manifest.name) { "/name" } else { "/description" };
-        out.push(Finding::new(path, "must not contain control characters"));
+        out.push(Finding::new(path, "must not contain control characters or characters that turn text around"));
     }
 }
 
+/// Control characters, and those that turn the direction of text around: both make a name show as another.
 fn is_unprintable(c: char) -> bool {
-    c.is_control() && !matches!(c, '\n' | '\t' | '\r')
+    (c.is_control() && !matches!(c, '\n' | '\t' | '\r'))
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn parameters_are_an_object(manifest: &Manifest, out: &mut Vec<Finding>) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::ToolId;
 use contract::version::VersionSpec;
 use policy::Caller;
 
@@ -35,9 +36,19 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
     let snapshot = kernel.registry().snapshot();
     let tool = snapshot
         .find(&request.tool_id)
-        .ok_or_else(|| snapshot.not_found(&request.tool_id, |id| caller.may_know(id)))?
-        .resolve(&spec, now)?;
+        .ok_or_else(|| snapshot.not_found(&request.tool_id, |id| caller.may_know(id)))?;
+    // Before anything about its versions or parameters is said.
+    if !caller.may_know(&tool.id) {
+        return Err(not_named(&tool.id));
+    }
+    let tool = tool.resolve(&spec, now)?;
     facts.tool = Some(Arc::clone(tool));
 
     Ok(Received { caller, tool: Arc::clone(tool), request, parent_left: arrival.parent_left })
+}
+
+/// AUTH-004: the token does not name the tool at all.
+fn not_named(tool: &ToolId) -> Refusal {
+    Refusal::new(ErrorCode::E3204, format!("the token does not name `{tool}`"))
+        .hint("ask for a token whose `tools` include it")
 }

@@ -120,6 +120,9 @@ impl Registry {
 
         // Asked of the snapshot before the rules, so that repeating a publication is harmless for ever.
         if let Some(known) = self.snapshot().tool(&id).and_then(|tool| tool.version(&manifest.version)) {
+            if known.lifecycle.state(now) == LifecycleState::Removed {
+                return Err(gone(&id, &manifest.version));
+            }
             return if known.digest == digest {
                 Ok(Registration { version: Arc::clone(known), created: false })
             } else {
@@ -335,6 +338,11 @@ pub fn not_admitted(error: &ManifestError) -> Refusal {
 fn conflict(id: &ToolId, version: &Version) -> Refusal {
     Refusal::new(ErrorCode::E3103, format!("`{id}` {version} is already published with other content"))
         .hint("published versions never change: raise the version number")
+}
+
+fn gone(id: &ToolId, version: &Version) -> Refusal {
+    Refusal::new(ErrorCode::E3103, format!("`{id}` {version} was published and has been removed"))
+        .hint("a number is never used twice: raise the version number")
 }
 
 fn unknown_version(tool: &Tool, version: &Version) -> Refusal {
