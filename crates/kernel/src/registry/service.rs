@@ -153,13 +153,6 @@ impl Registry {
         Ok(Registration { version: self.swap(ToolVersion::new(new)), created })
     }
 
-    /// Says whether a manifest would be published, without publishing it: every reason against it.
-    pub fn check(&self, manifest: &Manifest) -> Result<(), Refusal> {
-        let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;
-        let findings = rules::findings(&id, manifest, &self.snapshot(), self.clock.now());
-        if findings.is_empty() { Ok(()) } else { Err(not_admitted(&ManifestError::new(findings))) }
-    }
-
     // -------------------------------------------------------------------------------------------------- lifecycle
 
     /// Changes the state of one version, or of every version for which the action makes sense. Answers the versions
