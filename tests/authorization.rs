@@ -74,7 +74,8 @@ async fn a_token_that_has_expired_or_was_tampered_with_is_told_apart() {
     let start = std::time::Instant::now();
     let expired = loop {
         let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(&token), Some(body.clone())).await;
-        if answer.status != 200 {
+        // A call caught under way by the end of its token runs out of time (504); the one after it is refused.
+        if answer.status == 401 {
             break answer;
         }
         assert!(start.elapsed() < crate::support::PATIENCE, "the token never expired");
