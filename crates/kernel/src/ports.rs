@@ -4,10 +4,15 @@
 //! atomicity, what "not found" means, who bounds the wait. What must be atomic is one method; no transaction handle
 //! crosses a port.
 
+pub mod access_store;
 pub mod audit_sink;
+pub mod change_bus;
 pub mod clock;
+pub mod did_resolver;
 pub mod entropy;
 pub mod executor;
+pub mod key_source;
 pub mod observer;
+pub mod policy_engine;
 pub mod registry_store;
 pub mod tool_search;

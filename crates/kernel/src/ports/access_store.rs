@@ -1,0 +1,129 @@
+//! The durable truth about access: tenants, agents, activations, policies and their history, revocations, spending.
+//!
+//! Every change raises the *epoch*, one number for all of it: whoever holds a snapshot can tell whether it is old, and a
+//! decision remembered under an older epoch is not used (DESIGN §8.6).
+
+use std::fmt;
+
+use async_trait::async_trait;
+use contract::ids::{Subject, TenantId};
+use policy::{PolicyOverrides, ToolPattern, VisibilityDefault};
+
+use super::clock::UnixMillis;
+use super::registry_store::StoreError;
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantRecord {
+    pub tenant: TenantId,
+    /// For people.
+    pub name: String,
+    /// What its agents may use without an activation; `None` leaves it to the configuration.
+    pub visibility: Option<VisibilityDefault>,
+    /// Which shared tools of the catalogue it has (tier 2). Its own tools it has anyway.
+    pub tools: Vec<ToolPattern>,
+    /// A tenant that is switched off gets nothing.
+    pub enabled: bool,
+}
+
+/// An agent or other subject that somebody with the right to do so has introduced: the local DID registry (AUTH-012).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentRecord {
+    pub tenant: TenantId,
+    pub agent: Subject,
+    /// The DID document, if one was given, as JSON text.
+    pub document: Option<String>,
+    pub added_at: UnixMillis,
+    pub added_by: Subject,
+}
+
+/// What an agent may use, and how (VIS-003).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activation {
+    pub tenant: TenantId,
+    pub agent: Subject,
+    /// A tool id, `namespace.*` or `*`; the most specific record decides.
+    pub tool: ToolPattern,
+    pub enabled: bool,
+    pub overrides: PolicyOverrides,
+}
+
+/// One version of the policies of a tenant, or of the platform (`None`), as Cedar text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyRecord {
+    pub tenant: Option<TenantId>,
+    /// From 1, without gaps, per tenant.
+    pub version: u64,
+    pub text: String,
+    pub added_at: UnixMillis,
+    pub added_by: Subject,
+}
+
+/// Whose tokens are void.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Revoked {
+    /// One token.
+    Token(String),
+    /// Every token of a subject in a tenant that was issued up to the moment of revocation.
+    Subject(TenantId, Subject),
+}
+
+/// A revocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revocation {
+    pub what: Revoked,
+    pub at: UnixMillis,
+    pub by: Subject,
+}
+
+/// Everything that is in force.
+#[derive(Debug, Clone, Default)]
+pub struct AccessState {
+    pub epoch: u64,
+    pub tenants: Vec<TenantRecord>,
+    pub agents: Vec<AgentRecord>,
+    pub activations: Vec<Activation>,
+    /// The newest version of each tenant's policies and of the platform's.
+    pub policies: Vec<PolicyRecord>,
+    pub revocations: Vec<Revocation>,
+}
+
+/// One count against one budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spending {
+    /// The token, or one it was delegated from.
+    pub token: String,
+    pub calls_max: u64,
+}
+
+/// Keeps it. Every change is durable before it is answered, atomic, and answers the new epoch.
+#[async_trait]
+pub trait AccessStore: Send + Sync + fmt::Debug {
+    /// Everything that is in force.
+    async fn load(&self) -> Result<AccessState, StoreError>;
+
+    /// Adds or replaces tenants.
+    async fn put_tenants(&self, tenants: &[TenantRecord]) -> Result<u64, StoreError>;
+
+    /// Adds agents; one that is there keeps its first record unless the new one brings a document.
+    async fn put_agents(&self, agents: &[AgentRecord]) -> Result<u64, StoreError>;
+
+    /// Removes an agent; `None` if it was not there (and nothing has changed).
+    async fn remove_agent(&self, tenant: &TenantId, agent: &Subject) -> Result<Option<u64>, StoreError>;
+
+    /// Adds or replaces activations, each by its (tenant, agent, tool).
+    async fn put_activations(&self, activations: &[Activation]) -> Result<u64, StoreError>;
+
+    /// Adds a version of a tenant's policies. `version` of the record must be the next one: otherwise somebody else was
+    /// faster, nothing is changed and `None` is answered.
+    async fn add_policies(&self, record: &PolicyRecord) -> Result<Option<u64>, StoreError>;
+
+    /// All versions of a tenant's policies, or of the platform's, newest first, at most `limit`.
+    async fn policy_history(&self, tenant: Option<&TenantId>, limit: usize) -> Result<Vec<PolicyRecord>, StoreError>;
+
+    /// Adds a revocation; one that is there keeps the later time.
+    async fn revoke(&self, revocation: &Revocation) -> Result<u64, StoreError>;
+
+    /// Counts one call against every budget, or against none: answers the first token whose budget is used up.
+    async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError>;
+}

@@ -1,0 +1,27 @@
+//! Telling every instance that something has changed, so that snapshots are reloaded and decisions forgotten.
+//!
+//! A message is a hint, not the truth: the truth is in the store, and whoever hears of a change reads it there. Lost
+//! messages cost freshness, never correctness of what is durable, because snapshots are also refreshed by time.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+
+/// What has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Tenants, agents, activations, policies or revocations; the epoch after it.
+    Access { epoch: u64 },
+}
+
+/// Carries changes between instances, the own one included.
+#[async_trait]
+pub trait ChangeBus: Send + Sync + fmt::Debug {
+    /// Tells everybody. Must not wait for listeners.
+    async fn publish(&self, change: Change);
+
+    /// Hears of every change published after this call. A listener that is too slow is told so by the channel
+    /// (`Lagged`) and reloads.
+    fn subscribe(&self) -> broadcast::Receiver<Change>;
+}

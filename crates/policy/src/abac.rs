@@ -1,0 +1,107 @@
+//! Attribute-based decisions: may this principal invoke this tool with these arguments, now? (AUTH-006…008, DESIGN §8.6)
+//!
+//! Cedar is the embedded engine. The types here are also what external engines are asked with, so that the kernel knows
+//! one question and one verdict.
+
+use contract::error::ErrorCode;
+use contract::ids::{Subject, TenantId, ToolId};
+use contract::manifest::SideEffectPolicy;
+use contract::version::Version;
+use serde_json::Value;
+
+use crate::role::Role;
+use crate::scope::Scope;
+
+mod obligation;
+
+pub use obligation::{Obligation, ObligationError};
+
+/// What a decision is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    pub tenant: &'a TenantId,
+    pub agent: &'a Subject,
+    /// On whose behalf the agent acts.
+    pub user: Option<&'a Subject>,
+    pub session: Option<&'a str>,
+    pub roles: &'a [Role],
+    pub scopes: &'a [Scope],
+    pub tool: ToolFacts<'a>,
+    /// The validated, canonical parameters: what will be executed.
+    pub arguments: &'a Value,
+    /// Milliseconds since the epoch.
+    pub now_ms: i64,
+    /// The name of this installation's environment, for example `production`.
+    pub environment: &'a str,
+}
+
+/// What policies may know about a tool.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolFacts<'a> {
+    pub id: &'a ToolId,
+    pub version: &'a Version,
+    pub tags: &'a [String],
+    pub categories: &'a [String],
+    pub effects: SideEffectPolicy,
+    pub required_permissions: &'a [String],
+    pub provider: &'a str,
+}
+
+/// How dangerous a call is by its class alone; policies can ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Risk {
+    Low,
+    Medium,
+    High,
+}
+
+impl Risk {
+    /// The class says it all for now.
+    pub fn of(effects: SideEffectPolicy) -> Self {
+        match effects {
+            SideEffectPolicy::Pure => Self::Low,
+            SideEffectPolicy::Idempotent | SideEffectPolicy::Compensatable => Self::Medium,
+            SideEffectPolicy::Irreversible => Self::High,
+        }
+    }
+
+    /// As policies write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// The answer, with its reasons.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    pub allowed: bool,
+    /// The names of the policies that determined it: the permits that hold, or the forbids that do. Empty with a denial:
+    /// no permit holds.
+    pub determining: Vec<String>,
+    /// What must be done if the call goes on.
+    pub obligations: Vec<Obligation>,
+    /// For people: one sentence.
+    pub reason: String,
+}
+
+/// Which parts of the context a set of policies reads; what it does not read need not be part of a cache key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ContextNeeds {
+    pub arguments: bool,
+    pub time: bool,
+    pub session: bool,
+}
+
+impl ContextNeeds {
+    /// Everything: for engines that cannot be looked into.
+    pub const ALL: Self = Self { arguments: true, time: false, session: true };
+}
+
+/// The code of an explicit denial.
+pub const DENIED: ErrorCode = ErrorCode::E3206;
+/// The code when nobody could decide.
+pub const UNDECIDED: ErrorCode = ErrorCode::E3205;

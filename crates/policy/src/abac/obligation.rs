@@ -1,0 +1,61 @@
+//! What a permit may demand besides allowing (AUTH-008). A closed set: an obligation that is not known here denies.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One obligation, written `name` or `name=value`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Obligation {
+    /// `redact=member`: members of the result with this name are masked, wherever they stand.
+    Redact(Box<str>),
+    /// `require_approval`: an approver is asked first.
+    RequireApproval,
+    /// `require_confirmation`: the user is asked first.
+    RequireConfirmation,
+    /// `timeout_seconds=n`: the call takes at most this long.
+    TimeoutSeconds(u32),
+    /// `result_bytes=n`: the result is at most this long as JSON.
+    ResultBytes(u64),
+}
+
+/// Not one of the known obligations.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "obligation `{given}` is not known: there are `redact=member`, `require_approval`, `require_confirmation`, `timeout_seconds=n` and `result_bytes=n`"
+)]
+pub struct ObligationError {
+    pub given: String,
+}
+
+impl FromStr for Obligation {
+    type Err = ObligationError;
+    fn from_str(text: &str) -> Result<Self, ObligationError> {
+        let unknown = || ObligationError { given: text.chars().filter(|c| !c.is_control()).take(80).collect() };
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (text.trim(), None),
+        };
+        match (name, value) {
+            ("redact", Some(member)) if !member.is_empty() => Ok(Self::Redact(member.into())),
+            ("require_approval", None) => Ok(Self::RequireApproval),
+            ("require_confirmation", None) => Ok(Self::RequireConfirmation),
+            ("timeout_seconds", Some(n)) => {
+                n.parse().ok().filter(|n| *n > 0).map(Self::TimeoutSeconds).ok_or_else(unknown)
+            }
+            ("result_bytes", Some(n)) => n.parse().ok().filter(|n| *n > 0).map(Self::ResultBytes).ok_or_else(unknown),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for Obligation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redact(member) => write!(f, "redact={member}"),
+            Self::RequireApproval => f.write_str("require_approval"),
+            Self::RequireConfirmation => f.write_str("require_confirmation"),
+            Self::TimeoutSeconds(n) => write!(f, "timeout_seconds={n}"),
+            Self::ResultBytes(n) => write!(f, "result_bytes={n}"),
+        }
+    }
+}
