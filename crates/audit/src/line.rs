@@ -4,7 +4,7 @@ use contract::canonical::Digest;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
-use kernel::ports::audit_sink::{AuditAction, AuditRecord};
+use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -18,6 +18,14 @@ struct Line<'a> {
     tenant: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subject: Option<&'a str>,
+    /// On whose behalf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_id: Option<&'a str>,
+    /// Through whose hands the right went, the nearest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    chain: Vec<Hand<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,15 +42,29 @@ struct Line<'a> {
     note: Option<&'a str>,
 }
 
+#[derive(Serialize)]
+struct Hand<'a> {
+    subject: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_id: Option<&'a str>,
+}
+
 /// Appends the record's line, newline included. JSON escapes every control character, so a line is always one line.
 pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    let who = record.who.as_deref();
+    fn hand(link: &Link) -> Hand<'_> {
+        Hand { subject: link.subject.as_str(), token_id: link.token_id.as_deref() }
+    }
     let line = Line {
         at: record.at.to_string(),
         action: record.action,
         trace_id: record.trace_id,
         invocation_id: record.invocation_id,
-        tenant: record.tenant.as_ref().map(|tenant| tenant.as_str()),
-        subject: record.subject.as_ref().map(|subject| subject.as_str()),
+        tenant: who.map(|who| who.tenant.as_str()),
+        subject: who.map(|who| who.subject.as_str()),
+        user: who.and_then(|who| who.user.as_ref()).map(|user| user.as_str()),
+        token_id: who.and_then(|who| who.token_id.as_deref()),
+        chain: who.map(|who| who.chain.iter().map(hand).collect()).unwrap_or_default(),
         tool_id: record.tool.as_ref().map(|tool| tool.as_str()),
         tool_version: record.version.as_ref().map(ToString::to_string),
         status: record.status,

@@ -71,7 +71,7 @@ pub enum Capability {
     Core,
     /// Search by meaning.
     Embeddings,
-    /// External policy engines, DIDs.
+    /// Policies, external policy engines, DIDs, budgets of tokens.
     Identity,
     Sandbox,
     Upstreams,
@@ -89,9 +89,8 @@ impl Capability {
     /// Is the capability part of this build?
     pub fn is_built(self) -> bool {
         match self {
-            Self::Core => true,
+            Self::Core | Self::Identity => true,
             Self::Embeddings
-            | Self::Identity
             | Self::Sandbox
             | Self::Upstreams
             | Self::Secrets

@@ -1,87 +1,60 @@
-//! What people do besides calling tools: publish, change lifecycles, mint tokens. Each act recognises its caller, checks
-//! the role, and leaves an audit record; an act that cannot be recorded is not done.
+//! What people do besides calling tools. Each act recognises its caller, checks the role and the tenant, and leaves an
+//! audit record; an act that cannot be recorded is not done, and one that is refused is recorded too.
+//!
+//! Roles say *what* somebody may do, the token's tenant says *where*: whoever administers the home tenant administers the
+//! installation and may name any tenant; everybody else acts in the own tenant and learns nothing about others, not even
+//! whether they exist.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TraceId;
-use contract::manifest::Manifest;
-use contract::version::Version;
-use policy::{Action, BearerSecret, Caller, Claims, MintRequest};
-use serde_json::Value;
+use contract::ids::{TenantId, TraceId};
+use policy::{Action, BearerSecret};
 
+use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::entropy::new_token_id;
-use crate::registry::{LifecycleAction, Registration, ToolVersion, not_admitted};
+use crate::ports::registry_store::StoreError;
+use crate::registry::ToolVersion;
 
-/// A fresh token.
-#[derive(Debug)]
-pub struct MintedToken {
-    pub token: String,
-    pub claims: Claims,
-}
+mod grounds;
+mod policies;
+mod tokens;
+mod tools;
 
-/// Who acts, and in which trace.
+pub use grounds::{ActivationWish, TenantWish};
+pub use policies::{PoliciesView, PolicyVersion};
+pub use tokens::{DelegationRequest, RevocationRequest};
+
+/// Who acts, from where, and in which trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Actor<'a> {
     pub credential: Option<BearerSecret<'a>>,
+    /// Where it comes from, for the limit on failed authentications.
+    pub source: Option<IpAddr>,
     pub trace_id: TraceId,
 }
 
 impl Kernel {
-    /// Publishes the manifest in `document`, naming every reason against it at once.
-    pub async fn publish(&self, actor: Actor<'_>, document: Value) -> Result<Registration, Refusal> {
-        let caller = self.permitted(actor, Action::PublishTool)?;
-        let manifest = Manifest::from_value(document).map_err(|error| not_admitted(&error))?;
-        let slot = self.parts.recorder.reserve().await?;
-        let registration = self.registry().register(manifest, caller.subject()).await?;
-        if registration.created {
-            slot.record(self.act(actor, &caller, AuditAction::ToolRegistered, Some(&registration.version), None));
-        }
-        Ok(registration)
-    }
-
-    /// Changes the lifecycle of one version, or of all versions of a tool.
-    pub async fn change_lifecycle(
-        &self,
-        actor: Actor<'_>,
-        tool: &str,
-        version: Option<&Version>,
-        action: &LifecycleAction,
-    ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
-        let caller = self.permitted(actor, Action::ChangeLifecycle)?;
-        let slot = self.parts.recorder.reserve().await?;
-        let changed = self.registry().change_lifecycle(tool, version, action).await?;
-        let first = changed.first().map(|v| &**v);
-        let note = format!("{} ({} versions)", action.verb(), changed.len());
-        slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));
-        Ok(changed)
-    }
-
-    /// Mints a capability token.
-    pub async fn mint_token(&self, actor: Actor<'_>, request: &MintRequest) -> Result<MintedToken, Refusal> {
-        let caller = self.permitted(actor, Action::MintToken)?;
-        let slot = self.parts.recorder.reserve().await?;
-        let token_id = new_token_id(self.entropy()).to_string();
-        let (token, claims) =
-            policy::mint(request, &self.parts.signing_key, token_id, self.clock().now().0).map_err(|error| {
-                Refusal::new(ErrorCode::E3004, error.to_string()).hint("mend the request; no token was made")
-            })?;
-        slot.record(self.act(actor, &caller, AuditAction::TokenMinted, None, Some(format!("jti {}", claims.jti))));
-        Ok(MintedToken { token, claims })
-    }
-
     /// Recognises the caller of anything that is not a tool call.
-    pub fn recognise(&self, actor: Actor<'_>) -> Result<Arc<Caller>, Refusal> {
-        self.identity().recognise(actor.credential, self.clock().now())
+    pub async fn recognise(&self, actor: Actor<'_>) -> Result<Arc<Principal>, Refusal> {
+        self.identity().recognise(self.access(), actor.credential, actor.source, self.clock().now()).await
     }
 
-    fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Caller>, Refusal> {
-        let caller = self.recognise(actor)?;
+    /// Recognises the caller and checks that its role lets it act. A refusal is recorded.
+    async fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Principal>, Refusal> {
+        let caller = self.recognise(actor).await?;
         if caller.may(action) {
             return Ok(caller);
         }
+        let slot = self.parts.recorder.reserve().await?;
+        let note = format!("may not {}", action.as_str());
+        let record = AuditRecord {
+            code: Some(ErrorCode::E3206),
+            ..self.act(actor, &caller, AuditAction::ActRefused, None, Some(note))
+        };
+        slot.record(record);
         Err(Refusal::new(ErrorCode::E3206, format!("this token may not {}", action.as_str()))
             .hint("use the admin token, or a token with a role that may"))
     }
@@ -89,7 +62,7 @@ impl Kernel {
     fn act(
         &self,
         actor: Actor<'_>,
-        caller: &Caller,
+        caller: &Principal,
         action: AuditAction,
         version: Option<&ToolVersion>,
         note: Option<String>,
@@ -99,8 +72,7 @@ impl Kernel {
             action,
             trace_id: actor.trace_id,
             invocation_id: None,
-            tenant: Some(caller.tenant().clone()),
-            subject: Some(caller.subject().clone()),
+            who: Some(Arc::clone(&caller.who)),
             tool: version.map(|v| v.id.clone()),
             version: version.map(|v| v.version.clone()),
             status: None,
@@ -109,5 +81,32 @@ impl Kernel {
             duration_ms: None,
             note,
         }
+    }
+}
+
+/// The tenant an act is about: the own one, or any if the caller administers the installation.
+fn tenant_of(caller: &Principal, named: Option<&TenantId>) -> Result<TenantId, Refusal> {
+    match named {
+        Some(named) if named != caller.tenant() && !caller.tenant().is_home() => Err(elsewhere()),
+        Some(named) => Ok(named.clone()),
+        None => Ok(caller.tenant().clone()),
+    }
+}
+
+/// The same words whether the other tenant exists or not.
+fn elsewhere() -> Refusal {
+    Refusal::new(ErrorCode::E3206, "this token administers its own tenant only")
+        .hint("leave the tenant out, or use a token of that tenant")
+}
+
+/// The store's troubles in the terms of the error table; the cause goes to the log.
+pub(crate) fn unavailable(error: &StoreError) -> Refusal {
+    tracing::error!(error = error as &dyn std::error::Error, "the store failed");
+    match error {
+        StoreError::Unavailable(_) => Refusal::new(ErrorCode::E3001, error.to_string())
+            .hint("nothing was changed; try again in a moment, and if it stays, look at the server's log and disk"),
+        StoreError::Corrupt(_) => Refusal::new(ErrorCode::E3000, error.to_string())
+            .hint("an operator must look at the data directory; `gantry doctor` says more")
+            .retryable(false),
     }
 }

@@ -1,17 +1,32 @@
 //! Looking at tools: list, show, search, compare, negotiate. Every answer is limited to what the caller may know; a tool
 //! it may not know of is "not found", never "forbidden".
+//!
+//! The three tiers (VIS-001): *catalogue* is what there is for the caller's tenant to have, *tenant* what it has, *agent*
+//! what this caller may use. Tools of another tenant are in none of them.
 
 use std::sync::Arc;
 
 use contract::compat::{self, Comparison, Direction, Negotiation};
-use contract::error::Refusal;
+use contract::error::{ErrorCode, Refusal};
 use contract::version::VersionSpec;
-use policy::Caller;
+use policy::{Action, Caller};
 use serde_json::Value;
 
+use crate::access::AccessSnapshot;
 use crate::administration::Actor;
 use crate::invoke::Kernel;
 use crate::registry::{ListFilter, Listed, Tool, ToolPage, ToolVersion};
+
+/// How far a look goes (VIS-001).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Everything there is for the tenant to have.
+    Catalogue,
+    /// What the tenant has.
+    Tenant,
+    /// What the caller may use.
+    Agent,
+}
 
 /// One side of a comparison: a schema, or a published version.
 #[derive(Debug, Clone)]
@@ -29,27 +44,49 @@ pub struct Compared {
 }
 
 impl Kernel {
-    /// One page of the tools the caller may know.
-    pub fn list_tools(&self, actor: Actor<'_>, filter: &ListFilter) -> Result<ToolPage, Refusal> {
-        let caller = self.recognise(actor)?;
-        Ok(self.registry().list(filter, |id| caller.may_know(id)))
+    /// One page of the tools of a tier; without one, of what the caller may know.
+    pub async fn list_tools(
+        &self,
+        actor: Actor<'_>,
+        filter: &ListFilter,
+        tier: Option<Tier>,
+    ) -> Result<ToolPage, Refusal> {
+        let caller = self.recognise(actor).await?;
+        if tier == Some(Tier::Catalogue) && !caller.may(Action::SeeWholeCatalogue) {
+            return Err(Refusal::new(ErrorCode::E3206, "this token may not see the whole catalogue")
+                .hint("leave `tier` out, or ask for `tier=tenant` or `tier=agent`"));
+        }
+        let access = self.access().snapshot().clone();
+        let shows = |tool: &Tool| match tier {
+            None => self.may_know(&access, &caller, tool),
+            Some(Tier::Catalogue) => true,
+            Some(Tier::Tenant) => access.tenant_has(caller.tenant(), &tool.tenant, &tool.id),
+            Some(Tier::Agent) => self.may_use(&access, &caller, tool),
+        };
+        Ok(self.registry().list(caller.tenant(), filter, shows))
     }
 
     /// The best hits among the tools the caller may know.
     pub async fn search_tools(&self, actor: Actor<'_>, query: &str, limit: usize) -> Result<Vec<Listed>, Refusal> {
-        let caller = self.recognise(actor)?;
-        self.registry().search(query, limit, |id| caller.may_know(id)).await
+        let caller = self.recognise(actor).await?;
+        let access = self.access().snapshot().clone();
+        self.registry().search(caller.tenant(), query, limit, |tool| self.may_know(&access, &caller, tool)).await
     }
 
     /// One tool with all its versions.
-    pub fn tool(&self, actor: Actor<'_>, name: &str) -> Result<Arc<Tool>, Refusal> {
-        let caller = self.recognise(actor)?;
+    pub async fn tool(&self, actor: Actor<'_>, name: &str) -> Result<Arc<Tool>, Refusal> {
+        let caller = self.recognise(actor).await?;
         self.known_tool(&caller, name)
     }
 
     /// One version of one tool, whatever its state: history stays readable.
-    pub fn tool_version(&self, actor: Actor<'_>, name: &str, spec: &VersionSpec) -> Result<Arc<ToolVersion>, Refusal> {
-        let tool = self.tool(actor, name)?;
+    pub async fn tool_version(
+        &self,
+        actor: Actor<'_>,
+        name: &str,
+        spec: &VersionSpec,
+    ) -> Result<Arc<ToolVersion>, Refusal> {
+        let tool = self.tool(actor, name).await?;
         if let VersionSpec::Exact(version) = spec
             && let Some(known) = tool.version(version)
         {
@@ -59,10 +96,16 @@ impl Kernel {
     }
 
     /// Compares two schemas or versions (REG-016, REG-017).
-    pub fn compare(&self, actor: Actor<'_>, old: &Side, new: &Side, direction: Direction) -> Result<Compared, Refusal> {
-        self.recognise(actor)?;
+    pub async fn compare(
+        &self,
+        actor: Actor<'_>,
+        old: &Side,
+        new: &Side,
+        direction: Direction,
+    ) -> Result<Compared, Refusal> {
+        self.recognise(actor).await?;
         if let (Side::Published { tool: a, version: va }, Side::Published { tool: b, version: vb }) = (old, new) {
-            let (old, new) = (self.tool_version(actor, a, va)?, self.tool_version(actor, b, vb)?);
+            let (old, new) = (self.tool_version(actor, a, va).await?, self.tool_version(actor, b, vb).await?);
             return Ok(Compared {
                 parameters: compat::compare(&old.manifest.parameters, &new.manifest.parameters, Direction::Input),
                 result: Some(compat::compare(
@@ -72,23 +115,23 @@ impl Kernel {
                 )),
             });
         }
-        let (old, new) = (self.schema_of(actor, old, direction)?, self.schema_of(actor, new, direction)?);
+        let (old, new) = (self.schema_of(actor, old, direction).await?, self.schema_of(actor, new, direction).await?);
         Ok(Compared { parameters: compat::compare(&old, &new, direction), result: None })
     }
 
     /// Does what a caller wants to send fit what a tool takes? (REG-018)
-    pub fn negotiate(&self, actor: Actor<'_>, expected: &Side, offered: &Side) -> Result<Negotiation, Refusal> {
-        self.recognise(actor)?;
-        let expected = self.schema_of(actor, expected, Direction::Input)?;
-        let offered = self.schema_of(actor, offered, Direction::Input)?;
+    pub async fn negotiate(&self, actor: Actor<'_>, expected: &Side, offered: &Side) -> Result<Negotiation, Refusal> {
+        self.recognise(actor).await?;
+        let expected = self.schema_of(actor, expected, Direction::Input).await?;
+        let offered = self.schema_of(actor, offered, Direction::Input).await?;
         Ok(compat::negotiate(&expected, &offered))
     }
 
-    fn schema_of(&self, actor: Actor<'_>, side: &Side, direction: Direction) -> Result<Value, Refusal> {
+    async fn schema_of(&self, actor: Actor<'_>, side: &Side, direction: Direction) -> Result<Value, Refusal> {
         match side {
             Side::Schema(schema) => Ok(schema.clone()),
             Side::Published { tool, version } => {
-                let version = self.tool_version(actor, tool, version)?;
+                let version = self.tool_version(actor, tool, version).await?;
                 Ok(match direction {
                     Direction::Input => version.manifest.parameters.clone(),
                     Direction::Output => version.manifest.result_schema.clone(),
@@ -98,8 +141,25 @@ impl Kernel {
     }
 
     fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
-        let snapshot = self.registry().snapshot();
-        let found = snapshot.find(name).filter(|tool| caller.may_know(&tool.id)).cloned();
-        found.ok_or_else(|| snapshot.not_found(name, |id| caller.may_know(id)))
+        let access = self.access().snapshot().clone();
+        let registry = self.registry().snapshot();
+        let may_know = |tool: &Tool| self.may_know(&access, caller, tool);
+        let found = registry.find(caller.tenant(), name).filter(|tool| may_know(tool)).cloned();
+        found.ok_or_else(|| registry.not_found(caller.tenant(), name, may_know))
+    }
+
+    /// May the caller be told of this tool, which its own tenant or the shared catalogue has?
+    pub(crate) fn may_know(&self, access: &AccessSnapshot, caller: &Caller, tool: &Tool) -> bool {
+        caller.may(Action::SeeWholeCatalogue) || self.may_use(access, caller, tool)
+    }
+
+    /// Does the tenant have it, the token name it, and the agent reach it?
+    pub(crate) fn may_use(&self, access: &AccessSnapshot, caller: &Caller, tool: &Tool) -> bool {
+        caller.names(&tool.id)
+            && access.tenant_has(caller.tenant(), &tool.tenant, &tool.id)
+            && tool.current(self.clock().now()).is_some_and(|current| {
+                let effects = current.manifest.side_effect_policy;
+                access.reach(caller.tenant(), caller.subject(), &tool.id, effects).is_ok()
+            })
     }
 }

@@ -1,58 +1,305 @@
-//! Recognising callers at the speed of a hash: a token's signature is checked once and remembered by the token's digest
-//! until it expires (DESIGN §7). Expiry is checked every time; a remembered token never outlives itself.
+//! Who is calling. A token's signature is checked once and remembered by the token's digest until it expires (DESIGN §7);
+//! expiry, revocation and the tenant's standing are asked every time.
+//!
+//! ```text
+//! credential ─▶ remembered? ─no▶ failure limit ─▶ signature, claims, chain ─unknown key▶ fetch the issuer's keys once, try again
+//!                  │yes                                    │
+//!                  └──────────────▶ standing (revoked? tenant?) ─▶ DID known? ─▶ Principal
+//! ```
+//!
+//! Invariants
+//! - ID-1: a [`Principal`] comes from here only.
+//! - ID-2: what was remembered under former keys is verified anew under the present ones.
+//! - ID-3: unknown key ids, however many, make at most one fetch per [`keyring::COOLDOWN`].
 
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use contract::error::Refusal;
-use policy::{Authenticator, BearerSecret, Caller};
+use arc_swap::ArcSwap;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::Subject;
+use policy::{AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, TokenError, VerifyingKey, did};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
+use crate::access::Access;
+use crate::ports::audit_sink::{Link, Who};
 use crate::ports::clock::UnixMillis;
+use crate::ports::did_resolver::DidError;
+use crate::ports::observer::Observer;
+
+mod failures;
+mod keyring;
+
+use failures::Failures;
+pub use keyring::{ExternalIssuer, IdentitySettings};
+use keyring::{Keyring, Ring};
 
 /// Remembered tokens; the least used make room.
 const REMEMBERED_MAX: usize = 10_000;
+/// For how long a DID that had to be asked for elsewhere counts as known.
+const DID_KNOWN_FOR: Duration = Duration::from_secs(300);
+
+/// A recognised caller, with what the audit log says about it.
+#[derive(Debug)]
+pub struct Principal {
+    caller: Caller,
+    pub(crate) who: Arc<Who>,
+    /// The caller's token can be used until then; it includes the leeway between clocks.
+    usable_until: Option<UnixMillis>,
+    /// Under which keys it was verified.
+    generation: u64,
+    /// At which access epoch, and until when, its DID was last found to be known.
+    did_epoch: AtomicU64,
+    did_until: AtomicI64,
+}
+
+impl Deref for Principal {
+    type Target = Caller;
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Principal {
+    /// How long the token can still be used.
+    pub(crate) fn time_left(&self, now: UnixMillis) -> Option<Duration> {
+        self.usable_until.map(|end| end.since(now))
+    }
+
+    /// The verified caller.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+/// The keys in force and what verifies with them.
+#[derive(Debug)]
+struct Trusted {
+    generation: u64,
+    authenticator: Authenticator,
+}
 
 /// The kernel's sense of who is calling.
 #[derive(Debug)]
 pub struct Identity {
-    authenticator: Authenticator,
-    remembered: Cache<[u8; 32], Arc<Caller>>,
+    trusted: ArcSwap<Trusted>,
+    keyring: Keyring,
+    remembered: Cache<[u8; 32], Arc<Principal>>,
+    failures: Failures,
+    leeway_ms: i64,
+    /// Changes of the keys happen one after the other.
+    swapping: Mutex<()>,
+    observer: Arc<dyn Observer>,
 }
 
 impl Identity {
-    /// With a way to recognise callers.
-    pub fn new(authenticator: Authenticator) -> Self {
-        Self { authenticator, remembered: Cache::new(REMEMBERED_MAX) }
+    /// With the bootstrap secret, the own public keys, and what the configuration says.
+    pub fn new(
+        admin_secret: &str,
+        own_keys: Vec<VerifyingKey>,
+        settings: IdentitySettings,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, policy::AuthenticatorError> {
+        let leeway_ms = i64::from(settings.leeway_seconds).saturating_mul(1000);
+        let failures = Failures::new(settings.failures_per_minute);
+        let keyring = Keyring::new(settings, own_keys);
+        let authenticator = Authenticator::new(admin_secret, keyring.trust(&keyring.ring())?)?;
+        Ok(Self {
+            trusted: ArcSwap::from_pointee(Trusted { generation: 0, authenticator }),
+            keyring,
+            remembered: Cache::new(REMEMBERED_MAX),
+            failures,
+            leeway_ms,
+            swapping: Mutex::new(()),
+            observer,
+        })
     }
 
     /// Says who calls, or why nobody was recognised.
-    pub fn recognise(&self, credential: Option<BearerSecret<'_>>, now: UnixMillis) -> Result<Arc<Caller>, Refusal> {
-        let Some(BearerSecret(secret)) = credential else {
-            return self.authenticate(credential, now).map(Arc::new);
-        };
+    pub async fn recognise(
+        &self,
+        access: &Access,
+        credential: Option<BearerSecret<'_>>,
+        source: Option<IpAddr>,
+        now: UnixMillis,
+    ) -> Result<Arc<Principal>, Refusal> {
+        let principal = self.prove(credential, source, now).await?;
+        access.snapshot().standing(&principal)?;
+        self.known_did(access, &principal, now).await?;
+        Ok(principal)
+    }
+
+    /// From a credential to a proven identity; whether it is still welcome is asked by the caller.
+    async fn prove(
+        &self,
+        credential: Option<BearerSecret<'_>>,
+        source: Option<IpAddr>,
+        now: UnixMillis,
+    ) -> Result<Arc<Principal>, Refusal> {
+        let Some(BearerSecret(secret)) = credential else { return Err(AuthenticationError::Missing.refusal()) };
         // An over-long credential is refused by the authenticator; hashing it first would be work for an attacker.
-        if secret.len() > policy::TOKEN_BYTES_MAX {
-            return self.authenticate(credential, now).map(Arc::new);
-        }
-        let digest: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
-        if let Some(caller) = self.remembered.get(&digest) {
-            if caller.expires_at_ms().is_none_or(|end| now.0 < end) {
-                return Ok(caller);
+        let short = secret.len() <= policy::TOKEN_BYTES_MAX;
+        let digest: [u8; 32] = if short { Sha256::digest(secret.as_bytes()).into() } else { [0; 32] };
+        let generation = self.trusted.load().generation;
+        if short && let Some(known) = self.remembered.get(&digest) {
+            if known.generation == generation && known.usable_until.is_none_or(|end| now < end) {
+                return Ok(known);
             }
             self.remembered.remove(&digest);
         }
-        let caller = Arc::new(self.authenticate(credential, now)?);
-        self.remembered.insert(digest, Arc::clone(&caller));
-        Ok(caller)
+        self.failures.room(source, now)?;
+        match self.verify(secret, now).await {
+            Ok(principal) => {
+                let principal = Arc::new(principal);
+                self.remembered.insert(digest, Arc::clone(&principal));
+                Ok(principal)
+            }
+            Err(error) => {
+                self.failures.count(source, now);
+                let refusal = error.refusal();
+                self.observer.authentication_failed(refusal.code);
+                Err(refusal)
+            }
+        }
     }
 
-    /// The authenticator itself, for its keys and the server's own identity.
-    pub fn authenticator(&self) -> &Authenticator {
-        &self.authenticator
+    async fn verify(&self, secret: &str, now: UnixMillis) -> Result<Principal, AuthenticationError> {
+        let attempt = || {
+            let trusted = self.trusted.load();
+            let caller = trusted.authenticator.authenticate(Some(BearerSecret(secret)), now.0)?;
+            Ok(self.principal(caller, trusted.generation))
+        };
+        match attempt() {
+            Err(AuthenticationError::Token(TokenError::UnknownKey)) if self.keyring.has_source() => {
+                self.fetch_keys(policy::key_id(secret).as_deref()).await;
+                attempt()
+            }
+            outcome => outcome,
+        }
     }
 
-    fn authenticate(&self, credential: Option<BearerSecret<'_>>, now: UnixMillis) -> Result<Caller, Refusal> {
-        self.authenticator.authenticate(credential, now.0).map_err(|error| error.refusal())
+    fn principal(&self, caller: Caller, generation: u64) -> Principal {
+        let usable_until = caller.expires_at_ms().map(|end| UnixMillis(end.saturating_add(self.leeway_ms)));
+        let who = Arc::new(Who {
+            tenant: caller.tenant().clone(),
+            subject: caller.subject().clone(),
+            user: caller.user().cloned(),
+            token_id: caller.token_id().map(Into::into),
+            chain: caller
+                .chain()
+                .iter()
+                .map(|link| Link { subject: link.sub.clone(), token_id: link.jti.as_deref().map(Into::into) })
+                .collect(),
+        });
+        // An epoch that no snapshot has: the DID has not been looked at yet.
+        let (did_epoch, did_until) = (AtomicU64::new(u64::MAX), AtomicI64::new(i64::MIN));
+        Principal { caller, who, usable_until, generation, did_epoch, did_until }
     }
+
+    // ---------------------------------------------------------------------------------------------------------- DIDs
+
+    async fn known_did(&self, access: &Access, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
+        if principal.kind() == CallerKind::AdminToken {
+            return Ok(());
+        }
+        let epoch = access.snapshot().epoch;
+        let remembered =
+            principal.did_epoch.load(Ordering::Acquire) == epoch && now.0 < principal.did_until.load(Ordering::Acquire);
+        if remembered {
+            return Ok(());
+        }
+        did_is_known(access, principal.tenant(), principal.subject()).await?;
+        principal.did_until.store(now.plus(DID_KNOWN_FOR).0, Ordering::Release);
+        principal.did_epoch.store(epoch, Ordering::Release);
+        Ok(())
+    }
+
+    // ---------------------------------------------------------------------------------------------------------- keys
+
+    /// How often a token may be handed on.
+    pub(crate) fn delegation_depth_max(&self) -> usize {
+        self.keyring.delegation_depth_max()
+    }
+
+    /// The public keys of this server's own tokens, for its JWK set: the present one and those it followed.
+    pub fn own_keys(&self) -> Vec<VerifyingKey> {
+        self.keyring.ring().own.clone()
+    }
+
+    /// Trusts one more key of this server's own.
+    pub(crate) fn add_own_key(&self, key: VerifyingKey) -> Result<(), Refusal> {
+        self.swap(|ring| ring.own.insert(0, key))
+    }
+
+    /// Fetches the external issuer's keys at the start and then now and then. Never ends.
+    pub async fn keep_keys_fresh(&self, clock: &dyn crate::ports::clock::Clock) {
+        let Some(pause) = self.keyring.refresh_every() else { return std::future::pending().await };
+        loop {
+            self.fetch_keys(None).await;
+            clock.sleep(pause).await;
+        }
+    }
+
+    /// Fetches the external issuer's keys, unless the wanted one has come meanwhile or it was done a moment ago.
+    async fn fetch_keys(&self, wanted: Option<&str>) {
+        let Some(fetched) = self.keyring.fetch(wanted).await else { return };
+        self.observer.keys_fetched(fetched.is_some());
+        if let Some(keys) = fetched
+            && let Err(refusal) = self.swap(|ring| ring.fetched = keys)
+        {
+            tracing::error!(
+                error = refusal.message,
+                "the issuer's key set cannot be used; the former keys stay in force"
+            );
+        }
+    }
+
+    /// Changes the keys in force; tokens remembered under the former ones are verified anew (ID-2).
+    fn swap(&self, change: impl FnOnce(&mut Ring)) -> Result<(), Refusal> {
+        let _one_at_a_time = self.swapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.keyring.changed(change);
+        let unusable = |error: policy::AuthenticatorError| Refusal::new(ErrorCode::E3000, error.to_string());
+        let trust = self.keyring.trust(&ring).map_err(unusable)?;
+        self.keyring.keep(ring);
+        self.trusted.rcu(|former| Trusted {
+            generation: former.generation.wrapping_add(1),
+            authenticator: former.authenticator.with_trust(trust.clone()),
+        });
+        Ok(())
+    }
+}
+
+/// E3207 unless the subject is known to the tenant: introduced by an administrator, or able to certify itself (AUTH-012).
+pub(crate) async fn did_is_known(
+    access: &Access,
+    tenant: &contract::ids::TenantId,
+    subject: &Subject,
+) -> Result<(), Refusal> {
+    let text = subject.as_str();
+    if !text.starts_with("did:") {
+        return if access.requires_did() { Err(unknown_did("is no DID, and this server wants one")) } else { Ok(()) };
+    }
+    if access.snapshot().knows(tenant, subject) {
+        return Ok(());
+    }
+    match did::method(text) {
+        Some("key") if did::is_valid_did_key(text) => Ok(()),
+        Some("web") => match access.did_resolver() {
+            None => Err(unknown_did("is not known here")),
+            Some(resolver) => resolver.resolve(subject).await.map_err(|error| match error {
+                DidError::Unknown => unknown_did("is not known here"),
+                DidError::Unreachable => unknown_did("could not be resolved"),
+            }),
+        },
+        _ => Err(unknown_did("is not known here")),
+    }
+}
+
+fn unknown_did(what: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3207, format!("the token's subject {what}"))
+        .hint("ask an administrator to introduce the agent (PUT /v1/agents), or use a `did:key`")
 }

@@ -1,14 +1,17 @@
 //! The kernel: what it is made of, and the one way a call is carried through.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::{InvocationStatus, InvokeRequest};
 use contract::error::{ErrorEnvelope, Refusal};
 use contract::ids::{InvocationId, TraceId};
-use policy::{BearerSecret, SigningKey};
+use policy::BearerSecret;
 
+use crate::access::Access;
 use crate::identity::Identity;
+use crate::mint::Mint;
 use crate::phases::{self, Facts, Returned, Verified};
 use crate::ports::clock::Clock;
 use crate::ports::entropy::Entropy;
@@ -22,8 +25,10 @@ use crate::registry::Registry;
 pub struct KernelParts {
     pub registry: Registry,
     pub identity: Identity,
+    /// Who may use what.
+    pub access: Access,
     /// Mints capability tokens.
-    pub signing_key: SigningKey,
+    pub mint: Mint,
     pub recorder: Recorder,
     pub executors: Vec<Arc<dyn Executor>>,
     pub clock: Arc<dyn Clock>,
@@ -42,6 +47,8 @@ pub struct Kernel {
 pub struct Arrival<'a> {
     /// What the caller shows to prove itself.
     pub credential: Option<BearerSecret<'a>>,
+    /// Where it comes from, for the limit on failed authentications.
+    pub source: Option<IpAddr>,
     pub request: InvokeRequest,
     /// The caller's trace, if it has one.
     pub trace_id: Option<TraceId>,
@@ -81,6 +88,11 @@ impl Kernel {
         &self.parts.identity
     }
 
+    /// Who may use what.
+    pub fn access(&self) -> &Access {
+        &self.parts.access
+    }
+
     /// The time by which this kernel lives.
     pub fn clock(&self) -> &dyn Clock {
         &*self.parts.clock
@@ -106,7 +118,7 @@ impl Kernel {
     async fn carry(&self, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Verified, Refusal> {
         let received = phases::receive(self, facts, arrival).await?;
         let validated = phases::validate(facts, received)?;
-        let authorized = phases::authorize(self, validated)?;
+        let authorized = phases::authorize(self, validated).await?;
         let executed = phases::execute(self, facts, authorized).await?;
         phases::verify(executed)
     }

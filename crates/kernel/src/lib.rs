@@ -3,19 +3,27 @@
 //!
 //! Start reading at [`Kernel::invoke`]: it is the only way a tool is ever run, whatever the door.
 
+mod access;
 mod administration;
 mod catalogue;
 mod deadline;
+mod discovery;
 mod identity;
 mod invoke;
+mod mint;
 pub mod phases;
 pub mod ports;
 mod recorder;
 pub mod registry;
 
-pub use administration::{Actor, MintedToken};
-pub use catalogue::{Compared, Side};
+pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
+pub use administration::{
+    ActivationWish, Actor, DelegationRequest, PoliciesView, PolicyVersion, RevocationRequest, TenantWish,
+};
+pub use catalogue::{Compared, Side, Tier};
 pub use deadline::SYNC_MAX;
-pub use identity::Identity;
+pub use discovery::{Explanation, Reachable, Unreachable};
+pub use identity::{ExternalIssuer, Identity, IdentitySettings, Principal};
 pub use invoke::{Arrival, Failed, Kernel, KernelParts};
+pub use mint::{Mint, MintedToken};
 pub use recorder::{Recorder, RecorderHandle};

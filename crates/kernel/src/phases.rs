@@ -12,7 +12,7 @@
 //! ```
 //! use gantry_kernel::{Kernel, phases::{self, Facts, Validated}};
 //! async fn in_order(kernel: &Kernel, facts: &mut Facts, validated: Validated) {
-//!     if let Ok(authorized) = phases::authorize(kernel, validated) {
+//!     if let Ok(authorized) = phases::authorize(kernel, validated).await {
 //!         let _executed = phases::execute(kernel, facts, authorized).await;
 //!     }
 //! }
@@ -31,8 +31,8 @@
 //!
 //! ```compile_fail
 //! use gantry_kernel::{Kernel, phases::{self, Received}};
-//! fn skips_validate(kernel: &Kernel, received: Received) {
-//!     let _authorized = phases::authorize(kernel, received);
+//! async fn skips_validate(kernel: &Kernel, received: Received) {
+//!     let _authorized = phases::authorize(kernel, received).await;
 //! }
 //! ```
 //!
@@ -66,6 +66,7 @@
 //! ```
 
 mod authorize;
+mod conditions;
 mod execute;
 mod facts;
 mod finish;

@@ -12,6 +12,7 @@ pub mod did_resolver;
 pub mod entropy;
 pub mod executor;
 pub mod key_source;
+pub mod key_vault;
 pub mod observer;
 pub mod policy_engine;
 pub mod registry_store;

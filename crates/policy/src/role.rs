@@ -24,22 +24,58 @@ pub enum Action {
     ChangeLifecycle,
     /// Mint a capability token.
     MintToken,
+    /// Make tokens void.
+    RevokeToken,
+    /// Replace the signing key.
+    RotateKeys,
+    /// Add and change tenants.
+    ManageTenants,
+    /// Introduce agents and forget them.
+    ManageAgents,
+    /// Enable and disable tools for agents.
+    ManageActivations,
+    /// Look at tenants, agents and activations.
+    SeeAccess,
+    /// Put policies in force.
+    ManagePolicies,
+    /// Look at policies.
+    SeePolicies,
     /// See every tool, not only those one may call.
     SeeWholeCatalogue,
 }
 
 impl Role {
-    /// The table of rights. Exhaustive on purpose: a new role or action must be decided here.
+    /// Every role.
+    pub const ALL: [Self; 6] =
+        [Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor, Self::Agent];
+
+    /// The table of rights, a line per action. Exhaustive on purpose: a new action must be decided here.
     pub fn may(self, action: Action) -> bool {
-        match (self, action) {
-            (Self::Admin, _)
-            | (Self::ToolAuthor, Action::PublishTool | Action::SeeWholeCatalogue)
-            | (Self::Operator, Action::ChangeLifecycle | Action::SeeWholeCatalogue)
-            | (Self::Approver | Self::Auditor, Action::SeeWholeCatalogue) => true,
-            (Self::ToolAuthor, Action::ChangeLifecycle | Action::MintToken)
-            | (Self::Operator, Action::PublishTool | Action::MintToken)
-            | (Self::Approver | Self::Auditor, Action::PublishTool | Action::ChangeLifecycle | Action::MintToken)
-            | (Self::Agent, _) => false,
+        let who: &[Self] = match action {
+            Action::PublishTool => &[Self::Admin, Self::ToolAuthor],
+            Action::ChangeLifecycle | Action::RevokeToken | Action::ManageActivations => &[Self::Admin, Self::Operator],
+            Action::MintToken
+            | Action::RotateKeys
+            | Action::ManageTenants
+            | Action::ManageAgents
+            | Action::ManagePolicies => &[Self::Admin],
+            Action::SeeAccess | Action::SeePolicies => &[Self::Admin, Self::Operator, Self::Auditor],
+            Action::SeeWholeCatalogue => {
+                &[Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor]
+            }
+        };
+        who.contains(&self)
+    }
+
+    /// As tokens write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Operator => "operator",
+            Self::Approver => "approver",
+            Self::Auditor => "auditor",
+            Self::ToolAuthor => "tool_author",
+            Self::Agent => "agent",
         }
     }
 }
@@ -51,7 +87,29 @@ impl Action {
             Self::PublishTool => "publish tools",
             Self::ChangeLifecycle => "change the lifecycle of tools",
             Self::MintToken => "mint tokens",
+            Self::RevokeToken => "revoke tokens",
+            Self::RotateKeys => "rotate keys",
+            Self::ManageTenants => "manage tenants",
+            Self::ManageAgents => "manage agents",
+            Self::ManageActivations => "manage activations",
+            Self::SeeAccess => "look at tenants, agents and activations",
+            Self::ManagePolicies => "manage policies",
+            Self::SeePolicies => "look at policies",
             Self::SeeWholeCatalogue => "see the whole catalogue",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_administer_nothing_and_roles_are_written_as_tokens_have_them() {
+        let actions = [Action::PublishTool, Action::MintToken, Action::SeeAccess, Action::SeeWholeCatalogue];
+        assert!(actions.iter().all(|action| !Role::Agent.may(*action) && Role::Admin.may(*action)));
+        for role in Role::ALL {
+            assert_eq!(serde_json::to_value(role).unwrap(), role.as_str());
         }
     }
 }

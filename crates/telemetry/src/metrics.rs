@@ -37,6 +37,22 @@ struct ToolLabel {
     tool_id: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decided {
+    /// `hit`: from memory; `miss`: made anew.
+    cache: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
 /// Everything that is measured.
 #[derive(Debug)]
 pub struct Metrics {
@@ -47,6 +63,9 @@ pub struct Metrics {
     versions: Gauge,
     audit_waiting: Gauge,
     audit_failures: Counter,
+    decisions: Family<Decided, Counter>,
+    authentication_failures: Family<CodeLabel, Counter>,
+    key_fetches: Family<Outcome, Counter>,
     /// What is counted for each tool that has a label of its own. Looked up on every call, so nothing is built there.
     labelled: RwLock<HashMap<ToolId, Series>>,
     /// What is counted for all others.
@@ -85,6 +104,16 @@ impl Metrics {
         registry.register("audit_queue_records", "Audit records waiting to be written", audit_waiting.clone());
         let audit_failures = Counter::default();
         registry.register("audit_append_failures", "Failed writes of audit records", audit_failures.clone());
+        let decisions = Family::default();
+        registry.register("policy_decisions", "Policy decisions, by whether they were remembered", decisions.clone());
+        let authentication_failures = Family::default();
+        registry.register(
+            "authentication_failures",
+            "Callers that could not prove who they are",
+            authentication_failures.clone(),
+        );
+        let key_fetches = Family::default();
+        registry.register("issuer_key_fetches", "Fetches of another issuer's key set", key_fetches.clone());
         let others = Series::of(OTHER.into(), &calls, &durations);
         Self {
             registry,
@@ -94,6 +123,9 @@ impl Metrics {
             versions,
             audit_waiting,
             audit_failures,
+            decisions,
+            authentication_failures,
+            key_fetches,
             labelled: RwLock::default(),
             others,
         }
@@ -169,6 +201,18 @@ impl Observer for Metrics {
 
     fn audit_append_failed(&self) {
         self.audit_failures.inc();
+    }
+
+    fn decision(&self, remembered: bool) {
+        self.decisions.get_or_create(&Decided { cache: if remembered { "hit" } else { "miss" } }).inc();
+    }
+
+    fn authentication_failed(&self, code: ErrorCode) {
+        self.authentication_failures.get_or_create(&CodeLabel { code: code.as_str() }).inc();
+    }
+
+    fn keys_fetched(&self, done: bool) {
+        self.key_fetches.get_or_create(&Outcome { outcome: if done { "done" } else { "failed" } }).inc();
     }
 }
 

@@ -58,7 +58,7 @@ error_table! {
     E3000 500 WriteRules "internal_error" InternalToolError [] Core "Internal server error" => "Retry with exponential backoff";
     E3001 503 Yes "internal_error" UpstreamFailure [] Core "Service temporarily unavailable" => "Wait and retry";
     E3002 504 WriteRules "timeout" DeadlineExceeded [] Core "Request timeout" => "Increase timeout or optimise tool";
-    E3003 429 Yes "rate_limit_exceeded" RateLimited [] Budgets "Rate limit exceeded" => "Slow down request rate";
+    E3003 429 Yes "rate_limit_exceeded" RateLimited [] Identity "Rate limit exceeded" => "Slow down request rate";
     E3004 400 No "invalid_parameters" InvalidInput [] Core "Invalid request format" => "Check request schema";
     E3005 413 No "invalid_parameters" InvalidInput [] Core "Request body too large" => "Send less, or ask the operator to raise the limit";
     E3006 415 No "invalid_parameters" InvalidInput [] Core "Unsupported content type" => "Send JSON with content-type: application/json";
@@ -84,7 +84,7 @@ error_table! {
     E3208 403 AfterChange "permission_denied" ApprovalRequired [] Core "Approval required" => "Ask for an approval, then send the call again";
     E3209 403 No "permission_denied" AuthorizationDenied [] Approvals "Approval denied" => "Talk to the approver; do not repeat the call unchanged";
     E3210 409 AfterChange "permission_denied" ApprovalRequired [] Core "Confirmation required" => "Confirm the call, then send it again";
-    E3211 402 No "resource_exhausted" ResourceExhausted [] Budgets "Budget exceeded" => "Raise the budget or wait for the next period";
+    E3211 402 No "resource_exhausted" ResourceExhausted [] Identity "Budget exceeded" => "Raise the budget or wait for the next period";
     E3301 400 No "invalid_parameters" InvalidInput ["VALIDATION_ERROR", "INVALID_INPUT"] Core "Schema validation failed" => "Fix parameters to match schema";
     E3302 400 No "invalid_parameters" InvalidInput [] Core "Type coercion failed" => "Provide correct parameter types";
     E3303 500 No "tool_execution_error" InternalToolError [] Core "Result validation failed" => "Tool returned invalid output";

@@ -1,7 +1,8 @@
 //! Phase 3, authorize: may this caller run this version with these parameters, now?
 //!
-//! The order is fixed: the token first, then scopes, then what the tool itself demands (LIFE-005). A refusal here is
-//! recorded like every other end of a call.
+//! The order is fixed: the token first, then its scopes and argument limits, then policies, then what the tool, its
+//! activation and the policies demand besides (LIFE-005). What may be done is what all of them allow; none can add to
+//! what another refuses. A refusal here is recorded like every other end of a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,37 +14,68 @@ use contract::schema::CoercionNote;
 use policy::Caller;
 use serde_json::{Value, json};
 
+use super::conditions::Conditions;
 use super::validate::Validated;
+use crate::access::{Call, Decision};
 use crate::deadline::time_allowed;
+use crate::identity::Principal;
 use crate::invoke::Kernel;
-use crate::ports::clock::UnixMillis;
 use crate::registry::ToolVersion;
 
 /// A call that may run.
 #[derive(Debug)]
 pub struct Authorized {
-    pub(super) caller: Arc<Caller>,
+    pub(super) caller: Arc<Principal>,
     pub(super) tool: Arc<ToolVersion>,
     pub(super) parameters: Arc<Value>,
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) time_allowed: Duration,
     pub(super) limits: CallLimits,
+    pub(super) conditions: Conditions,
+    pub(super) decision: Arc<Decision>,
+}
+
+impl Authorized {
+    /// What the policies said.
+    pub(crate) fn decision(&self) -> &Decision {
+        &self.decision
+    }
 }
 
 /// Runs the phase.
-pub fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
-    let Validated { caller, tool, parameters, coercions, require_approval, time_asked, parent_left, limits, context } =
-        validated;
+pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
+    let Validated {
+        caller,
+        tool,
+        parameters,
+        parameters_digest,
+        coercions,
+        require_approval,
+        time_asked,
+        parent_left,
+        limits,
+        context,
+        mut conditions,
+        access,
+    } = validated;
     token_names_the_tool(&caller, &tool)?;
     scopes_cover_the_needs(&caller, &tool)?;
+    arguments_are_within_limits(&caller, &tool, &parameters)?;
     context_agrees_with_the_token(&caller, &context)?;
     tool_is_enabled(&tool)?;
-    effects_are_gated(&tool, require_approval)?;
 
-    let token_left = caller.expires_at_ms().map(|end| UnixMillis(end).since(kernel.clock().now()));
-    let time_allowed = time_allowed(&tool.manifest, time_asked, token_left, parent_left)
+    let now = kernel.clock().now();
+    let call = Call { caller: &caller, tool: &tool, arguments: &parameters, arguments_digest: parameters_digest, now };
+    let decision = kernel.access().decide(&access, call).await?;
+    decision.obligations.iter().for_each(|obligation| conditions.add(obligation));
+    conditions.approval |= require_approval;
+    effects_are_gated(&tool, &conditions)?;
+
+    let time_asked = [time_asked, conditions.timeout].into_iter().flatten().min();
+    let time_allowed = time_allowed(&tool.manifest, time_asked, caller.time_left(kernel.clock().now()), parent_left)
+        .map(|allowed| conditions.timeout.map_or(allowed, |most| allowed.min(most)))
         .ok_or_else(|| Refusal::new(ErrorCode::E3002, "no time is left for this call"))?;
-    Ok(Authorized { caller, tool, parameters, coercions, time_allowed, limits })
+    Ok(Authorized { caller, tool, parameters, coercions, time_allowed, limits, conditions, decision })
 }
 
 fn token_names_the_tool(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {
@@ -64,6 +96,18 @@ fn scopes_cover_the_needs(caller: &Caller, tool: &ToolVersion) -> Result<(), Ref
             .hint(format!("ask for a token whose `scopes` cover `{missing}`"))
             .details(json!({ "missing_scope": missing }))),
     }
+}
+
+/// The token may say "at most 100". A limit names the argument and the bound; the value is not told.
+fn arguments_are_within_limits(caller: &Caller, tool: &ToolVersion, arguments: &Value) -> Result<(), Refusal> {
+    for limit in caller.limits().iter().filter(|limit| limit.applies_to(&tool.id)) {
+        limit.holds(arguments).map_err(|breach| {
+            Refusal::new(ErrorCode::E3206, format!("the token limits this call: {breach}"))
+                .hint("stay within the limit, or ask for a token with a wider one")
+                .details(json!({ "argument": limit.argument }))
+        })?;
+    }
+    Ok(())
 }
 
 /// the token is the truth; a body that says otherwise is a mistake or an attack.
@@ -97,16 +141,16 @@ fn tool_is_enabled(tool: &ToolVersion) -> Result<(), Refusal> {
 
 /// What cannot be undone waits for a person, and what must not happen twice needs a ledger. Until both are built, such
 /// calls are refused rather than let through (DESIGN §6.1, §8.19).
-fn effects_are_gated(tool: &ToolVersion, require_approval: bool) -> Result<(), Refusal> {
+fn effects_are_gated(tool: &ToolVersion, conditions: &Conditions) -> Result<(), Refusal> {
     let manifest = &tool.manifest;
-    if require_approval || manifest.needs_approval() {
+    if conditions.approval || manifest.needs_approval() {
         return Err(Refusal::new(
             ErrorCode::E3208,
             format!("`{}` {} may run only after a person has approved it", tool.id, tool.version),
         )
         .hint("this server has no approvals yet, so the call cannot be run here"));
     }
-    if manifest.requires_confirmation == Some(true) {
+    if conditions.confirmation || manifest.requires_confirmation == Some(true) {
         return Err(Refusal::new(
             ErrorCode::E3210,
             format!("`{}` {} may run only after its user has confirmed it", tool.id, tool.version),

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::schema::CoercionNote;
+use policy::Caller;
 
 use super::authorize::Authorized;
+use super::conditions::Conditions;
 use super::facts::{Facts, millis};
+use crate::administration::unavailable;
 use crate::invoke::Kernel;
+use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::executor::{Executor, ToolCall, ToolOutput, no_executor};
 use crate::registry::ToolVersion;
@@ -18,12 +22,14 @@ pub struct Executed {
     pub(super) tool: Arc<ToolVersion>,
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) output: ToolOutput,
+    pub(super) conditions: Conditions,
 }
 
 /// Runs the phase.
 pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) -> Result<Executed, Refusal> {
-    let Authorized { caller, tool, parameters, coercions, time_allowed, limits } = authorized;
+    let Authorized { caller, tool, parameters, coercions, time_allowed, limits, conditions, decision: _ } = authorized;
     let executor = executor_for(kernel, &tool)?;
+    spend(kernel, &caller).await?;
 
     // The intent of a tool with effects is durable before it starts.
     if tool.manifest.side_effect_policy.has_effects() {
@@ -46,7 +52,29 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         output = executor.execute(call) => output?,
         () = kernel.clock().sleep(time_allowed) => return Err(timed_out(&tool, millis(time_allowed))),
     };
-    Ok(Executed { tool, coercions, output })
+    Ok(Executed { tool, coercions, output, conditions })
+}
+
+/// Counts the call against the budget of the token and of every token it was delegated from, before it runs.
+async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
+    let own = caller.budget().and_then(|budget| budget.calls).zip(caller.token_id());
+    let handed_on = caller.chain().iter().filter_map(|link| {
+        let calls = link.budget.as_ref()?.calls?;
+        Some((calls, link.jti.as_deref()?))
+    });
+    let spendings: Vec<Spending> = own
+        .into_iter()
+        .chain(handed_on)
+        .map(|(calls_max, token)| Spending { token: token.to_owned(), calls_max })
+        .collect();
+    if spendings.is_empty() {
+        return Ok(());
+    }
+    match kernel.access().spend(&spendings).await.map_err(|error| unavailable(&error))? {
+        Ok(()) => Ok(()),
+        Err(_) => Err(Refusal::new(ErrorCode::E3211, "the calls this token allows are used up")
+            .hint("ask for a new token; the call was not run")),
+    }
 }
 
 fn executor_for<'k>(kernel: &'k Kernel, tool: &ToolVersion) -> Result<&'k Arc<dyn Executor>, Refusal> {

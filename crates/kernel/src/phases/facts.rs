@@ -7,8 +7,8 @@ use contract::canonical::Digest;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
-use policy::Caller;
 
+use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::clock::UnixMillis;
@@ -23,7 +23,7 @@ pub struct Facts {
     pub(super) trace_id: TraceId,
     pub(super) started_at: UnixMillis,
     pub(super) started: Duration,
-    pub(super) caller: Option<Arc<Caller>>,
+    pub(super) caller: Option<Arc<Principal>>,
     pub(super) tool: Option<Arc<ToolVersion>>,
     pub(super) parameters_digest: Option<Digest>,
     /// Room in the audit log; there once the call was let in.
@@ -47,6 +47,10 @@ impl Facts {
         }
     }
 
+    pub(crate) fn trace_id(&self) -> TraceId {
+        self.trace_id
+    }
+
     /// The audit record of this call at this moment.
     pub(super) fn record(
         &self,
@@ -59,8 +63,7 @@ impl Facts {
             action,
             trace_id: self.trace_id,
             invocation_id: Some(self.invocation_id),
-            tenant: self.caller.as_ref().map(|caller| caller.tenant().clone()),
-            subject: self.caller.as_ref().map(|caller| caller.subject().clone()),
+            who: self.caller.as_ref().map(|caller| Arc::clone(&caller.who)),
             tool: self.tool.as_ref().map(|tool| tool.id.clone()),
             version: self.tool.as_ref().map(|tool| tool.version.clone()),
             status: end.map(|(status, _, _)| status),

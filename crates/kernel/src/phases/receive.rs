@@ -1,4 +1,5 @@
-//! Phase 1, receive: make room in the audit log, recognise the caller, find the tool and the version it means.
+//! Phase 1, receive: make room in the audit log, recognise the caller, find the tool and the version it means in what is
+//! visible to this caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +8,26 @@ use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::version::VersionSpec;
-use policy::Caller;
+use policy::WhyUnavailable;
+use serde_json::json;
 
+use super::conditions::Conditions;
 use super::facts::Facts;
+use crate::access::AccessSnapshot;
+use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::registry::ToolVersion;
 
 /// A call whose caller and tool are known.
 #[derive(Debug)]
 pub struct Received {
-    pub(super) caller: Arc<Caller>,
+    pub(super) caller: Arc<Principal>,
     pub(super) tool: Arc<ToolVersion>,
     pub(super) request: InvokeRequest,
     pub(super) parent_left: Option<Duration>,
+    pub(super) conditions: Conditions,
+    /// One view of access for the whole call, so that no change can fall between two of its questions.
+    pub(super) access: Arc<AccessSnapshot>,
 }
 
 /// Runs the phase.
@@ -27,28 +35,46 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
     facts.slot = Some(kernel.parts.recorder.reserve().await?);
 
     let now = facts.started_at;
-    let caller = kernel.identity().recognise(arrival.credential, now)?;
+    let caller = kernel.identity().recognise(kernel.access(), arrival.credential, arrival.source, now).await?;
     facts.caller = Some(Arc::clone(&caller));
 
     let request = arrival.request;
     let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
         .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
-    let snapshot = kernel.registry().snapshot();
-    let tool = snapshot
-        .find(&request.tool_id)
-        .ok_or_else(|| snapshot.not_found(&request.tool_id, |id| caller.may_know(id)))?;
+    let access = kernel.access().snapshot().clone();
+    let registry = kernel.registry().snapshot();
+    let tool = registry
+        .find(caller.tenant(), &request.tool_id)
+        .filter(|tool| access.tenant_has(caller.tenant(), &tool.tenant, &tool.id))
+        .ok_or_else(|| {
+            registry.not_found(caller.tenant(), &request.tool_id, |tool| kernel.may_know(&access, &caller, tool))
+        })?;
     // Before anything about its versions or parameters is said.
-    if !caller.may_know(&tool.id) {
+    if !caller.names(&tool.id) {
         return Err(not_named(&tool.id));
     }
     let tool = tool.resolve(&spec, now)?;
+    let mut conditions = Conditions::default();
+    let overrides = access
+        .reach(caller.tenant(), caller.subject(), &tool.id, tool.manifest.side_effect_policy)
+        .map_err(|why| not_enabled(&tool.id, why))?;
+    if let Some(overrides) = overrides {
+        conditions.add_overrides(overrides);
+    }
     facts.tool = Some(Arc::clone(tool));
-
-    Ok(Received { caller, tool: Arc::clone(tool), request, parent_left: arrival.parent_left })
+    let tool = Arc::clone(tool);
+    Ok(Received { caller, tool, request, parent_left: arrival.parent_left, conditions, access })
 }
 
 /// AUTH-004: the token does not name the tool at all.
 fn not_named(tool: &ToolId) -> Refusal {
     Refusal::new(ErrorCode::E3204, format!("the token does not name `{tool}`"))
         .hint("ask for a token whose `tools` include it")
+}
+
+/// VIS-009: in the tenant's reach, but not in this agent's.
+fn not_enabled(tool: &ToolId, why: WhyUnavailable) -> Refusal {
+    Refusal::new(ErrorCode::E3101, format!("tool `{tool}` was not found or is not enabled for this agent"))
+        .hint(format!("{}; an administrator can enable it with PUT /v1/activations", why.as_str()))
+        .details(json!({ "why_unavailable": why }))
 }

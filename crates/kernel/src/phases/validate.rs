@@ -7,17 +7,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::canonical;
+use contract::canonical::{self, Digest};
 use contract::envelope::{CallLimits, ExecutionMode, InvokeRequest};
 use contract::error::{ErrorCode, Refusal};
 use contract::guard::Breach;
 use contract::manifest::InputGuard;
 use contract::schema::{CoercionNote, InvalidInput};
-use policy::Caller;
 use serde_json::{Value, json};
 
+use super::conditions::Conditions;
 use super::facts::Facts;
 use super::receive::Received;
+use crate::access::AccessSnapshot;
+use crate::identity::Principal;
 use crate::registry::ToolVersion;
 
 /// Longest idempotency key.
@@ -26,20 +28,23 @@ const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 /// A call whose parameters fit the tool.
 #[derive(Debug)]
 pub struct Validated {
-    pub(super) caller: Arc<Caller>,
+    pub(super) caller: Arc<Principal>,
     pub(super) tool: Arc<ToolVersion>,
     pub(super) parameters: Arc<Value>,
+    pub(super) parameters_digest: Digest,
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) require_approval: bool,
     pub(super) time_asked: Option<Duration>,
     pub(super) parent_left: Option<Duration>,
     pub(super) limits: CallLimits,
     pub(super) context: contract::envelope::AgentContext,
+    pub(super) conditions: Conditions,
+    pub(super) access: Arc<AccessSnapshot>,
 }
 
 /// Runs the phase.
 pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
-    let Received { caller, tool, request, parent_left } = received;
+    let Received { caller, tool, request, parent_left, conditions, access } = received;
     refuse_what_is_not_built(&request)?;
     idempotency_key_shape(request.execution_options.idempotency_key.as_deref())?;
     let time_asked = time_asked(request.resource_limits.timeout_seconds)?;
@@ -48,18 +53,22 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     let mut parameters = Value::Object(request.parameters);
     let stripped = strip(&tool, &mut parameters);
     let prepared = schema.prepare(parameters).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
-    facts.parameters_digest = Some(canonical::digest(&prepared.value));
+    let parameters_digest = canonical::digest(&prepared.value);
+    facts.parameters_digest = Some(parameters_digest);
     refuse_breaches(&tool, &prepared.value)?;
     Ok(Validated {
         caller,
         tool,
         parameters: Arc::new(prepared.value),
+        parameters_digest,
         coercions: stripped.into_iter().chain(prepared.coercions).collect(),
         require_approval: request.execution_options.require_approval,
         time_asked,
         parent_left,
         limits: request.resource_limits,
         context: request.agent_context.unwrap_or_default(),
+        conditions,
+        access,
     })
 }
 

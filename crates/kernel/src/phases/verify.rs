@@ -33,14 +33,15 @@ pub struct Verified {
 
 /// Runs the phase.
 pub fn verify(executed: Executed) -> Result<Verified, Refusal> {
-    let Executed { tool, coercions, output } = executed;
+    let Executed { tool, coercions, output, conditions } = executed;
     let mut result = output.value;
     fits_the_schema(&tool, &result)?;
     let truncation = match tool.manifest.output_policy.unwrap_or_default() {
         OutputPolicy::Raw | OutputPolicy::Standard => None,
         OutputPolicy::Strict => cut_to_limits(&mut result),
     };
-    fits_the_size(&tool, &result)?;
+    conditions.redact(&mut result);
+    fits_the_size(&tool, &result, conditions.result_bytes)?;
     Ok(Verified { tool, coercions, result, usage: output.usage, truncation })
 }
 
@@ -57,26 +58,30 @@ fn fits_the_schema(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
     .details(serde_json::json!({ "paths": violations.iter().map(|v| &v.path).take(10).collect::<Vec<_>>() })))
 }
 
-fn fits_the_size(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
-    let mut counter = ByteCounter(0);
+fn fits_the_size(tool: &ToolVersion, result: &Value, lowered: Option<u64>) -> Result<(), Refusal> {
+    let lowered = lowered.map_or(OUTPUT_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let bytes_max = OUTPUT_BYTES_MAX.min(lowered);
+    let mut counter = ByteCounter { left: bytes_max };
     let fits = serde_json::to_writer(&mut counter, result).is_ok();
     if fits {
         return Ok(());
     }
     Err(Refusal::new(
         ErrorCode::E3407,
-        format!("the result of `{}` {} is larger than {OUTPUT_BYTES_MAX} bytes", tool.id, tool.version),
+        format!("the result of `{}` {} is larger than {bytes_max} bytes", tool.id, tool.version),
     )
     .hint("ask for less, for example a page or a shorter range"))
 }
 
 /// Counts bytes and fails past the limit, so that measuring a huge result costs no memory.
-struct ByteCounter(usize);
+struct ByteCounter {
+    left: usize,
+}
 
 impl std::io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 = self.0.saturating_add(bytes.len());
-        if self.0 > OUTPUT_BYTES_MAX { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+        self.left = self.left.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())

@@ -1,6 +1,7 @@
 //! Where audit records go. One record per call, refusal and administrative change.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::canonical::Digest;
@@ -23,6 +24,34 @@ pub enum AuditAction {
     ToolRegistered,
     ToolLifecycleChanged,
     TokenMinted,
+    /// A token was narrowed and handed on.
+    TokenDelegated,
+    TokenRevoked,
+    KeysRotated,
+    TenantsChanged,
+    AgentsChanged,
+    ActivationsChanged,
+    PoliciesChanged,
+    /// Somebody tried an administrative act without the right to it.
+    ActRefused,
+}
+
+/// Who did it, on whose behalf, and through whose hands the right to do it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Who {
+    pub tenant: TenantId,
+    pub subject: Subject,
+    pub user: Option<Subject>,
+    pub token_id: Option<Box<str>>,
+    /// The nearest delegator first.
+    pub chain: Vec<Link>,
+}
+
+/// One hand a right went through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    pub subject: Subject,
+    pub token_id: Option<Box<str>>,
 }
 
 /// One record. Parameters and results are never in it: only their digests.
@@ -32,8 +61,7 @@ pub struct AuditRecord {
     pub action: AuditAction,
     pub trace_id: TraceId,
     pub invocation_id: Option<InvocationId>,
-    pub tenant: Option<TenantId>,
-    pub subject: Option<Subject>,
+    pub who: Option<Arc<Who>>,
     pub tool: Option<ToolId>,
     pub version: Option<Version>,
     pub status: Option<InvocationStatus>,

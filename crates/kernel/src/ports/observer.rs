@@ -27,4 +27,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn audit_queue(&self, waiting: usize);
     /// Writing audit records failed and will be repeated.
     fn audit_append_failed(&self);
+    /// A policy decision was made, from memory (`true`) or anew.
+    fn decision(&self, remembered: bool);
+    /// Somebody could not prove who it is.
+    fn authentication_failed(&self, code: ErrorCode);
+    /// The keys of another issuer were fetched, or could not be.
+    fn keys_fetched(&self, done: bool);
 }

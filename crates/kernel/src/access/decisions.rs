@@ -1,0 +1,194 @@
+//! Policy decisions, remembered (DESIGN §8.6).
+//!
+//! The key holds everything a decision can depend on: the epoch, the caller's rights, the tool version, and of the context
+//! only what the policies in force read. It is consulted after the token has been verified and its tool checked, never before.
+
+use std::sync::Arc;
+
+use contract::canonical::Digest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use policy::{Caller, ContextNeeds, Obligation, Question, ToolFacts, Verdict};
+use quick_cache::sync::Cache;
+use serde_json::{Value, json};
+
+use super::service::Access;
+use super::snapshot::{AccessSnapshot, PolicyLayer};
+use crate::ports::clock::UnixMillis;
+use crate::registry::ToolVersion;
+
+/// Remembered decisions; the least used make room.
+const REMEMBERED_MAX: usize = 50_000;
+
+/// What the policies said about a call that may go on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    pub obligations: Vec<Obligation>,
+    /// Names of the policies that allowed it.
+    pub determining: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    epoch: u64,
+    caller: [u8; 32],
+    owner: TenantId,
+    /// The digest of the manifest, which holds id and version.
+    tool: Digest,
+    arguments: Option<Digest>,
+    second: Option<i64>,
+}
+
+#[derive(Debug, Clone)]
+struct Remembered {
+    outcome: Result<Arc<Decision>, Denial>,
+    at: UnixMillis,
+}
+
+#[derive(Debug, Clone)]
+struct Denial {
+    layer: &'static str,
+    verdict: Arc<Verdict>,
+}
+
+/// The memory.
+#[derive(Debug)]
+pub(super) struct Decisions {
+    remembered: Cache<Key, Remembered>,
+    ttl_ms: i64,
+}
+
+impl Decisions {
+    pub(super) fn new(ttl_ms: i64) -> Self {
+        Self { remembered: Cache::new(REMEMBERED_MAX), ttl_ms }
+    }
+}
+
+/// One call that wants to go on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) tool: &'a ToolVersion,
+    pub(crate) arguments: &'a Value,
+    pub(crate) arguments_digest: Digest,
+    pub(crate) now: UnixMillis,
+}
+
+impl Access {
+    /// What the policies say: those of the platform, those of the tenant and the external engine, all of which must allow.
+    pub(crate) async fn decide(&self, snapshot: &AccessSnapshot, call: Call<'_>) -> Result<Arc<Decision>, Refusal> {
+        let platform = snapshot.platform();
+        let tenant = snapshot.tenant_policies(call.caller.tenant());
+        if platform.record.is_none() && tenant.is_none() && self.engine().is_none() {
+            // Nobody has written a policy: there is nothing to ask and nothing to remember.
+            return Ok(Arc::clone(self.no_policies()));
+        }
+        let layers = [Some(("platform", platform)), tenant.map(|layer| ("tenant", layer))];
+        let needs = layers.iter().flatten().filter_map(|(_, layer)| layer.policies.as_ref()).fold(
+            if self.engine().is_some() { ContextNeeds::ALL } else { ContextNeeds::default() },
+            |sum, policies| sum.and(policies.needs()),
+        );
+        let key = Key {
+            epoch: snapshot.epoch,
+            caller: *call.caller.digest(),
+            owner: call.tool.tenant.clone(),
+            tool: call.tool.digest,
+            arguments: needs.arguments.then_some(call.arguments_digest),
+            second: needs.time.then(|| call.now.0.div_euclid(1000)),
+        };
+        let known = self.decisions().remembered.get(&key);
+        let fresh = known.filter(|known| (0..self.decisions().ttl_ms).contains(&(call.now.0 - known.at.0)));
+        self.observer().decision(fresh.is_some());
+        let outcome = match fresh {
+            Some(known) => known.outcome,
+            None => {
+                let outcome = self.ask(layers.into_iter().flatten(), call).await?;
+                self.decisions().remembered.insert(key, Remembered { outcome: outcome.clone(), at: call.now });
+                outcome
+            }
+        };
+        outcome.map_err(|denial| denied(&denial))
+    }
+
+    /// Asks every layer. An error is not remembered: the next call asks again.
+    async fn ask<'l>(
+        &self,
+        layers: impl Iterator<Item = (&'static str, &'l Arc<PolicyLayer>)>,
+        call: Call<'_>,
+    ) -> Result<Result<Arc<Decision>, Denial>, Refusal> {
+        let question = question(call, self.environment());
+        let mut decision = Decision::default();
+        for (name, layer) in layers {
+            if layer.record.is_none() {
+                continue;
+            }
+            let policies = layer.policies.as_ref().ok_or_else(|| {
+                Refusal::new(ErrorCode::E3205, format!("the {name}'s policies in force cannot be used"))
+                    .hint("an administrator must replace them: see the server's log and PUT /v1/policies")
+                    .retryable(false)
+            })?;
+            if let Err(denial) = decision.add(name, policies.decide(&question)) {
+                return Ok(Err(denial));
+            }
+        }
+        if let Some(engine) = self.engine() {
+            let verdict = engine.decide(&question).await.map_err(|error| {
+                tracing::error!(%error, "the external policy engine failed");
+                Refusal::new(ErrorCode::E3205, "the policy engine gave no decision, so the call is refused")
+                    .hint("try again in a moment; an operator should look at the policy engine")
+            })?;
+            if let Err(denial) = decision.add("engine", verdict) {
+                return Ok(Err(denial));
+            }
+        }
+        Ok(Ok(Arc::new(decision)))
+    }
+}
+
+impl Decision {
+    fn add(&mut self, layer: &'static str, verdict: Verdict) -> Result<(), Denial> {
+        if !verdict.allowed {
+            return Err(Denial { layer, verdict: Arc::new(verdict) });
+        }
+        self.determining.extend(verdict.determining);
+        for obligation in verdict.obligations {
+            if !self.obligations.contains(&obligation) {
+                self.obligations.push(obligation);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn question<'a>(call: Call<'a>, environment: &'a str) -> Question<'a> {
+    let (caller, tool) = (call.caller, call.tool);
+    let manifest = &tool.manifest;
+    Question {
+        tenant: caller.tenant(),
+        agent: caller.subject(),
+        user: caller.user(),
+        session: caller.session(),
+        roles: caller.roles(),
+        scopes: caller.scopes(),
+        tool: ToolFacts {
+            id: &tool.id,
+            version: &tool.version,
+            tags: &manifest.tags,
+            categories: &manifest.categories,
+            effects: manifest.side_effect_policy,
+            required_permissions: &manifest.required_permissions,
+            provider: &manifest.provider,
+        },
+        arguments: call.arguments,
+        now_ms: call.now.0,
+        environment,
+    }
+}
+
+/// E3206 with its reasons: which layer said no, and which of its policies.
+fn denied(denial: &Denial) -> Refusal {
+    let Denial { layer, verdict } = denial;
+    Refusal::new(ErrorCode::E3206, format!("policy denies this call: {}", verdict.reason))
+        .hint("change the call, or ask an administrator about the policies named in `details.policies`")
+        .details(json!({ "layer": layer, "policies": verdict.determining, "reason": verdict.reason }))
+}

@@ -1,0 +1,267 @@
+//! Everything about access at one moment, arranged for looking up. No I/O, no locks.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, TenantId, ToolId};
+use contract::manifest::SideEffectPolicy;
+use policy::{
+    Caller, CallerKind, Policies, PolicyOverrides, ToolPattern, VisibilityDefault, WhyUnavailable, reach, specificity,
+};
+
+use crate::ports::access_store::{
+    AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, TenantRecord,
+};
+use crate::ports::clock::UnixMillis;
+
+/// The agent id of an activation that is for every agent of its tenant.
+pub(crate) const EVERY_AGENT: &str = "*";
+
+/// The policies of the platform or of one tenant.
+#[derive(Debug)]
+pub struct PolicyLayer {
+    /// `None`: nobody has written any; everything else that must allow a call still must.
+    pub record: Option<PolicyRecord>,
+    /// `None`: what is stored cannot be used, so nothing is allowed (ACC-3).
+    pub policies: Option<Policies>,
+}
+
+/// What a tenant has.
+#[derive(Debug)]
+struct Ground {
+    record: TenantRecord,
+    agents: HashMap<Subject, AgentRecord>,
+    activations: HashMap<Subject, Vec<Activation>>,
+    policies: Option<Arc<PolicyLayer>>,
+    revoked: HashMap<Subject, UnixMillis>,
+}
+
+/// Access at one moment.
+#[derive(Debug)]
+pub struct AccessSnapshot {
+    pub(crate) epoch: u64,
+    grounds: HashMap<TenantId, Ground>,
+    platform: Arc<PolicyLayer>,
+    revoked_tokens: HashSet<String>,
+    /// What the configuration says; `None` is the zero-configuration profile.
+    visibility: Option<VisibilityDefault>,
+}
+
+impl AccessSnapshot {
+    /// From what the store has. Layers that have not changed are taken over from `former`, because compiling is slow.
+    pub(crate) fn new(state: AccessState, visibility: Option<VisibilityDefault>, former: Option<&Self>) -> Self {
+        let mut grounds: HashMap<TenantId, Ground> = HashMap::new();
+        let home = TenantId::home();
+        grounds.insert(home.clone(), Ground::new(home_record(home)));
+        for record in state.tenants {
+            grounds.insert(record.tenant.clone(), Ground::new(record));
+        }
+        for agent in state.agents {
+            if let Some(ground) = grounds.get_mut(&agent.tenant) {
+                ground.agents.insert(agent.agent.clone(), agent);
+            }
+        }
+        for activation in state.activations {
+            if let Some(ground) = grounds.get_mut(&activation.tenant) {
+                ground.activations.entry(activation.agent.clone()).or_default().push(activation);
+            }
+        }
+        let mut platform = None;
+        for record in state.policies {
+            match record.tenant.clone() {
+                None => platform = Some(layer(record, former.map(|f| &f.platform))),
+                Some(tenant) => {
+                    let known = former.and_then(|f| f.grounds.get(&tenant)).and_then(|ground| ground.policies.as_ref());
+                    if let Some(ground) = grounds.get_mut(&tenant) {
+                        ground.policies = Some(layer(record, known));
+                    }
+                }
+            }
+        }
+        let mut revoked_tokens = HashSet::new();
+        for Revocation { what, at, .. } in state.revocations {
+            match what {
+                Revoked::Token(id) => {
+                    revoked_tokens.insert(id);
+                }
+                Revoked::Subject(tenant, subject) => {
+                    if let Some(ground) = grounds.get_mut(&tenant) {
+                        ground.revoked.insert(subject, at);
+                    }
+                }
+            }
+        }
+        // The most specific activation is found first.
+        for ground in grounds.values_mut() {
+            for list in ground.activations.values_mut() {
+                list.sort_by_key(|activation| std::cmp::Reverse(specificity(&activation.tool)));
+            }
+        }
+        let platform = platform.unwrap_or_else(|| Arc::new(PolicyLayer { record: None, policies: None }));
+        Self { epoch: state.epoch, grounds, platform, revoked_tokens, visibility }
+    }
+
+    /// May a caller who proved itself act at all? Asked at every call; nothing remembers the answer.
+    pub(crate) fn standing(&self, caller: &Caller) -> Result<(), Refusal> {
+        if caller.kind() == CallerKind::AdminToken {
+            return Ok(());
+        }
+        let Some(ground) = self.grounds.get(caller.tenant()).filter(|ground| ground.record.enabled) else {
+            return Err(Refusal::new(ErrorCode::E3206, "the token's tenant is not known here, or is switched off")
+                .hint("ask an administrator to add or enable the tenant"));
+        };
+        if !self.revoked_tokens.is_empty() || !ground.revoked.is_empty() {
+            self.not_revoked(ground, caller)?;
+        }
+        Ok(())
+    }
+
+    fn not_revoked(&self, ground: &Ground, caller: &Caller) -> Result<(), Refusal> {
+        // Issue times are whole seconds, so a token of the very second of the revocation is void too.
+        let of_subject = |subject: &Subject, issued: Option<i64>| {
+            ground.revoked.get(subject).is_some_and(|at| issued.is_none_or(|issued| issued <= at.0.div_euclid(1000)))
+        };
+        let of_token = |id: Option<&str>| id.is_some_and(|id| self.revoked_tokens.contains(id));
+        if of_token(caller.token_id()) || of_subject(caller.subject(), Some(caller.issued_at())) {
+            return Err(Refusal::new(ErrorCode::E3201, "the token has been revoked").hint("obtain a new token"));
+        }
+        let parent_void =
+            caller.chain().iter().any(|link| of_token(link.jti.as_deref()) || of_subject(&link.sub, link.iat));
+        if parent_void {
+            return Err(Refusal::new(ErrorCode::E3201, "a token that this one was delegated from has been revoked")
+                .hint("obtain a new token from somebody whose own is valid"));
+        }
+        Ok(())
+    }
+
+    /// Is the tool of the tenant's tier 2? `owner` is the tenant that published it.
+    pub(crate) fn tenant_has(&self, tenant: &TenantId, owner: &TenantId, tool: &ToolId) -> bool {
+        tenant == owner
+            || self
+                .grounds
+                .get(tenant)
+                .is_some_and(|ground| ground.record.tools.iter().any(|pattern| pattern.matches(tool)))
+    }
+
+    /// Is a tool of tier 2 in the agent's tier 3? If so, with which overrides?
+    pub(crate) fn reach(
+        &self,
+        tenant: &TenantId,
+        agent: &Subject,
+        tool: &ToolId,
+        effects: SideEffectPolicy,
+    ) -> Result<Option<&PolicyOverrides>, WhyUnavailable> {
+        let ground = self.grounds.get(tenant);
+        let activation = ground.and_then(|ground| ground.activation(agent, tool));
+        reach(activation.map(|found| found.enabled), self.visibility_of(tenant), effects)?;
+        Ok(activation.map(|found| &found.overrides))
+    }
+
+    /// What holds in a tenant where no activation says otherwise.
+    pub(crate) fn visibility_of(&self, tenant: &TenantId) -> VisibilityDefault {
+        let own = self.grounds.get(tenant).and_then(|ground| ground.record.visibility);
+        own.or(self.visibility).unwrap_or(if tenant.is_home() {
+            VisibilityDefault::Enabled
+        } else {
+            VisibilityDefault::ReadOnly
+        })
+    }
+
+    /// Has an administrator introduced this subject to this tenant?
+    pub(crate) fn knows(&self, tenant: &TenantId, subject: &Subject) -> bool {
+        self.grounds.get(tenant).is_some_and(|ground| ground.agents.contains_key(subject))
+    }
+
+    /// The policies that apply to everybody.
+    pub fn platform(&self) -> &Arc<PolicyLayer> {
+        &self.platform
+    }
+
+    /// The policies that a tenant has added.
+    pub fn tenant_policies(&self, tenant: &TenantId) -> Option<&Arc<PolicyLayer>> {
+        self.grounds.get(tenant)?.policies.as_ref()
+    }
+
+    /// A tenant by its name.
+    pub fn tenant(&self, tenant: &TenantId) -> Option<&TenantRecord> {
+        self.grounds.get(tenant).map(|ground| &ground.record)
+    }
+
+    /// All tenants, in the order of their names.
+    pub fn tenants(&self) -> Vec<&TenantRecord> {
+        let mut all: Vec<_> = self.grounds.values().map(|ground| &ground.record).collect();
+        all.sort_by(|a, b| a.tenant.cmp(&b.tenant));
+        all
+    }
+
+    /// The agents that were introduced to a tenant, in the order of their names.
+    pub fn agents(&self, tenant: &TenantId) -> Vec<&AgentRecord> {
+        let mut all: Vec<_> =
+            self.grounds.get(tenant).map(|ground| ground.agents.values().collect()).unwrap_or_default();
+        all.sort_by(|a: &&AgentRecord, b| a.agent.cmp(&b.agent));
+        all
+    }
+
+    /// The activations of a tenant, by agent and tool.
+    pub fn activations(&self, tenant: &TenantId) -> Vec<&Activation> {
+        let mut all: Vec<_> =
+            self.grounds.get(tenant).map(|ground| ground.activations.values().flatten().collect()).unwrap_or_default();
+        all.sort_by_cached_key(|activation: &&Activation| (activation.agent.clone(), activation.tool.to_string()));
+        all
+    }
+}
+
+impl Ground {
+    fn new(record: TenantRecord) -> Self {
+        Self { record, agents: HashMap::new(), activations: HashMap::new(), policies: None, revoked: HashMap::new() }
+    }
+
+    /// The record that decides: the agent's own before the tenant's, the more specific before the more general.
+    fn activation(&self, agent: &Subject, tool: &ToolId) -> Option<&Activation> {
+        if self.activations.is_empty() {
+            return None;
+        }
+        let among = |list: Option<&'_ Vec<Activation>>| -> Option<usize> {
+            list?.iter().position(|activation| activation.tool.matches(tool))
+        };
+        let own = self.activations.get(agent);
+        if let Some(at) = among(own) {
+            return own?.get(at);
+        }
+        let shared = self.activations.get(EVERY_AGENT);
+        shared?.get(among(shared)?)
+    }
+}
+
+fn home_record(home: TenantId) -> TenantRecord {
+    TenantRecord {
+        tenant: home,
+        name: "this installation".into(),
+        visibility: None,
+        tools: vec![ToolPattern::All],
+        enabled: true,
+    }
+}
+
+fn layer(record: PolicyRecord, known: Option<&Arc<PolicyLayer>>) -> Arc<PolicyLayer> {
+    if let Some(known) = known
+        && known.record.as_ref() == Some(&record)
+    {
+        return Arc::clone(known);
+    }
+    let policies = match Policies::compile(&record.text) {
+        Ok(policies) => Some(policies),
+        Err(problems) => {
+            let first = problems.first().map(ToString::to_string).unwrap_or_default();
+            tracing::error!(
+                version = record.version,
+                problems = problems.len(),
+                first,
+                "stored policies cannot be used; every call they apply to is refused until they are replaced"
+            );
+            None
+        }
+    };
+    Arc::new(PolicyLayer { record: Some(record), policies })
+}

@@ -1,0 +1,127 @@
+//! Policies: looked at, checked, put in force, and their history. New policies are compiled before they are kept, so that
+//! what is in force is always something that was once accepted.
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, TenantId};
+use policy::{Action, Policies, PolicyProblem};
+use serde_json::json;
+
+use super::{Actor, tenant_of, unavailable};
+use crate::invoke::Kernel;
+use crate::ports::access_store::PolicyRecord;
+use crate::ports::audit_sink::AuditAction;
+use crate::ports::clock::UnixMillis;
+
+/// Versions of a history that are told at once.
+const HISTORY_MAX: usize = 100;
+
+/// One version, without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyVersion {
+    pub version: u64,
+    pub added_at: UnixMillis,
+    pub added_by: Subject,
+}
+
+/// The policies of a tenant, or of the platform.
+#[derive(Debug, Clone)]
+pub struct PoliciesView {
+    /// `None`: of the platform.
+    pub tenant: Option<TenantId>,
+    /// `None`: nobody has written any.
+    pub current: Option<PolicyRecord>,
+    /// The names of the policies in force.
+    pub names: Vec<String>,
+    /// False: what is stored cannot be used, and every call it applies to is refused.
+    pub usable: bool,
+    pub history: Vec<PolicyVersion>,
+}
+
+impl Kernel {
+    /// The policies of the platform (for the home tenant) or of a tenant.
+    pub async fn policies(&self, actor: Actor<'_>, tenant: Option<&TenantId>) -> Result<PoliciesView, Refusal> {
+        let caller = self.permitted(actor, Action::SeePolicies).await?;
+        let tenant = layer_of(tenant_of(&caller, tenant)?);
+        let history = self
+            .access()
+            .policy_history(tenant.as_ref(), HISTORY_MAX)
+            .await
+            .map_err(|error| unavailable(&error))?
+            .into_iter()
+            .map(|record| PolicyVersion {
+                version: record.version,
+                added_at: record.added_at,
+                added_by: record.added_by,
+            })
+            .collect();
+        let snapshot = self.access().snapshot();
+        let layer = match &tenant {
+            None => Some(snapshot.platform()),
+            Some(tenant) => snapshot.tenant_policies(tenant),
+        };
+        let policies = layer.and_then(|layer| layer.policies.as_ref());
+        let current = layer.and_then(|layer| layer.record.clone());
+        Ok(PoliciesView {
+            tenant,
+            names: policies.map(Policies::names).unwrap_or_default(),
+            usable: current.is_none() || policies.is_some(),
+            current,
+            history,
+        })
+    }
+
+    /// One former version, with its text.
+    pub async fn policy_version(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        version: u64,
+    ) -> Result<PolicyRecord, Refusal> {
+        let caller = self.permitted(actor, Action::SeePolicies).await?;
+        let tenant = layer_of(tenant_of(&caller, tenant)?);
+        let history = self.access().policy_history(tenant.as_ref(), usize::MAX).await;
+        let found = history.map_err(|error| unavailable(&error))?.into_iter().find(|record| record.version == version);
+        found.ok_or_else(|| {
+            Refusal::new(ErrorCode::E3008, format!("there is no version {version} of these policies"))
+                .hint("GET /v1/policies lists the versions")
+        })
+    }
+
+    /// Puts new policies in force, for the next call and all after it. Text that does not parse or fit the schema changes
+    /// nothing: the former policies stay in force.
+    pub async fn put_policies(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        text: String,
+    ) -> Result<PolicyRecord, Refusal> {
+        let caller = self.permitted(actor, Action::ManagePolicies).await?;
+        let tenant = layer_of(tenant_of(&caller, tenant)?);
+        let text = tokio::task::spawn_blocking(move || Policies::compile(&text).map(|_| text))
+            .await
+            .map_err(|_| Refusal::new(ErrorCode::E3000, "the policies could not be compiled"))?
+            .map_err(|problems| not_usable(&problems))?;
+        let slot = self.parts.recorder.reserve().await?;
+        let put = self.access().put_policies(tenant.clone(), text.clone(), caller.subject()).await;
+        let version = put.map_err(|error| unavailable(&error))?;
+        let of = tenant.as_ref().map_or("the platform", |tenant| tenant.as_str());
+        let note = format!("version {version} of {of}");
+        slot.record(self.act(actor, &caller, AuditAction::PoliciesChanged, None, Some(note)));
+        Ok(PolicyRecord { tenant, version, text, added_at: self.clock().now(), added_by: caller.subject().clone() })
+    }
+}
+
+/// Policies of the home tenant are the platform's: they apply to everybody.
+fn layer_of(tenant: TenantId) -> Option<TenantId> {
+    (!tenant.is_home()).then_some(tenant)
+}
+
+/// E3004 with every problem; nothing was changed.
+fn not_usable(problems: &[PolicyProblem]) -> Refusal {
+    let first = problems.first().map(ToString::to_string).unwrap_or_default();
+    let more = problems.len().saturating_sub(1);
+    let message = if more == 0 { first } else { format!("{first} (and {more} more)") };
+    Refusal::new(ErrorCode::E3004, format!("the policies cannot be used: {message}"))
+        .hint("nothing was changed; `gantry policy check` finds every problem before you send them")
+        .details(json!({ "problems": problems.iter().map(ToString::to_string).collect::<Vec<_>>() }))
+}

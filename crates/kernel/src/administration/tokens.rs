@@ -1,0 +1,194 @@
+//! Tokens: minted by administrators, narrowed and handed on by whoever holds one, made void, and the keys that sign them.
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, TenantId};
+use policy::{Action, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
+use serde_json::json;
+
+use super::{Actor, tenant_of, unavailable};
+use crate::identity::{Principal, did_is_known};
+use crate::invoke::Kernel;
+use crate::mint::MintedToken;
+use crate::ports::access_store::{AgentRecord, Revocation, Revoked};
+use crate::ports::audit_sink::AuditAction;
+
+/// What a token is narrowed to before it is handed on (RFC 8693, AUTH-014).
+#[derive(Debug, Clone, Default)]
+pub struct DelegationRequest {
+    /// Who will use it; absent: the same subject, for a narrower purpose.
+    pub sub: Option<Subject>,
+    /// Must be among the delegator's, or `agent`; absent: `agent`.
+    pub roles: Option<Vec<Role>>,
+    pub wish: NarrowingWish,
+    pub session_id: Option<String>,
+}
+
+/// Whose tokens are made void; exactly one of the first two is there.
+#[derive(Debug, Clone, Default)]
+pub struct RevocationRequest {
+    pub jti: Option<String>,
+    pub sub: Option<Subject>,
+    /// The tenant of the subject; absent: the caller's own.
+    pub tenant: Option<TenantId>,
+}
+
+impl Kernel {
+    /// Mints a capability token. Whoever it is for is thereby introduced to its tenant.
+    pub async fn mint_token(&self, actor: Actor<'_>, request: &MintRequest) -> Result<MintedToken, Refusal> {
+        let caller = self.permitted(actor, Action::MintToken).await?;
+        tenant_of(&caller, Some(&request.tenant))?;
+        for limit in &request.limits {
+            limit.check().map_err(|error| {
+                Refusal::new(ErrorCode::E3004, format!("limits: {error}")).hint("mend the limit; no token was made")
+            })?;
+        }
+        let slot = self.parts.recorder.reserve().await?;
+        let now = self.clock().now();
+        let minted = self.parts.mint.make(request, self.entropy(), now)?;
+        let record = AgentRecord {
+            tenant: request.tenant.clone(),
+            agent: request.sub.clone(),
+            document: None,
+            added_at: now,
+            added_by: caller.subject().clone(),
+        };
+        self.access().introduce(vec![record]).await.map_err(|error| unavailable(&error))?;
+        let note = format!("jti {}", minted.claims.jti);
+        slot.record(self.act(actor, &caller, AuditAction::TokenMinted, None, Some(note)));
+        Ok(minted)
+    }
+
+    /// Narrows the caller's own token and hands it on. Nothing can be asked for that the caller does not have.
+    pub async fn delegate_token(&self, actor: Actor<'_>, request: &DelegationRequest) -> Result<MintedToken, Refusal> {
+        let parent = self.recognise(actor).await?;
+        if parent.kind() == CallerKind::AdminToken {
+            return Err(Refusal::new(ErrorCode::E3206, "the bootstrap token cannot be delegated")
+                .hint("mint a capability token with it, and delegate that one"));
+        }
+        let sub = request.sub.as_ref().unwrap_or_else(|| parent.subject());
+        did_is_known(self.access(), parent.tenant(), sub).await?;
+        let depth = parent.chain().len().saturating_add(1);
+        if depth > self.identity().delegation_depth_max() {
+            return Err(refused(&format!("the token has been handed on {} times already", parent.chain().len())));
+        }
+        if sub != parent.subject() && parent.chain().iter().any(|link| link.sub == *sub) {
+            return Err(refused("the token would come back to somebody who has handed it on"));
+        }
+        let rights = narrow(&parent.rights(), &request.wish)
+            .map_err(|widening| refused(&widening.to_string()).details(json!({ "widening": widening.to_string() })))?;
+        let now = self.clock().now();
+        let ttl = rights.expires_at.saturating_sub(now.0.div_euclid(1000));
+        let ttl_seconds =
+            u64::try_from(ttl).ok().filter(|ttl| *ttl > 0).ok_or_else(|| refused("no lifetime is left"))?;
+        let mint = MintRequest {
+            sub: sub.clone(),
+            tenant: parent.tenant().clone(),
+            roles: roles_of(&parent, request.roles.as_deref())?,
+            tools: rights.tools,
+            scopes: rights.scopes,
+            limits: rights.limits,
+            budget: rights.budget,
+            user_did: user_of(&parent, sub),
+            session_id: session_of(&parent, request.session_id.as_deref())?,
+            ttl_seconds,
+            act: Some(Box::new(link_of(&parent))),
+        };
+        let slot = self.parts.recorder.reserve().await?;
+        let minted = self.parts.mint.make(&mint, self.entropy(), now)?;
+        let note = format!("jti {} for {sub}", minted.claims.jti);
+        slot.record(self.act(actor, &parent, AuditAction::TokenDelegated, None, Some(note)));
+        Ok(minted)
+    }
+
+    /// Makes one token void, or all tokens of a subject that were issued so far. Whoever holds a token may give it up.
+    pub async fn revoke_tokens(&self, actor: Actor<'_>, request: &RevocationRequest) -> Result<(), Refusal> {
+        let holder = self.recognise(actor).await?;
+        let gives_up = request.sub.is_none() && request.jti.as_deref().is_some_and(|id| holder.token_id() == Some(id));
+        let caller = if gives_up { holder } else { self.permitted(actor, Action::RevokeToken).await? };
+        let what = match (&request.jti, &request.sub) {
+            (Some(id), None) => Revoked::Token(id.clone()),
+            (None, Some(sub)) => Revoked::Subject(tenant_of(&caller, request.tenant.as_ref())?, sub.clone()),
+            _ => {
+                return Err(Refusal::new(ErrorCode::E3004, "exactly one of `jti` and `sub` is needed")
+                    .hint("`jti` makes one token void, `sub` all tokens of a subject"));
+            }
+        };
+        let slot = self.parts.recorder.reserve().await?;
+        let note = match &what {
+            Revoked::Token(id) => format!("jti {}", id.chars().take(100).collect::<String>()),
+            Revoked::Subject(tenant, sub) => format!("all of {sub} in {tenant}"),
+        };
+        let revocation = Revocation { what, at: self.clock().now(), by: caller.subject().clone() };
+        self.access().revoke(&revocation).await.map_err(|error| unavailable(&error))?;
+        slot.record(self.act(actor, &caller, AuditAction::TokenRevoked, None, Some(note)));
+        Ok(())
+    }
+
+    /// Replaces the signing key. Tokens of the former keys stay valid until they expire. Answers the new key's name.
+    pub async fn rotate_keys(&self, actor: Actor<'_>) -> Result<String, Refusal> {
+        let caller = self.permitted(actor, Action::RotateKeys).await?;
+        tenant_of(&caller, Some(&TenantId::home()))?;
+        let slot = self.parts.recorder.reserve().await?;
+        let mut seed = [0u8; 32];
+        self.entropy().fill(&mut seed);
+        let key = SigningKey::from_seed(&seed);
+        let id = key.id().to_owned();
+        self.parts.mint.keep(&key).await?;
+        // Trusted first, used second: no token is ever signed by a key that is not trusted yet.
+        self.identity().add_own_key(key.verifying_key())?;
+        self.parts.mint.use_key(key);
+        slot.record(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("kid {id}"))));
+        Ok(id)
+    }
+}
+
+fn refused(why: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3206, format!("the token cannot be delegated like that: {why}"))
+        .hint("ask for no more than the token has")
+}
+
+/// Being an agent is no right, so everybody may hand that role on; every other only if one has it.
+fn roles_of(parent: &Principal, asked: Option<&[Role]>) -> Result<Vec<Role>, Refusal> {
+    let Some(asked) = asked else { return Ok(vec![Role::Agent]) };
+    match asked.iter().find(|role| **role != Role::Agent && !parent.roles().contains(role)) {
+        None => Ok(asked.to_vec()),
+        Some(role) => Err(refused(&format!("it does not have the role `{}`", role.as_str()))),
+    }
+}
+
+/// The person at the root of the chain: who first handed a token on to somebody else.
+fn user_of(parent: &Principal, sub: &Subject) -> Option<Subject> {
+    let handed_on = (sub != parent.subject()).then(|| parent.subject().clone());
+    parent.user().cloned().or(handed_on)
+}
+
+fn session_of(parent: &Principal, asked: Option<&str>) -> Result<Option<String>, Refusal> {
+    match (parent.session(), asked) {
+        (Some(own), Some(asked)) if own != asked => Err(refused("it belongs to another session")),
+        (Some(own), _) => Ok(Some(own.to_owned())),
+        (None, asked) => Ok(asked.map(str::to_owned)),
+    }
+}
+
+/// The parent as a link of the child's chain, with the rights it had.
+fn link_of(parent: &Principal) -> Delegator {
+    let mut chain = parent.chain().iter().rev().cloned();
+    let nested = chain.next().map(|root| {
+        chain.fold(Box::new(root), |inner, mut link| {
+            link.act = Some(inner);
+            Box::new(link)
+        })
+    });
+    let rights = parent.rights();
+    Delegator {
+        sub: parent.subject().clone(),
+        jti: parent.token_id().map(str::to_owned),
+        iat: Some(parent.issued_at()),
+        exp: Some(rights.expires_at),
+        tools: Some(rights.tools),
+        scopes: Some(rights.scopes),
+        limits: Some(rights.limits),
+        budget: rights.budget,
+        act: nested,
+    }
+}

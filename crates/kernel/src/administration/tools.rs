@@ -1,0 +1,46 @@
+//! Publishing tools and changing their lifecycles. A tool belongs to the tenant of whoever publishes it; those of the
+//! home tenant are the shared catalogue.
+
+use std::sync::Arc;
+
+use contract::error::Refusal;
+use contract::manifest::Manifest;
+use contract::version::Version;
+use policy::Action;
+use serde_json::Value;
+
+use super::Actor;
+use crate::invoke::Kernel;
+use crate::ports::audit_sink::AuditAction;
+use crate::registry::{LifecycleAction, Registration, ToolVersion, not_admitted};
+
+impl Kernel {
+    /// Publishes the manifest in `document`, naming every reason against it at once.
+    pub async fn publish(&self, actor: Actor<'_>, document: Value) -> Result<Registration, Refusal> {
+        let caller = self.permitted(actor, Action::PublishTool).await?;
+        let manifest = Manifest::from_value(document).map_err(|error| not_admitted(&error))?;
+        let slot = self.parts.recorder.reserve().await?;
+        let registration = self.registry().register(caller.tenant(), manifest, caller.subject()).await?;
+        if registration.created {
+            slot.record(self.act(actor, &caller, AuditAction::ToolRegistered, Some(&registration.version), None));
+        }
+        Ok(registration)
+    }
+
+    /// Changes the lifecycle of one version, or of all versions of a tool.
+    pub async fn change_lifecycle(
+        &self,
+        actor: Actor<'_>,
+        tool: &str,
+        version: Option<&Version>,
+        action: &LifecycleAction,
+    ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
+        let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
+        let slot = self.parts.recorder.reserve().await?;
+        let changed = self.registry().change_lifecycle(caller.tenant(), tool, version, action).await?;
+        let first = changed.first().map(|v| &**v);
+        let note = format!("{} ({} versions)", action.verb(), changed.len());
+        slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));
+        Ok(changed)
+    }
+}

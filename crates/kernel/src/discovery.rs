@@ -1,0 +1,175 @@
+//! What an agent could do: its own tools, its tenant's, and those it would have if somebody enabled them (VIS-006…015).
+//!
+//! Never runs anything, and says of a tool only what the tenant may know anyway.
+
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, TenantId};
+use contract::manifest::LifecycleState;
+use policy::{Action, WhyUnavailable};
+
+use crate::access::AccessSnapshot;
+use crate::administration::Actor;
+use crate::identity::Principal;
+use crate::invoke::{Arrival, Kernel};
+use crate::phases::{self, Facts};
+use crate::registry::{Tool, ToolVersion};
+
+/// A tool in somebody's reach.
+#[derive(Debug, Clone)]
+pub struct Reachable {
+    pub current: Arc<ToolVersion>,
+    /// After overrides (VIS-006).
+    pub requires_confirmation: bool,
+    pub requires_approval: bool,
+}
+
+/// A tool that somebody would have to enable first.
+#[derive(Debug, Clone)]
+pub struct Unreachable {
+    pub current: Arc<ToolVersion>,
+    pub why: WhyUnavailable,
+}
+
+/// What would become of a call, without running it.
+#[derive(Debug)]
+pub struct Explanation {
+    /// The refusal it would get.
+    pub refusal: Option<Refusal>,
+    /// The policies that allow it.
+    pub policies: Vec<String>,
+    /// What they demand besides.
+    pub obligations: Vec<String>,
+}
+
+impl Kernel {
+    /// Tier 2: what a tenant has.
+    pub async fn tenant_tools(&self, actor: Actor<'_>, tenant: &TenantId) -> Result<Vec<Reachable>, Refusal> {
+        let caller = self.recognise(actor).await?;
+        if caller.tenant() != tenant && !(caller.tenant().is_home() && caller.may(Action::SeeAccess)) {
+            return Err(nobody("tenant", tenant.as_str()));
+        }
+        if self.access().snapshot().tenant(tenant).is_none() {
+            return Err(nobody("tenant", tenant.as_str()));
+        }
+        let access = self.access().snapshot().clone();
+        Ok(self.of_tenant(&access, tenant).into_iter().map(|(_, current)| reachable(current, None)).collect())
+    }
+
+    /// Tier 3: what an agent may use, as far as activations decide.
+    pub async fn agent_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Reachable>, Refusal> {
+        let (access, tenant) = self.look_at(actor, agent).await?;
+        let of_tenant = self.of_tenant(&access, &tenant).into_iter();
+        Ok(of_tenant
+            .filter_map(|(tool, current)| {
+                let overrides = self.reach_of(&access, &tenant, agent, &tool, &current).ok()?;
+                Some(reachable(current, overrides))
+            })
+            .collect())
+    }
+
+    /// Tier 2 without tier 3, with the reason for each (VIS-008, VIS-012).
+    pub async fn unavailable_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Unreachable>, Refusal> {
+        let (access, tenant) = self.look_at(actor, agent).await?;
+        let of_tenant = self.of_tenant(&access, &tenant).into_iter();
+        Ok(of_tenant
+            .filter_map(|(tool, current)| {
+                let why = self.reach_of(&access, &tenant, agent, &tool, &current).err()?;
+                Some(Unreachable { current, why })
+            })
+            .collect())
+    }
+
+    /// What would become of this call if it were made now? Nothing is run, nothing is spent.
+    pub async fn explain(&self, arrival: Arrival<'_>) -> Result<Explanation, Refusal> {
+        let mut facts = Facts::begin(self, &arrival);
+        let actor = Actor { credential: arrival.credential, source: arrival.source, trace_id: facts.trace_id() };
+        // Whoever is not recognised gets that for an answer, not an explanation.
+        self.recognise(actor).await?;
+        let carried = async {
+            let received = phases::receive(self, &mut facts, arrival).await?;
+            let validated = phases::validate(&mut facts, received)?;
+            phases::authorize(self, validated).await
+        };
+        Ok(match carried.await {
+            Ok(authorized) => {
+                let decision = authorized.decision();
+                Explanation {
+                    refusal: None,
+                    policies: decision.determining.clone(),
+                    obligations: decision.obligations.iter().map(ToString::to_string).collect(),
+                }
+            }
+            Err(refusal) => Explanation { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new() },
+        })
+    }
+
+    /// An agent may look at itself; whoever sees access, at every agent of its own tenant.
+    async fn look_at(&self, actor: Actor<'_>, agent: &Subject) -> Result<(Arc<AccessSnapshot>, TenantId), Refusal> {
+        let caller: Arc<Principal> = self.recognise(actor).await?;
+        let access = self.access().snapshot().clone();
+        if caller.subject() == agent {
+            return Ok((access, caller.tenant().clone()));
+        }
+        if !caller.may(Action::SeeAccess) {
+            return Err(nobody("agent", agent.as_str()));
+        }
+        // The agent's tenant is taken from its record (VIS-013): the caller's own first.
+        let mut tenants = vec![caller.tenant().clone()];
+        if caller.tenant().is_home() {
+            tenants.extend(access.tenants().into_iter().map(|record| record.tenant.clone()));
+        }
+        let tenant = tenants.into_iter().find(|tenant| access.knows(tenant, agent));
+        tenant.map(|tenant| (access, tenant)).ok_or_else(|| nobody("agent", agent.as_str()))
+    }
+
+    fn of_tenant(&self, access: &AccessSnapshot, tenant: &TenantId) -> Vec<(Arc<Tool>, Arc<ToolVersion>)> {
+        let now = self.clock().now();
+        let registry = self.registry().snapshot();
+        registry
+            .tools_of(tenant)
+            .filter(|tool| access.tenant_has(tenant, &tool.tenant, &tool.id))
+            .filter_map(|tool| {
+                let current = tool.current(now)?;
+                // What was removed is history, not something to be enabled.
+                let there = current.lifecycle.state(now) != LifecycleState::Removed;
+                there.then(|| (Arc::clone(tool), Arc::clone(current)))
+            })
+            .collect()
+    }
+
+    fn reach_of<'a>(
+        &self,
+        access: &'a AccessSnapshot,
+        tenant: &TenantId,
+        agent: &Subject,
+        tool: &Tool,
+        current: &ToolVersion,
+    ) -> Result<Option<&'a policy::PolicyOverrides>, WhyUnavailable> {
+        let overrides = access.reach(tenant, agent, &tool.id, current.manifest.side_effect_policy)?;
+        if !current.manifest.is_enabled() {
+            return Err(WhyUnavailable::SwitchedOff);
+        }
+        if current.lifecycle.state(self.clock().now()) == LifecycleState::Sunset {
+            return Err(WhyUnavailable::Retired);
+        }
+        Ok(overrides)
+    }
+}
+
+fn reachable(current: Arc<ToolVersion>, overrides: Option<&policy::PolicyOverrides>) -> Reachable {
+    let manifest = &current.manifest;
+    let confirmation = manifest.requires_confirmation == Some(true)
+        || overrides.is_some_and(|overrides| overrides.requires_confirmation == Some(true));
+    let approval =
+        manifest.needs_approval() || overrides.is_some_and(|overrides| overrides.requires_approval == Some(true));
+    Reachable { requires_confirmation: confirmation, requires_approval: approval, current }
+}
+
+/// The same words for "does not exist" and "is none of your business".
+fn nobody(what: &str, name: &str) -> Refusal {
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+    Refusal::new(ErrorCode::E3207, format!("there is no {what} `{shown}` here"))
+        .hint("a token may look at its own tenant and agent; administrators at all of theirs")
+}

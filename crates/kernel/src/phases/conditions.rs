@@ -1,0 +1,105 @@
+//! What tightens one call beyond its manifest: overrides of the activation and obligations of the policies. Gathered in
+//! authorization, honoured there, in execution and in verification. The tightest of each kind wins; nothing here loosens.
+
+use std::time::Duration;
+
+use policy::{Obligation, PolicyOverrides};
+use serde_json::Value;
+
+/// What stands in place of a masked member.
+const MASK: &str = "[redacted]";
+
+/// The conditions of one call.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Conditions {
+    pub(super) approval: bool,
+    pub(super) confirmation: bool,
+    pub(super) timeout: Option<Duration>,
+    pub(super) result_bytes: Option<u64>,
+    redact: Vec<Box<str>>,
+}
+
+impl Conditions {
+    /// Adds what an activation demands.
+    pub(super) fn add_overrides(&mut self, overrides: &PolicyOverrides) {
+        self.approval |= overrides.requires_approval == Some(true);
+        self.confirmation |= overrides.requires_confirmation == Some(true);
+        self.lower_timeout(overrides.timeout_seconds);
+        overrides.redact.iter().for_each(|member| self.mask(member));
+    }
+
+    /// Adds what a policy demands.
+    pub(super) fn add(&mut self, obligation: &Obligation) {
+        match obligation {
+            Obligation::Redact(member) => self.mask(member),
+            Obligation::RequireApproval => self.approval = true,
+            Obligation::RequireConfirmation => self.confirmation = true,
+            Obligation::TimeoutSeconds(seconds) => self.lower_timeout(Some(*seconds)),
+            Obligation::ResultBytes(bytes) => {
+                self.result_bytes = Some(self.result_bytes.map_or(*bytes, |known| known.min(*bytes)));
+            }
+        }
+    }
+
+    /// Masks what must not be seen.
+    pub(super) fn redact(&self, value: &mut Value) {
+        if self.redact.is_empty() {
+            return;
+        }
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    if self.redact.iter().any(|masked| **masked == **name) {
+                        *member = Value::String(MASK.into());
+                    } else {
+                        self.redact(member);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn mask(&mut self, member: &str) {
+        if !self.redact.iter().any(|known| **known == *member) {
+            self.redact.push(member.into());
+        }
+    }
+
+    fn lower_timeout(&mut self, seconds: Option<u32>) {
+        let new = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        self.timeout = [self.timeout, new].into_iter().flatten().min();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_tightest_of_each_kind_wins_whatever_the_order() {
+        let parts =
+            ["timeout_seconds=9", "timeout_seconds=4", "result_bytes=10", "result_bytes=20", "require_approval"];
+        let of = |order: &mut dyn Iterator<Item = &&str>| {
+            let mut conditions = Conditions::default();
+            order.for_each(|text| conditions.add(&text.parse().unwrap()));
+            conditions
+        };
+        let (there, back) = (of(&mut parts.iter()), of(&mut parts.iter().rev()));
+        assert_eq!(there, back);
+        assert_eq!(there.timeout, Some(Duration::from_secs(4)));
+        assert_eq!((there.result_bytes, there.approval, there.confirmation), (Some(10), true, false));
+    }
+
+    #[test]
+    fn named_members_are_masked_at_every_depth_whatever_they_hold() {
+        let mut conditions = Conditions::default();
+        conditions.add(&Obligation::Redact("email".into()));
+        let mut value = json!({ "email": 7, "rows": [{ "email": { "a": 1 }, "name": "x" }] });
+        conditions.redact(&mut value);
+        assert_eq!(value, json!({ "email": MASK, "rows": [{ "email": MASK, "name": "x" }] }));
+    }
+}
