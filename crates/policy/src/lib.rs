@@ -16,7 +16,7 @@ mod token;
 mod visibility;
 
 pub use abac::{ContextNeeds, DENIED, Obligation, ObligationError, Question, Risk, ToolFacts, UNDECIDED, Verdict};
-pub use argument_limit::ArgumentLimit;
+pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
 pub use caller::{Caller, CallerKind};
@@ -24,6 +24,6 @@ pub use delegation::{Delegator, Rights};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
 pub use keys::{KeyError, SigningKey, VerifyingKey};
 pub use role::{Action, Role};
-pub use scope::{Scope, ScopeError};
+pub use scope::{NetworkError, PathError, Scope, ScopeError};
 pub use token::{AUDIENCE, Claims, ISSUER, MintError, MintRequest, TOKEN_BYTES_MAX, TokenError, mint, verify};
 pub use visibility::{PolicyOverrides, VisibilityDefault, WhyUnavailable, reach};
