@@ -123,7 +123,7 @@ impl AccessSnapshot {
             ground.revoked.get(subject).is_some_and(|at| issued.is_none_or(|issued| issued <= at.0.div_euclid(1000)))
         };
         let of_token = |id: Option<&str>| id.is_some_and(|id| self.revoked_tokens.contains(id));
-        if of_token(caller.token_id()) || of_subject(caller.subject(), Some(caller.issued_at())) {
+        if of_token(caller.token_id()) || of_subject(caller.subject(), caller.issued_at()) {
             return Err(Refusal::new(ErrorCode::E3201, "the token has been revoked").hint("obtain a new token"));
         }
         let parent_void =
