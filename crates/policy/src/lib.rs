@@ -8,8 +8,9 @@ mod authenticator;
 mod budget;
 mod caller;
 mod delegation;
+mod did;
 mod grant;
-mod keys;
+pub mod jose;
 mod role;
 mod scope;
 mod token;
@@ -21,9 +22,13 @@ pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
 pub use caller::{Caller, CallerKind};
 pub use delegation::{Delegator, Rights};
+pub use did::{Did, DidDocument, InvalidDidError};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
-pub use keys::{KeyError, SigningKey, VerifyingKey};
+pub use jose::{Algorithm, KeyError, KeySet, SigningKey, TOKEN_BYTES_MAX, VerifyingKey, key_id};
 pub use role::{Action, Role};
 pub use scope::{NetworkError, PathError, Scope, ScopeError};
-pub use token::{AUDIENCE, Claims, ISSUER, MintError, MintRequest, TOKEN_BYTES_MAX, TokenError, mint, verify};
+pub use token::{
+    AUDIENCE, Audience, Claims, DELEGATION_DEPTH_MAX, ISSUER, Issuer, MintError, MintRequest, Minter, Registered,
+    TokenError, Trust, mint, verify, verify_registered,
+};
 pub use visibility::{PolicyOverrides, VisibilityDefault, WhyUnavailable, reach};
