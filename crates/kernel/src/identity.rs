@@ -105,7 +105,8 @@ impl Identity {
     ) -> Result<Self, IdentityError> {
         let failures = Failures::new(settings.failures_per_minute);
         let keyring = Keyring::new(settings, own_keys);
-        let authenticator = Authenticator::new(admin_secret, keyring.trust(&keyring.ring())?).map_err(|_| IdentityError::Name)?;
+        let authenticator =
+            Authenticator::new(admin_secret, keyring.trust(&keyring.ring())?).map_err(|_| IdentityError::Name)?;
         Ok(Self {
             trusted: ArcSwap::from_pointee(Trusted { generation: 0, authenticator }),
             keyring,
