@@ -20,10 +20,12 @@ pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
 pub use caller::{Caller, CallerKind};
-pub use delegation::{Delegator, Rights};
+pub use delegation::{CHAIN_LINKS_MAX, ChainError, Delegator, NarrowingWish, Rights, Widening, first_widening, narrow};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
 pub use keys::{KeyError, SigningKey, VerifyingKey};
 pub use role::{Action, Role};
 pub use scope::{NetworkError, PathError, Scope, ScopeError};
 pub use token::{AUDIENCE, Claims, ISSUER, MintError, MintRequest, TOKEN_BYTES_MAX, TokenError, mint, verify};
-pub use visibility::{PolicyOverrides, VisibilityDefault, WhyUnavailable, reach};
+pub use visibility::{
+    OverrideError, PolicyOverrides, VisibilityDefault, WhyUnavailable, most_specific, reach, specificity,
+};
