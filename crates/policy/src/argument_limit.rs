@@ -241,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    fn limit(bounds: Value) -> ArgumentLimit {
+    fn limit(bounds: &Value) -> ArgumentLimit {
         let mut limit = json!({ "tool_id": "refund", "argument": "/x" });
         limit.as_object_mut().unwrap().extend(bounds.as_object().unwrap().clone());
         serde_json::from_value(limit).unwrap()
@@ -286,7 +286,7 @@ mod tests {
             (json!({ "under": "nonsense" }), json!("nonsense"), Some("must be at or below `nonsense`")),
             (json!({ "max": 9, "one_of": [1, 20] }), json!(20), Some("must be at most 9")),
         ] {
-            let got = limit(bounds.clone()).holds(&json!({ "x": value })).map_err(|breach| breach.to_string());
+            let got = limit(&bounds).holds(&json!({ "x": value })).map_err(|breach| breach.to_string());
             match (breach, &got) {
                 (None, Ok(())) => {}
                 (Some(text), Err(message)) => assert!(message.contains(text), "{bounds} {value}: {message}"),
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_is_absent_is_not_within() {
-        let limit = limit(json!({ "max": 1 }));
+        let limit = limit(&json!({ "max": 1 }));
         for arguments in [json!({}), json!([]), json!(null), json!({ "X": 0 })] {
             assert_eq!(limit.holds(&arguments), Err(LimitBreach::Missing { argument: "/x".into() }));
         }
@@ -308,14 +308,14 @@ mod tests {
         for bounds in
             [json!({ "max": 1 }), json!({ "one_of": [1] }), json!({ "max_length": 1 }), json!({ "under": "/a" })]
         {
-            let message = limit(bounds).holds(&json!({ "x": "sesame-4711" })).unwrap_err().to_string();
+            let message = limit(&bounds).holds(&json!({ "x": "sesame-4711" })).unwrap_err().to_string();
             assert!(!message.contains("sesame") && message.contains("`/x`"), "{message}");
         }
     }
 
     #[test]
     fn a_limit_is_checked_at_the_door() {
-        let at = |argument: &str| ArgumentLimit { argument: argument.into(), ..limit(json!({ "max": 1 })) };
+        let at = |argument: &str| ArgumentLimit { argument: argument.into(), ..limit(&json!({ "max": 1 })) };
         for fine in ["", "/x", "/a/0/b", "/a~1b~0", "/"] {
             assert_eq!(at(fine).check(), Ok(()), "{fine}");
         }
@@ -332,18 +332,18 @@ mod tests {
             (json!({ "under": "https://u@h" }), "must not carry a user name"),
             (json!({ "under": "https://h/?q" }), "must not carry a query"),
         ] {
-            let problem_found = limit(bounds.clone()).check().unwrap_err().to_string();
+            let problem_found = limit(&bounds).check().unwrap_err().to_string();
             assert!(problem_found.contains(problem), "{bounds}: {problem_found}");
         }
         for fine in [json!({ "min": 1, "max": 1 }), json!({ "max_length": 0 }), json!({ "under": "https://*.h.org/x" })]
         {
-            assert_eq!(limit(fine.clone()).check(), Ok(()), "{fine}");
+            assert_eq!(limit(&fine).check(), Ok(()), "{fine}");
         }
     }
 
     #[test]
     fn a_limit_is_about_the_tools_its_pattern_names() {
-        let of = |tool: &str| ArgumentLimit { tool_id: tool.parse().unwrap(), ..limit(json!({ "max": 1 })) };
+        let of = |tool: &str| ArgumentLimit { tool_id: tool.parse().unwrap(), ..limit(&json!({ "max": 1 })) };
         let refund: ToolId = "pay.refund".parse().unwrap();
         assert!(of("*").applies_to(&refund) && of("pay.*").applies_to(&refund) && of("pay.refund").applies_to(&refund));
         assert!(!of("refund").applies_to(&refund) && !of("other.*").applies_to(&refund));

@@ -21,7 +21,7 @@ pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
 pub use caller::{Caller, CallerKind};
-pub use delegation::{Delegator, Rights};
+pub use delegation::{CHAIN_LINKS_MAX, ChainError, Delegator, NarrowingWish, Rights, Widening, first_widening, narrow};
 pub use did::{Did, DidDocument, InvalidDidError};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
 pub use jose::{Algorithm, KeyError, KeySet, SigningKey, TOKEN_BYTES_MAX, VerifyingKey, key_id};
@@ -31,4 +31,6 @@ pub use token::{
     AUDIENCE, Audience, Claims, DELEGATION_DEPTH_MAX, ISSUER, Issuer, MintError, MintRequest, Minter, Registered,
     TokenError, Trust, mint, verify, verify_registered,
 };
-pub use visibility::{PolicyOverrides, VisibilityDefault, WhyUnavailable, reach};
+pub use visibility::{
+    OverrideError, PolicyOverrides, VisibilityDefault, WhyUnavailable, most_specific, reach, specificity,
+};
