@@ -16,7 +16,11 @@ mod scope;
 mod token;
 mod visibility;
 
-pub use abac::{ContextNeeds, DENIED, Obligation, ObligationError, Question, Risk, ToolFacts, UNDECIDED, Verdict};
+pub use abac::{
+    ARGUMENT_PATH_BYTES_MAX, ARGUMENTS_MAX, Case, CaseOutcome, ContextNeeds, DENIED, ExpectationProblem, Expectations,
+    Expected, Obligation, ObligationError, PERMIT_ALL, POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX, Policies,
+    PolicyProblem, Position, Question, Risk, SCHEMA, ToolFacts, UNDECIDED, Verdict,
+};
 pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
