@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::entropy::new_token_id;
-use crate::registry::{LifecycleAction, Registration, ToolVersion, not_admitted};
+use crate::registry::{LifecycleAction, Registration, Tool, ToolVersion, not_admitted};
 
 /// A fresh token.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Kernel {
         let caller = self.permitted(actor, Action::PublishTool)?;
         let manifest = Manifest::from_value(document).map_err(|error| not_admitted(&error))?;
         let slot = self.parts.recorder.reserve().await?;
-        let registration = self.registry().register(manifest, caller.subject()).await?;
+        let registration = self.registry().register(caller.tenant(), manifest, caller.subject()).await?;
         if registration.created {
             slot.record(self.act(actor, &caller, AuditAction::ToolRegistered, Some(&registration.version), None));
         }
@@ -52,7 +52,9 @@ impl Kernel {
     ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
         let caller = self.permitted(actor, Action::ChangeLifecycle)?;
         let slot = self.parts.recorder.reserve().await?;
-        let changed = self.registry().change_lifecycle(tool, version, action).await?;
+        let tenant = caller.tenant();
+        let may_know = |tool: &Tool| tool.tenant == *tenant || caller.may_know(&tool.id);
+        let changed = self.registry().change_lifecycle(tenant, tool, version, action, may_know).await?;
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());
         slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));

@@ -32,13 +32,13 @@ impl Kernel {
     /// One page of the tools the caller may know.
     pub fn list_tools(&self, actor: Actor<'_>, filter: &ListFilter) -> Result<ToolPage, Refusal> {
         let caller = self.recognise(actor)?;
-        Ok(self.registry().list(filter, |id| caller.may_know(id)))
+        Ok(self.registry().list(caller.tenant(), filter, |tool| caller.may_know(&tool.id)))
     }
 
     /// The best hits among the tools the caller may know.
     pub async fn search_tools(&self, actor: Actor<'_>, query: &str, limit: usize) -> Result<Vec<Listed>, Refusal> {
         let caller = self.recognise(actor)?;
-        self.registry().search(query, limit, |id| caller.may_know(id)).await
+        self.registry().search(caller.tenant(), query, limit, |tool| caller.may_know(&tool.id)).await
     }
 
     /// One tool with all its versions.
@@ -99,7 +99,7 @@ impl Kernel {
 
     fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
         let snapshot = self.registry().snapshot();
-        let found = snapshot.find(name).filter(|tool| caller.may_know(&tool.id)).cloned();
-        found.ok_or_else(|| snapshot.not_found(name, |id| caller.may_know(id)))
+        let found = snapshot.find(caller.tenant(), name).filter(|tool| caller.may_know(&tool.id)).cloned();
+        found.ok_or_else(|| snapshot.not_found(caller.tenant(), name, |tool| caller.may_know(&tool.id)))
     }
 }

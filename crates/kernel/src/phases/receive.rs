@@ -35,8 +35,8 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
         .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
     let snapshot = kernel.registry().snapshot();
     let tool = snapshot
-        .find(&request.tool_id)
-        .ok_or_else(|| snapshot.not_found(&request.tool_id, |id| caller.may_know(id)))?;
+        .find(caller.tenant(), &request.tool_id)
+        .ok_or_else(|| snapshot.not_found(caller.tenant(), &request.tool_id, |tool| caller.may_know(&tool.id)))?;
     // Before anything about its versions or parameters is said.
     if !caller.may_know(&tool.id) {
         return Err(not_named(&tool.id));
