@@ -111,10 +111,11 @@ async fn read(request: RequestBuilder, bounds: Bounds) -> Result<Vec<u8>, FetchE
 }
 
 fn failed(error: &reqwest::Error, bounds: Bounds) -> FetchError {
-    if error.is_timeout() {
-        FetchError::TimedOut(bounds.time)
-    } else if error.is_connect() {
+    // In this order: a connection that took too long is both.
+    if error.is_connect() {
         FetchError::NotConnected
+    } else if error.is_timeout() {
+        FetchError::TimedOut(bounds.time)
     } else {
         FetchError::BrokenOff
     }
