@@ -118,6 +118,16 @@ pub struct ContextNeeds {
 impl ContextNeeds {
     /// Everything: for engines that cannot be looked into.
     pub const ALL: Self = Self { arguments: true, time: false, session: true };
+
+    /// What the one or the other reads.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            arguments: self.arguments || other.arguments,
+            time: self.time || other.time,
+            session: self.session || other.session,
+        }
+    }
 }
 
 /// The code of an explicit denial.

@@ -203,9 +203,9 @@ impl Caller {
         self.tools.iter().any(|grant| grant.allows(tool, version))
     }
 
-    /// Does the token name this tool in any version? Decides what listings show.
-    pub fn may_know(&self, tool: &ToolId) -> bool {
-        self.may(Action::SeeWholeCatalogue) || self.tools.iter().any(|grant| grant.tool_id.matches(tool))
+    /// Does the token name this tool in any version? Decides what may be told about it.
+    pub fn names(&self, tool: &ToolId) -> bool {
+        self.tools.iter().any(|grant| grant.tool_id.matches(tool))
     }
 
     /// The first of `required` that no granted scope covers.

@@ -87,6 +87,19 @@ pub enum WhyUnavailable {
     Retired,
 }
 
+impl WhyUnavailable {
+    /// The reason in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DisabledForAgent => "an activation disables it",
+            Self::NeverActivated => "it changes things and nobody has activated it",
+            Self::DisabledByDefault => "nobody has activated it",
+            Self::SwitchedOff => "its manifest has switched it off",
+            Self::Retired => "no version of it can be called any more",
+        }
+    }
+}
+
 /// Is a tool of the tenant in the agent's reach? `activated` is what the activation says, if there is one.
 pub fn reach(
     activated: Option<bool>,

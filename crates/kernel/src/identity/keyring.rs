@@ -135,7 +135,10 @@ impl Keyring {
         let own =
             Issuer { name: settings.issuer.clone(), keys: KeySet::new(ring.own.clone())?, roles: Role::ALL.to_vec() };
         let external = settings.external.iter().map(|external| {
-            let keys = external.keys.iter().chain(ring.fetched.iter()).cloned().collect();
+            // A file that names a key is the operator's word; a set that has one of the same name does not overrule it.
+            let by_file = |kid: &str| external.keys.iter().any(|key| key.id() == kid);
+            let fetched = ring.fetched.iter().filter(|key| !by_file(key.id()));
+            let keys = external.keys.iter().chain(fetched).cloned();
             Ok(Issuer { name: external.name.clone(), keys: KeySet::new(keys)?, roles: external.roles.clone() })
         });
         Ok(Trust {

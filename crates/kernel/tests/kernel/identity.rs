@@ -13,9 +13,7 @@ use gantry_kernel::{Actor, DelegationRequest, ExternalIssuer, RevocationRequest}
 use policy::{BearerSecret, Budget, Minter, NarrowingWish, Role, SigningKey};
 use serde_json::{Value, json};
 
-use crate::stage::{
-    Almanac, Billboard, Drawer, Props, START, Stage, admin, as_holder, mint_request,
-};
+use crate::stage::{Almanac, Billboard, Drawer, Props, START, Stage, admin, as_holder, mint_request};
 
 /// A token of another issuer.
 fn foreign(key: &SigningKey, change: Value) -> String {
@@ -152,7 +150,8 @@ async fn revoked_tokens_are_refused_at_the_next_call_though_they_are_remembered(
 async fn a_token_is_handed_on_only_narrower_and_ends_with_its_parents() {
     let stage = with_tenant(Props::default()).await;
     stage.publish(json!({ "tool_id": "other" })).await;
-    let user = stage.mint(json!({ "sub": "did:example:ann", "tools": [{ "tool_id": "greet" }], "ttl_seconds": 50 })).await;
+    let user =
+        stage.mint(json!({ "sub": "did:example:ann", "tools": [{ "tool_id": "greet" }], "ttl_seconds": 50 })).await;
     stage.mint(json!({ "sub": "did:example:bot" })).await;
     let wish = |tools: Value| DelegationRequest {
         sub: Some("did:example:bot".parse().unwrap()),
@@ -172,18 +171,21 @@ async fn a_token_is_handed_on_only_narrower_and_ends_with_its_parents() {
     assert_eq!(stage.code(&grandchild.token, "greet").await, None);
     let back = DelegationRequest { sub: Some("did:example:ann".parse().unwrap()), ..DelegationRequest::default() };
     assert_eq!(stage.kernel.delegate_token(as_holder(&child.token), &back).await.unwrap_err().code, ErrorCode::E3206);
-    let stranger = DelegationRequest { sub: Some("did:example:nobody".parse().unwrap()), ..DelegationRequest::default() };
+    let stranger =
+        DelegationRequest { sub: Some("did:example:nobody".parse().unwrap()), ..DelegationRequest::default() };
     assert_eq!(stage.kernel.delegate_token(as_holder(&user), &stranger).await.unwrap_err().code, ErrorCode::E3207);
     let role = DelegationRequest { roles: Some(vec![Role::Admin]), ..DelegationRequest::default() };
     assert_eq!(stage.kernel.delegate_token(as_holder(&user), &role).await.unwrap_err().code, ErrorCode::E3206);
     // The parent's end is the end of all.
-    let revoke = RevocationRequest { jti: Some(claims(&user)["jti"].as_str().unwrap().into()), ..RevocationRequest::default() };
+    let revoke =
+        RevocationRequest { jti: Some(claims(&user)["jti"].as_str().unwrap().into()), ..RevocationRequest::default() };
     stage.kernel.revoke_tokens(admin(), &revoke).await.unwrap();
     for token in [&user, &child.token, &grandchild.token] {
         assert_eq!(stage.code(token, "greet").await, Some(ErrorCode::E3201));
     }
     let records = stage.all_records().await;
-    let called = records.iter().rev().find(|r| r.action == AuditAction::InvocationFinished && r.code.is_none()).unwrap();
+    let called =
+        records.iter().rev().find(|r| r.action == AuditAction::InvocationFinished && r.code.is_none()).unwrap();
     let who = called.who.as_ref().unwrap();
     let chain: Vec<&str> = who.chain.iter().map(|link| link.subject.as_str()).collect();
     assert_eq!(chain, ["did:example:bot", "did:example:ann"], "the audit log knows through whose hands it went");

@@ -240,10 +240,14 @@ impl Stage {
         let paper = Arc::new(Paper::default());
         let tally = Arc::new(Tally::default());
         let store = Arc::new(MemoryStore::new());
-        let registry =
-            Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock), Arc::clone(&tally) as _)
-                .await
-                .unwrap();
+        let registry = Registry::open(
+            Arc::clone(&store) as _,
+            Arc::clone(&store) as _,
+            Arc::clone(&clock),
+            Arc::clone(&tally) as _,
+        )
+        .await
+        .unwrap();
         let access = Access::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
@@ -395,4 +399,3 @@ pub(crate) fn manifest(change: Value) -> Value {
 pub(crate) fn greet() -> Value {
     json!({ "tool_id": "greet", "parameters": { "name": "Ada" } })
 }
-

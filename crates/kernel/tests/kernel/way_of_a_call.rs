@@ -221,7 +221,7 @@ async fn what_the_tool_itself_refuses_comes_through_with_its_code() {
 
 #[tokio::test]
 async fn a_call_that_cannot_be_recorded_does_not_run_until_it_can() {
-    let stage = Stage::with_patience(true).await;
+    let stage = Stage::new().await;
     stage.publish(json!({})).await;
     stage.paper.broken.store(true, Ordering::SeqCst);
     // The call that meets the breakage has room already; those after it find the log unwritable.
@@ -317,8 +317,13 @@ async fn a_parents_deadline_that_has_passed_refuses_the_call() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;
     let request = serde_json::from_value(greet()).unwrap();
-    let arrival =
-        Arrival { credential: Some(BearerSecret(ADMIN)), source: None, request, trace_id: None, parent_left: Some(Duration::ZERO) };
+    let arrival = Arrival {
+        credential: Some(BearerSecret(ADMIN)),
+        source: None,
+        request,
+        trace_id: None,
+        parent_left: Some(Duration::ZERO),
+    };
     assert_eq!(stage.kernel.invoke(arrival).await.unwrap_err().refusal.code, ErrorCode::E3002);
     assert_eq!(stage.runs(), 0);
 }

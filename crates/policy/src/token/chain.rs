@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::claims::{has_passed, is_date};
 use super::{Claims, TokenError, Trust};
-use crate::delegation::{Delegator, Rights};
+use crate::delegation::{Delegator, Rights, first_widening};
 use crate::jose::is_printable_name;
 
 /// The links of a token, nearest first, each without those behind it.
@@ -34,8 +34,8 @@ pub(super) fn verified(claims: &Claims, trust: &Trust, now_ms: i64) -> Result<Ve
     let mut child = claims.rights();
     for link in &links {
         let parent = stated_or(link, &child);
-        if let Some(widening) = widening(&child, &parent) {
-            return Err(TokenError::Widened(widening));
+        if let Some(widening) = first_widening(&child, &parent) {
+            return Err(TokenError::Widened(widening.to_string()));
         }
         child = parent;
     }
@@ -75,23 +75,4 @@ fn stated_or(link: &Delegator, child: &Rights) -> Rights {
         budget: link.budget.clone().or_else(|| child.budget.clone()),
         expires_at: link.exp.unwrap_or(child.expires_at),
     }
-}
-
-/// What the child has that its parent does not, in words. Compares entry by entry and so refuses some narrowings that
-/// `delegation` will know to be ones; it lets no widening through.
-fn widening(child: &Rights, parent: &Rights) -> Option<String> {
-    let within = |lower: Option<u64>, upper: Option<u64>| match (lower, upper) {
-        (_, None) => true,
-        (None, Some(_)) => false,
-        (Some(lower), Some(upper)) => lower <= upper,
-    };
-    let calls = |rights: &Rights| rights.budget.as_ref().and_then(|budget| budget.calls);
-    let checks = [
-        (child.tools.iter().all(|tool| parent.tools.contains(tool)), "tools or versions"),
-        (child.scopes.iter().all(|scope| parent.scopes.contains(scope)), "scopes"),
-        (parent.limits.iter().all(|limit| child.limits.contains(limit)), "argument limits"),
-        (within(calls(child), calls(parent)), "budget"),
-        (child.expires_at <= parent.expires_at, "lifetime"),
-    ];
-    checks.into_iter().find(|(fine, _)| !fine).map(|(_, what)| format!("{what} beyond those of its delegator"))
 }

@@ -8,10 +8,6 @@ use super::{AUDIENCE, ISSUER, TokenError};
 /// How often a token may have been handed on, unless the configuration says otherwise.
 pub const DELEGATION_DEPTH_MAX: usize = 5;
 
-/// What this server's own tokens may give: all there is.
-const EVERY_ROLE: [Role; 6] =
-    [Role::Admin, Role::Operator, Role::Approver, Role::Auditor, Role::ToolAuthor, Role::Agent];
-
 /// Everything that verification needs to know besides the token and the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
@@ -42,7 +38,7 @@ impl Trust {
 
     /// In this server's own keys alone, under the names it has without configuration. They may give every role.
     pub fn own(keys: impl Into<KeySet>) -> Self {
-        let issuer = Issuer { name: ISSUER.to_owned(), keys: keys.into(), roles: EVERY_ROLE.to_vec() };
+        let issuer = Issuer { name: ISSUER.to_owned(), keys: keys.into(), roles: Role::ALL.to_vec() };
         Self::new(AUDIENCE, vec![issuer])
     }
 
