@@ -33,7 +33,8 @@ fn forged(header: &Value, claims: &Value, signature: &str) -> String {
 async fn forged_tokens_are_refused_with_their_code_and_a_challenge() {
     let gantry = Gantry::start().await;
     let good = gantry.mint(json!({})).await;
-    let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(good.split('.').next().unwrap()).unwrap()).unwrap();
+    let header: Value =
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(good.split('.').next().unwrap()).unwrap()).unwrap();
     let signature = good.rsplit('.').next().unwrap();
     let with = |member: &str, value: Value| {
         let mut header = header.clone();
@@ -128,7 +129,8 @@ async fn tokens_of_former_keys_are_good_after_a_restart() {
 }
 
 fn policy_kid(token: &str) -> String {
-    let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap()).unwrap();
+    let header: Value =
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap()).unwrap();
     header["kid"].as_str().unwrap().to_owned()
 }
 
@@ -143,7 +145,7 @@ async fn a_revoked_token_is_refused_within_a_second() {
     assert_eq!(answer.status, 200, "{}", answer.text);
     let start = Instant::now();
     assert_eq!(call(&gantry, &one).await.refusal(), (401, "E3201"));
-    assert!(start.elapsed() < Duration::from_secs(1) , "the very next call is refused");
+    assert!(start.elapsed() < Duration::from_secs(1), "the very next call is refused");
     assert_eq!(call(&gantry, &other).await.status, 200);
     let by_cli = gantry.cli(&["token", "revoke", "--sub", "did:example:other", "--tenant", "acme"]);
     assert_eq!(by_cli.code(), 0, "{}", by_cli.err());
@@ -173,7 +175,8 @@ async fn a_token_is_exchanged_for_a_narrower_one_and_for_nothing_wider() {
         .mint(json!({ "sub": "did:example:ann", "scopes": ["filesystem:read:/data"], "tools": [{ "tool_id": "calculator", "version_range": "^1" }] }))
         .await;
     gantry.mint(json!({ "sub": "did:example:bot" })).await;
-    let narrow = [GRANT, JWT, ("subject_token", &*ann), ("sub", "did:example:bot"), ("scope", "filesystem:read:/data/in")];
+    let narrow =
+        [GRANT, JWT, ("subject_token", &*ann), ("sub", "did:example:bot"), ("scope", "filesystem:read:/data/in")];
     let answer = exchange(&gantry, &narrow).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.header("cache-control"), "no-store");
@@ -199,7 +202,11 @@ async fn a_token_is_exchanged_for_a_narrower_one_and_for_nothing_wider() {
         let answer = exchange(&gantry, &[GRANT, JWT, ("subject_token", &*ann), more]).await;
         assert_eq!(answer.status, status, "{what}: {}", answer.text);
         let _kind = error;
-        assert!(answer.body["error"].is_string() && answer.body["error_description"].is_string(), "{what}: {}", answer.text);
+        assert!(
+            answer.body["error"].is_string() && answer.body["error_description"].is_string(),
+            "{what}: {}",
+            answer.text
+        );
         assert!(answer.body.get("access_token").is_none());
     }
     for (what, form) in [
@@ -264,7 +271,12 @@ async fn new_policies_are_in_force_at_the_next_call_and_broken_ones_never() {
     }
     assert_eq!(unlucky(&gantry, &agent).await.status, 403);
     let explained = gantry
-        .request(Method::POST, "/v1/tools/explain", Some(&agent), Some(json!({ "tool_id": "calculator", "parameters": { "expression": "13" } })))
+        .request(
+            Method::POST,
+            "/v1/tools/explain",
+            Some(&agent),
+            Some(json!({ "tool_id": "calculator", "parameters": { "expression": "13" } })),
+        )
         .await;
     assert_eq!((explained.status, &explained.body["allowed"]), (200, &json!(false)), "{}", explained.text);
     assert_eq!(put("permit (principal, action, resource);").await.status, 200);

@@ -34,7 +34,8 @@ impl Agent {
 
     async fn unavailable(&self, gantry: &Gantry) -> Vec<(String, String)> {
         let body = self.get(gantry, &format!("/v1/agents/{}/tools/unavailable", self.id)).await;
-        let demo = body["tools"].as_array().unwrap().iter().filter(|t| t["tool_id"].as_str().unwrap().starts_with("demo."));
+        let demo =
+            body["tools"].as_array().unwrap().iter().filter(|t| t["tool_id"].as_str().unwrap().starts_with("demo."));
         demo.map(|t| (t["tool_id"].as_str().unwrap().into(), t["why_unavailable"].as_str().unwrap().into())).collect()
     }
 
@@ -126,7 +127,11 @@ async fn tools_and_settings_of_a_tenant_cannot_be_guessed_by_another() {
     assert_eq!(answer.status, 201, "the same id is free in every tenant: {}", answer.text);
     for (method, path, body) in [
         (Method::PUT, "/v1/policies", json!({ "tenant": "acme", "policies": "permit (principal, action, resource);" })),
-        (Method::PUT, "/v1/activations", json!({ "activations": [{ "tenant": "acme", "tool_id": "*", "enabled": false }] })),
+        (
+            Method::PUT,
+            "/v1/activations",
+            json!({ "activations": [{ "tenant": "acme", "tool_id": "*", "enabled": false }] }),
+        ),
         (Method::POST, "/v1/tokens", json!({ "sub": "x", "tenant": "acme" })),
         (Method::POST, "/v1/tokens", json!({ "sub": "x", "tenant": "local", "roles": ["admin"] })),
         (Method::POST, "/v1/tokens/revoke", json!({ "sub": "author", "tenant": "acme" })),
@@ -151,11 +156,15 @@ async fn what_was_configured_outlives_the_process() {
     let text = r#"permit (principal, action, resource) unless { context.arguments.text.hasTag("expression") &&
         context.arguments.text.getTag("expression") like "*13*" };"#;
     put(&gantry, "/v1/policies", json!({ "policies": text })).await;
-    assert_eq!(gantry.post("/v1/tokens/revoke", json!({ "sub": "did:example:gone", "tenant": "acme" })).await.status, 200);
+    assert_eq!(
+        gantry.post("/v1/tokens/revoke", json!({ "sub": "did:example:gone", "tenant": "acme" })).await.status,
+        200
+    );
     gantry.kill();
     let gantry = start().await;
     let call = async |token: &str, tool: &str, expression: &str| {
-        let parameters = if tool == "calculator" { json!({ "expression": expression }) } else { json!({ "operation": "now" }) };
+        let parameters =
+            if tool == "calculator" { json!({ "expression": expression }) } else { json!({ "operation": "now" }) };
         let body = json!({ "tool_id": tool, "parameters": parameters });
         let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(token), Some(body)).await;
         (answer.status, answer.code().to_owned())
