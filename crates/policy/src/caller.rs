@@ -39,6 +39,7 @@ pub struct Caller {
     budget: Option<Budget>,
     user: Option<Subject>,
     session: Option<String>,
+    issuer: Option<String>,
     token_id: Option<String>,
     /// Seconds since the epoch.
     issued_at: Option<i64>,
@@ -64,6 +65,7 @@ impl Caller {
             budget: None,
             user: None,
             session: None,
+            issuer: None,
             token_id: None,
             issued_at: None,
             expires_at: None,
@@ -87,6 +89,7 @@ impl Caller {
             budget: claims.budget,
             user: claims.user_did,
             session: claims.session_id,
+            issuer: Some(claims.iss),
             token_id: Some(claims.jti),
             issued_at: Some(claims.iat),
             expires_at: Some(claims.exp),
@@ -131,7 +134,12 @@ impl Caller {
         self.session.as_deref()
     }
 
-    /// The token's `jti`.
+    /// Who issued the token (`iss`).
+    pub fn issuer(&self) -> Option<&str> {
+        self.issuer.as_deref()
+    }
+
+    /// The token's `jti`. Unique per issuer.
     pub fn token_id(&self) -> Option<&str> {
         self.token_id.as_deref()
     }

@@ -131,6 +131,7 @@ mod tests {
         let trust = Trust::own(key.verifying_key());
         let caller = verify(&token, &trust, NOW).unwrap();
         assert_eq!((caller.subject().as_str(), caller.token_id()), ("did:key:z6Mk", Some("t-1")));
+        assert_eq!(caller.issuer(), Some(ISSUER));
         assert_eq!((caller.issued_at(), caller.budget()), (Some(NOW / 1000), request().budget.as_ref()));
         assert_eq!(caller.rights(), claims.rights());
         assert!(verify(&token, &trust, claims.exp * 1000 - 1).is_ok());
