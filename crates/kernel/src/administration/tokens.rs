@@ -2,7 +2,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use policy::{Action, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
+use policy::{Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
 use serde_json::json;
 
 use super::{Actor, tenant_of, unavailable};
@@ -37,11 +37,7 @@ impl Kernel {
     pub async fn mint_token(&self, actor: Actor<'_>, request: &MintRequest) -> Result<MintedToken, Refusal> {
         let caller = self.permitted(actor, Action::MintToken).await?;
         tenant_of(&caller, Some(&request.tenant))?;
-        for limit in &request.limits {
-            limit.check().map_err(|error| {
-                Refusal::new(ErrorCode::E3004, format!("limits: {error}")).hint("mend the limit; no token was made")
-            })?;
-        }
+        check_limits(&request.limits)?;
         let slot = self.parts.recorder.reserve().await?;
         let now = self.clock().now();
         let minted = self.parts.mint.make(request, self.entropy(), now)?;
@@ -74,6 +70,7 @@ impl Kernel {
         if sub != parent.subject() && parent.chain().iter().any(|link| link.sub == *sub) {
             return Err(refused("the token would come back to somebody who has handed it on"));
         }
+        check_limits(&request.wish.limits)?;
         let rights = narrow(&parent.rights(), &request.wish)
             .map_err(|widening| refused(&widening.to_string()).details(json!({ "widening": widening.to_string() })))?;
         let now = self.clock().now();
@@ -142,6 +139,12 @@ impl Kernel {
     }
 }
 
+fn check_limits(limits: &[ArgumentLimit]) -> Result<(), Refusal> {
+    limits.iter().try_for_each(ArgumentLimit::check).map_err(|error| {
+        Refusal::new(ErrorCode::E3004, format!("limits: {error}")).hint("mend the limit; no token was made")
+    })
+}
+
 fn refused(why: &str) -> Refusal {
     Refusal::new(ErrorCode::E3206, format!("the token cannot be delegated like that: {why}"))
         .hint("ask for no more than the token has")
@@ -179,16 +182,14 @@ fn link_of(parent: &Principal) -> Delegator {
             Box::new(link)
         })
     });
-    let rights = parent.rights();
     Delegator {
-        sub: parent.subject().clone(),
-        jti: parent.token_id().map(str::to_owned),
-        iat: parent.issued_at(),
-        exp: Some(rights.expires_at),
-        tools: Some(rights.tools),
-        scopes: Some(rights.scopes),
-        limits: Some(rights.limits),
-        budget: rights.budget,
         act: nested,
+        ..Delegator::of(
+            parent.subject().clone(),
+            parent.token_id().unwrap_or_default().to_owned(),
+            parent.issued_at().unwrap_or_default(),
+            &parent.rights(),
+            None,
+        )
     }
 }

@@ -65,7 +65,11 @@ async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
     let spendings: Vec<Spending> = own
         .into_iter()
         .chain(handed_on)
-        .map(|(calls_max, token)| Spending { token: token.to_owned(), calls_max })
+        // A token's id is unique among those of its issuer only.
+        .map(|(calls_max, token)| Spending {
+            token: format!("{} {token}", caller.issuer().unwrap_or_default()),
+            calls_max,
+        })
         .collect();
     if spendings.is_empty() {
         return Ok(());

@@ -18,7 +18,7 @@ use crate::grant::ToolGrant;
 use crate::scope::Scope;
 
 /// Most links of a chain. User, agent, sub-agents and invocation fit; a longer one is a mistake or a trick.
-pub const CHAIN_LINKS_MAX: usize = 8;
+pub const CHAIN_LINKS_MAX: usize = 10;
 
 /// One link of the `act` claim: who handed the token on, and with which rights. Outermost is the nearest delegator.
 /// Tokens of other issuers may carry only `sub`, as RFC 8693 has it; what is absent is not compared.

@@ -7,13 +7,23 @@ use std::collections::HashSet;
 
 use super::claims::{has_passed, is_date};
 use super::{Claims, TokenError, Trust};
-use crate::delegation::{Delegator, Rights, first_widening};
+use crate::delegation::{ChainError, Delegator};
 use crate::jose::is_printable_name;
 
 /// The links of a token, nearest first, each without those behind it.
 pub(super) fn verified(claims: &Claims, trust: &Trust, now_ms: i64) -> Result<Vec<Delegator>, TokenError> {
-    let links = flattened(claims, trust.delegation_depth_max)?;
-    let (mut subjects, mut tokens) = (HashSet::from([&claims.sub]), HashSet::from([claims.jti.as_str()]));
+    let Some(act) = &claims.act else { return Ok(Vec::new()) };
+    let max = trust.delegation_depth_max;
+    let refused = |error: ChainError| match error {
+        ChainError::TooLong => TokenError::TooDeep { max },
+        ChainError::Cyclic => TokenError::Cyclic,
+        ChainError::Widened { widening, .. } => TokenError::Widened(widening.to_string()),
+    };
+    let links = act.flatten().map_err(refused)?;
+    if links.len() > max {
+        return Err(TokenError::TooDeep { max });
+    }
+    let mut subjects = HashSet::from([&claims.sub]);
     let mut nearer = &claims.sub;
     for link in &links {
         let dates = [link.iat, link.exp].into_iter().flatten().all(is_date);
@@ -23,7 +33,7 @@ pub(super) fn verified(claims: &Claims, trust: &Trust, now_ms: i64) -> Result<Ve
         // An agent may narrow its own token for one purpose, so the same subject twice in a row is no circle.
         let again = link.sub == *nearer;
         nearer = &link.sub;
-        if !(again || subjects.insert(&link.sub)) || !link.jti.as_deref().is_none_or(|jti| tokens.insert(jti)) {
+        if !again && !subjects.insert(&link.sub) {
             return Err(TokenError::Cyclic);
         }
     }
@@ -31,48 +41,21 @@ pub(super) fn verified(claims: &Claims, trust: &Trust, now_ms: i64) -> Result<Ve
     if links.iter().filter_map(|link| link.exp).any(|exp| has_passed(exp, trust.leeway(), now)) {
         return Err(TokenError::ParentExpired);
     }
-    let mut child = claims.rights();
-    for link in &links {
-        let parent = stated_or(link, &child);
-        if let Some(widening) = first_widening(&child, &parent) {
-            return Err(TokenError::Widened(widening.to_string()));
-        }
-        child = parent;
-    }
-    Ok(links)
+    act.verify(&claims.jti, &claims.rights()).map_err(refused)?;
+    Ok(links.into_iter().map(alone).collect())
 }
 
-/// Nested links as a list. Stops counting, and reading, at the limit.
-fn flattened(claims: &Claims, max: usize) -> Result<Vec<Delegator>, TokenError> {
-    let mut links = Vec::new();
-    let mut next = claims.act.as_deref();
-    while let Some(link) = next {
-        if links.len() == max {
-            return Err(TokenError::TooDeep { max });
-        }
-        next = link.act.as_deref();
-        links.push(Delegator {
-            sub: link.sub.clone(),
-            jti: link.jti.clone(),
-            iat: link.iat,
-            exp: link.exp,
-            tools: link.tools.clone(),
-            scopes: link.scopes.clone(),
-            limits: link.limits.clone(),
-            budget: link.budget.clone(),
-            act: None,
-        });
-    }
-    Ok(links)
-}
-
-/// The rights of a link, with the child's where it states none: those compare as equal.
-fn stated_or(link: &Delegator, child: &Rights) -> Rights {
-    Rights {
-        tools: link.tools.clone().unwrap_or_else(|| child.tools.clone()),
-        scopes: link.scopes.clone().unwrap_or_else(|| child.scopes.clone()),
-        limits: link.limits.clone().unwrap_or_else(|| child.limits.clone()),
-        budget: link.budget.clone().or_else(|| child.budget.clone()),
-        expires_at: link.exp.unwrap_or(child.expires_at),
+/// A link without those behind it.
+fn alone(link: &Delegator) -> Delegator {
+    Delegator {
+        sub: link.sub.clone(),
+        jti: link.jti.clone(),
+        iat: link.iat,
+        exp: link.exp,
+        tools: link.tools.clone(),
+        scopes: link.scopes.clone(),
+        limits: link.limits.clone(),
+        budget: link.budget.clone(),
+        act: None,
     }
 }
