@@ -75,7 +75,9 @@ impl ProcessExecutor {
 
     fn home(&self, tool: &ToolVersion) -> Result<PathBuf, Refusal> {
         let homes = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-        homes.get(&(tool.id.clone(), tool.version.to_string())).cloned().ok_or_else(|| {
+        // Folders belong to the home tenant: another tenant's tool of the same name must not run what is in them.
+        let home = homes.get(&(tool.id.clone(), tool.version.to_string())).filter(|_| tool.tenant.is_home());
+        home.cloned().ok_or_else(|| {
             Refusal::new(ErrorCode::E3108, format!("the folder of `{}` {} is not loaded", tool.id, tool.version))
                 .hint("start the server with `--tools DIR`, where DIR contains the tool's folder")
                 .retryable(false)

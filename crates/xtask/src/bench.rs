@@ -11,6 +11,7 @@
 //!
 //! Not here: quality of search (`search_eval`), and goals of parts that are not built yet (upstreams, sandbox, WASM).
 
+mod authorization;
 mod catalogue;
 pub(crate) mod echo;
 mod load;

@@ -34,8 +34,13 @@ impl Clock for StillClock {
 
 /// A published version of a manifest.
 pub(crate) fn version_of(manifest: Manifest) -> Arc<ToolVersion> {
+    version_of_tenant(contract::ids::TenantId::home(), manifest)
+}
+
+/// The same, published by somebody else.
+pub(crate) fn version_of_tenant(tenant: contract::ids::TenantId, manifest: Manifest) -> Arc<ToolVersion> {
     Arc::new(ToolVersion::new(StoredVersion {
-        tenant: contract::ids::TenantId::home(),
+        tenant,
         tool: manifest.id().unwrap(),
         version: manifest.version.clone(),
         manifest,

@@ -11,7 +11,7 @@ use kernel::ports::executor::{Executor, ToolOutput};
 use kernel::registry::ToolVersion;
 use serde_json::{Value, json};
 
-use crate::calls::{call, version_of};
+use crate::calls::{call, version_of, version_of_tenant};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools/word_stats");
 
@@ -51,6 +51,15 @@ async fn the_example_tool_counts_words() {
     let failed = executor.execute(call(&tool, json!({ "wrong": 1 }))).await.unwrap_err();
     assert_eq!(failed.code, ErrorCode::E3401);
     assert!(!failed.message.contains("KeyError") && !failed.message.contains("main.py"), "{failed}");
+}
+
+#[tokio::test]
+async fn another_tenants_tool_of_the_same_name_does_not_run_in_the_folder() {
+    let (ours, theirs) = (version_of(example()), version_of_tenant("acme".parse().unwrap(), example()));
+    let executor = at_home(&ours, Path::new(EXAMPLE));
+    assert_eq!((&ours.id, &ours.version), (&theirs.id, &theirs.version));
+    let refused = executor.execute(call(&theirs, json!({ "text": "a b" }))).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3108);
 }
 
 #[tokio::test]

@@ -11,12 +11,12 @@ use contract::json::JsonLimits;
 use contract::schema::{Coercion, CompiledSchema, SchemaLimits};
 use contract::version::{Availability, Version, VersionSpec, resolve};
 use contract::{canonical, json};
-use kernel::Identity;
-use kernel::ports::clock::UnixMillis;
-use policy::{Authenticator, BearerSecret, MintRequest, Role, SigningKey, ToolGrant};
+use contract::manifest::SideEffectPolicy;
+use policy::{MintRequest, Policies, Question, Role, SigningKey, ToolFacts, ToolGrant, Trust};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::authorization;
 use super::scenarios::median;
 
 /// One batch takes about this long.
@@ -124,10 +124,26 @@ fn validating() -> Result<Vec<Part>> {
     ])
 }
 
+/// How many policies the decisions are made with, of which half name a tool or an agent.
+const POLICIES: usize = 100;
+
+/// Policies as an organisation of some size has them: each looks at something else, few apply to one call.
+fn policies(count: usize) -> String {
+    let rule = |number: usize| match number % 4 {
+        0 => format!("@id(\"p{number}\") permit (principal in Tenant::\"local\", action, resource in Namespace::\"demo\") when {{ context.risk != \"high\" && resource.major == {number} }};"),
+        1 => format!("@id(\"p{number}\") forbid (principal, action, resource) when {{ context.arguments.number.hasTag(\"rows\") && context.arguments.number.getTag(\"rows\") > {} }};", 1000 + number),
+        2 => format!("@id(\"p{number}\") permit (principal, action, resource == Tool::\"demo.tool_{number}\");"),
+        _ => format!("@id(\"p{number}\") forbid (principal == Agent::\"did:example:{number}\", action, resource);"),
+    };
+    let mut text: String = (1..count).map(rule).collect::<Vec<_>>().join("\n");
+    text.push_str("\n@id(\"reports\") permit (principal, action, resource == Tool::\"demo.send_report\") when { context.arguments.text.hasTag(\"recipient\") && context.arguments.text.getTag(\"recipient\") like \"*@example.com\" };");
+    text
+}
+
 fn authorizing() -> Result<Vec<Part>> {
     let key = SigningKey::from_seed(&[7; 32]);
     let wish = MintRequest {
-        sub: "did:key:zBench".parse()?,
+        sub: "bench-agent".parse()?,
         tenant: "local".parse()?,
         roles: vec![Role::Agent],
         tools: ["other.*", "demo.*"]
@@ -138,24 +154,70 @@ fn authorizing() -> Result<Vec<Part>> {
         user_did: None,
         session_id: None,
         ttl_seconds: 3600,
+        limits: Vec::new(),
+        budget: None,
+        act: None,
     };
     let (token, _) = policy::mint(&wish, &key, "t-1".into(), NOW_MS)?;
-    let keys = [key.verifying_key()];
-    let identity = Identity::new(Authenticator::new("bench-admin", keys.to_vec())?);
-    let recognise = || identity.recognise(Some(BearerSecret(black_box(&token))), UnixMillis(NOW_MS));
-    let caller = recognise()?;
+    let trust = Trust::own(key.verifying_key());
+    let caller = policy::verify(&token, &trust, NOW_MS)?;
     let (tool, version) = ("demo.send_report".parse()?, Version::new(1, 2, 3));
     let needs = ["tool:send_report", "network:https://api.example.com"];
     let decide = || caller.may_call(black_box(&tool), &version) && caller.missing_scope(needs).is_none();
     anyhow::ensure!(decide(), "the typical caller is not authorized");
 
-    let first = nanoseconds(|| policy::verify(black_box(&token), &keys, NOW_MS));
-    let (recognised, decided) = (nanoseconds(recognise), nanoseconds(decide));
+    let compiled = |count| {
+        let problem = |problems: Vec<policy::PolicyProblem>| {
+            anyhow::anyhow!("the policies cannot be used: {}", problems.first().map(ToString::to_string).unwrap_or_default())
+        };
+        Policies::compile(&policies(count)).map_err(problem)
+    };
+    let (some, many) = (compiled(POLICIES)?, compiled(POLICIES * 100)?);
+    let arguments = typical_call().pointer("/parameters").cloned().unwrap_or_default();
+    let (tags, permissions) = (vec!["mail".to_owned()], needs.map(str::to_owned).to_vec());
+    let question = Question {
+        tenant: caller.tenant(),
+        agent: caller.subject(),
+        user: None,
+        session: None,
+        roles: caller.roles(),
+        scopes: caller.scopes(),
+        tool: ToolFacts {
+            id: &tool,
+            version: &version,
+            tags: &tags,
+            categories: &tags,
+            effects: SideEffectPolicy::Idempotent,
+            required_permissions: &permissions,
+            provider: "Bench",
+        },
+        arguments: &arguments,
+        now_ms: NOW_MS,
+        environment: "bench",
+    };
+    for policies in [&some, &many] {
+        let verdict = policies.decide(&question);
+        anyhow::ensure!(verdict.allowed, "the typical call is denied: {}", verdict.reason);
+    }
     Ok(vec![
-        part("token seen for the first time (signature)", first),
+        part("token seen for the first time (signature)", nanoseconds(|| policy::verify(black_box(&token), &trust, NOW_MS))),
+        part("token against tool, version and scopes", nanoseconds(decide)),
         Part {
-            what: "authorization: token seen before, tool, version and scopes",
-            nanoseconds: recognised + decided,
+            what: "decision of 100 policies, not remembered",
+            nanoseconds: nanoseconds(|| some.decide(black_box(&question))),
+            budget_nanoseconds: Some(200_000.0),
+        },
+        part("decision of 10000 policies, not remembered", nanoseconds(|| many.decide(black_box(&question)))),
+        Part {
+            what: "receive, validate and authorize, token and decision remembered",
+            nanoseconds: authorization::remembered(
+                &token,
+                &typical_call(),
+                &typical_schema(),
+                policies(POLICIES),
+                NOW_MS,
+                |run| nanoseconds(run),
+            )?,
             budget_nanoseconds: Some(20_000.0),
         },
     ])
