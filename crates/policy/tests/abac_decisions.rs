@@ -176,7 +176,7 @@ fn obligations_are_those_of_all_permits_that_hold_once_each() {
 #[test]
 fn a_policy_that_cannot_be_evaluated_denies_and_is_named() {
     let permit = "permit (principal, action, resource);";
-    let asked = Asked::with(json!({ "n": i64::MAX, "s": "x" }));
+    let asked = Asked::with(json!({ "n": i64::MAX, "s": "x", "l": ["a@acme.com"] }));
     for (effect, condition, reason) in [
         (
             "forbid",
@@ -192,6 +192,11 @@ fn a_policy_that_cannot_be_evaluated_denies_and_is_named() {
             "permit",
             r#"context.arguments.list.hasTag("s") && context.arguments.list.getTag("s").contains("x")"#,
             "policy `odd` could not be evaluated: it reads the argument `s` as a list, and it is none",
+        ),
+        (
+            "permit",
+            r#"context.arguments.text.hasTag("l") && context.arguments.text.getTag("l") like "*@acme.com""#,
+            "policy `odd` could not be evaluated: it reads the argument `l` as text, and it is none",
         ),
         (
             "forbid",

@@ -40,10 +40,14 @@ fn many(count: usize) -> String {
     for n in 0..count {
         let policy = match n % 100 {
             0 => format!("forbid (principal, action, resource) when {{ resource.major == {} }};", n + 1_000),
-            odd if odd % 2 == 1 => format!(
+            // Some look at arguments.
+            odd if odd % 10 == 1 => format!(
                 "permit (principal in Tenant::\"acme\", action, resource == Tool::\"tools.tool{n}\") when {{ \
                  context.arguments.number.hasTag(\"amount\") && context.arguments.number.getTag(\"amount\") <= 100 }};"
             ),
+            odd if odd % 2 == 1 => {
+                format!("permit (principal in Tenant::\"acme\", action, resource == Tool::\"tools.tool{n}\");")
+            }
             _ => format!("forbid (principal == Agent::\"did:web:a{n}\", action, resource in Namespace::\"tools\");"),
         };
         writeln!(text, "@id(\"p{n}\") {policy}").unwrap();

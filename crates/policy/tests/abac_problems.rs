@@ -1,5 +1,4 @@
 //! Every kind of broken policy is refused, with its name, its place and a message.
-#![expect(clippy::unwrap_used, reason = "test crate")]
 
 use gantry_policy::{POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX, Policies, PolicyProblem};
 

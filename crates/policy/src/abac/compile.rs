@@ -22,7 +22,7 @@ pub const POLICY_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const POLICIES_MAX: usize = 20_000;
 /// Longest single policy.
 pub const POLICY_BYTES_MAX: usize = 64 * 1024;
-/// Parsing and checking recurse. The deepest policy that `nesting` lets through needs a third of this, unoptimised.
+/// Parsing and checking recurse. The deepest policy that `nesting` lets through needs well under half of this, unoptimised.
 const STACK_BYTES: usize = 32 * 1024 * 1024;
 /// How many policies are parsed in one go: starting Cedar's parser costs more than a policy does.
 const CHUNK: usize = 64;
@@ -92,7 +92,7 @@ impl<'a> Work<'a> {
         self.problems.push(PolicyProblem::about(self.text, statement, policy, message));
     }
 
-    fn report_cedar(&mut self, base: usize, policy: &str, said: DetailedError) {
+    fn report_cedar(&mut self, base: usize, policy: &str, said: &DetailedError) {
         self.problems.push(PolicyProblem::from_cedar(self.text, base, policy, said));
     }
 
@@ -127,7 +127,7 @@ impl<'a> Work<'a> {
             }
             Err(errors) => {
                 for error in errors.iter() {
-                    self.report_cedar(statement.offset, &unnamed, DetailedError::from(error));
+                    self.report_cedar(statement.offset, &unnamed, &DetailedError::from(error));
                 }
             }
         }
@@ -191,7 +191,7 @@ impl<'a> Work<'a> {
         for error in result.validation_errors().take(PROBLEMS_MAX) {
             let name: &str = error.policy_id().as_ref();
             if let Some(base) = self.found.get(name).map(|found| found.base) {
-                self.report_cedar(base, name, DetailedError::from(error));
+                self.report_cedar(base, name, &DetailedError::from(error));
             }
         }
         let mut warnings = Vec::new();
@@ -199,14 +199,14 @@ impl<'a> Work<'a> {
             let name: &str = warning.policy_id().as_ref();
             if let Some(found) = self.found.get(name) {
                 let said = DetailedError::from(warning);
-                warnings.push(PolicyProblem::from_cedar(self.text, found.base, name, said));
+                warnings.push(PolicyProblem::from_cedar(self.text, found.base, name, &said));
             }
         }
         let (mut slices, mut reads) = (Slices::default(), Reads::nothing());
         let (mut obligations, mut readers) = (HashMap::new(), HashMap::new());
         for (name, Found { statement, base: _, policy, obligations: duties }) in std::mem::take(&mut self.found) {
             // The JSON form is costly, and a policy without conditions has nothing in it that is looked for.
-            match policy.has_non_scope_constraint().then(|| policy.to_json()) {
+            match policy.has_non_scope_constraint().then(|| policy.to_json().map_err(Box::new)) {
                 None => {}
                 Some(Ok(json)) => {
                     let mut own = Reads::nothing();

@@ -50,7 +50,7 @@ impl PolicyProblem {
     }
 
     /// What Cedar says about a policy; its places count from the byte `base`.
-    pub(super) fn from_cedar(whole: &str, base: usize, policy: &str, said: DetailedError) -> Self {
+    pub(super) fn from_cedar(whole: &str, base: usize, policy: &str, said: &DetailedError) -> Self {
         let within = said.source_locations.first().map_or(0, |label| label.loc.start);
         // Cedar names the policy in front of its message; here the name is a part of its own.
         let own_name = format!("for policy `{policy}`, ");
