@@ -99,8 +99,8 @@ impl Risk {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     pub allowed: bool,
-    /// The names of the policies that determined it: the permits that hold, or the forbids that do. Empty with a denial:
-    /// no permit holds.
+    /// The names of the policies that determined it: the permits that hold, or the forbids that do, or those that could
+    /// not be evaluated. Empty with a denial: no permit holds, or the question could not be put.
     pub determining: Vec<String>,
     /// What must be done if the call goes on.
     pub obligations: Vec<Obligation>,

@@ -1,5 +1,4 @@
 //! Expectations: the table that authors write beside their policies.
-#![expect(clippy::unwrap_used, reason = "test crate")]
 
 use gantry_policy::{Expectations, Policies};
 

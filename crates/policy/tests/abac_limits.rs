@@ -81,7 +81,6 @@ fn a_limit_of_100_holds_against_every_way_to_write_more() {
         json!(i64::MAX),
         json!(u64::MAX),
         serde_json::from_str("9223372036854775808").unwrap(),
-        serde_json::from_str("1e2000").unwrap_or(json!(f64::MAX)),
         // Not numbers at all: whoever accepts these may read them as more than 100.
         json!("1000"),
         json!([1000]),

@@ -1,5 +1,4 @@
 //! Every kind of broken policy is refused, with its name, its place and a message.
-#![expect(clippy::unwrap_used, reason = "test crate")]
 
 use gantry_policy::{POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX, Policies, PolicyProblem};
 
@@ -177,7 +176,7 @@ fn nested(n: usize) -> [String; 9] {
 
 #[test]
 fn no_depth_of_nesting_breaks_the_stack() {
-    for n in [10, 16, 32, 255, 256, 1_000, 4_000] {
+    for n in [10, 16, 31, 127, 128, 1_000, 4_000] {
         for body in nested(n) {
             // Refused or not: it must come back.
             let result = Policies::compile(&format!("permit (principal, action, resource) when {{ {body} }};"));
@@ -190,7 +189,7 @@ fn no_depth_of_nesting_breaks_the_stack() {
 fn nesting_beyond_the_limits_is_refused_in_words() {
     for (body, words) in [
         ("(".repeat(33) + "true" + &")".repeat(33), "nested more than 32 deep"),
-        ("true && ".repeat(257) + "true", "more than 256 operators"),
+        ("true && ".repeat(129) + "true", "more than 128 operators"),
         ("context".to_owned() + &".a".repeat(17), "more than 16 steps"),
     ] {
         let found = problems(&format!("permit (principal, action, resource) when {{ {body} }};"));

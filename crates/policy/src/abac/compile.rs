@@ -22,8 +22,10 @@ pub const POLICY_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const POLICIES_MAX: usize = 20_000;
 /// Longest single policy.
 pub const POLICY_BYTES_MAX: usize = 64 * 1024;
-/// Parsing and checking recurse. The deepest policy that `nesting` lets through needs a third of this, unoptimised.
+/// Parsing and checking recurse. The deepest policy that `nesting` lets through needs well under half of this, unoptimised.
 const STACK_BYTES: usize = 32 * 1024 * 1024;
+/// How many policies are parsed in one go: starting Cedar's parser costs more than a policy does.
+const CHUNK: usize = 64;
 /// Most problems that are reported at once.
 const PROBLEMS_MAX: usize = 100;
 /// Longest name of a policy.
@@ -60,11 +62,11 @@ fn compile_here(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
         return Err(vec![PolicyProblem::whole(format!("there are more than {POLICIES_MAX} policies"))]);
     }
     let mut work = Work { text, problems: Vec::new(), found: BTreeMap::new(), names: Vec::new() };
-    for (index, statement) in statements.into_iter().enumerate() {
+    for (number, chunk) in statements.chunks(CHUNK).enumerate() {
         if work.problems.len() >= PROBLEMS_MAX {
             break;
         }
-        work.take(index, statement);
+        work.take_chunk(number * CHUNK, chunk);
     }
     work.finish()
 }
@@ -79,6 +81,8 @@ struct Work<'a> {
 
 struct Found<'a> {
     statement: Statement<'a>,
+    /// Where the text begins that Cedar's places refer to.
+    base: usize,
     policy: Policy,
     obligations: Vec<Obligation>,
 }
@@ -88,12 +92,27 @@ impl<'a> Work<'a> {
         self.problems.push(PolicyProblem::about(self.text, statement, policy, message));
     }
 
-    fn report_cedar(&mut self, statement: Statement<'_>, policy: &str, said: DetailedError) {
-        self.problems.push(PolicyProblem::from_cedar(self.text, statement, policy, said));
+    fn report_cedar(&mut self, base: usize, policy: &str, said: &DetailedError) {
+        self.problems.push(PolicyProblem::from_cedar(self.text, base, policy, said));
     }
 
-    /// Parses and names one statement.
+    /// Parses a run of statements, together if they are fine and one by one if they are not.
+    fn take_chunk(&mut self, first: usize, chunk: &[Statement<'a>]) {
+        match parse_together(self.text, chunk) {
+            Some((base, policies)) => {
+                for (index, (statement, policy)) in chunk.iter().zip(policies).enumerate() {
+                    self.name(first + index, *statement, base, &policy);
+                }
+            }
+            None => chunk.iter().enumerate().for_each(|(index, statement)| self.take(first + index, *statement)),
+        }
+    }
+
+    /// Parses one statement.
     fn take(&mut self, index: usize, statement: Statement<'a>) {
+        if self.problems.len() >= PROBLEMS_MAX {
+            return;
+        }
         let unnamed = format!("policy{index}");
         if statement.text.len() > POLICY_BYTES_MAX {
             return self.report(statement, &unnamed, format!("the policy is longer than {POLICY_BYTES_MAX} bytes"));
@@ -101,30 +120,35 @@ impl<'a> Work<'a> {
         if let Err(error) = statement.nesting {
             return self.report(statement, &unnamed, error.to_string());
         }
-        let policy = match Policy::parse(Some(PolicyId::new(&unnamed)), statement.text) {
-            Ok(policy) => policy,
+        match Policy::parse(Some(PolicyId::new(&unnamed)), statement.text) {
+            Ok(policy) => self.name(index, statement, statement.offset, &policy),
             Err(_) if Template::parse(None, statement.text).is_ok() => {
-                return self.report(statement, &unnamed, "templates are not supported: name the principal or resource");
+                self.report(statement, &unnamed, "templates are not supported: name the principal or resource");
             }
             Err(errors) => {
-                return errors
-                    .iter()
-                    .for_each(|error| self.report_cedar(statement, &unnamed, DetailedError::from(error)));
+                for error in errors.iter() {
+                    self.report_cedar(statement.offset, &unnamed, &DetailedError::from(error));
+                }
             }
-        };
+        }
+    }
+
+    /// Gives a parsed policy its name.
+    fn name(&mut self, index: usize, statement: Statement<'a>, base: usize, policy: &Policy) {
+        let unnamed = format!("policy{index}");
         let name = policy.annotation("id").unwrap_or(&unnamed).to_owned();
         if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
             let message =
                 format!("a policy's id has 1 to {NAME_CHARS_MAX} characters, none of them a control character");
             return self.report(statement, &unnamed, message);
         }
-        let obligations = self.annotations(statement, &name, &policy);
+        let obligations = self.annotations(statement, &name, policy);
         if self.found.contains_key(&name) {
             return self.report(statement, &name, "another policy has the same id");
         }
         let policy = policy.new_id(PolicyId::new(&name));
         self.names.push(name.clone());
-        self.found.insert(name, Found { statement, policy, obligations });
+        self.found.insert(name, Found { statement, base, policy, obligations });
     }
 
     /// Checks the annotations; returns the obligations among them.
@@ -166,8 +190,8 @@ impl<'a> Work<'a> {
         let result = Validator::new(vocabulary().schema.clone()).validate(&set, ValidationMode::Strict);
         for error in result.validation_errors().take(PROBLEMS_MAX) {
             let name: &str = error.policy_id().as_ref();
-            if let Some(statement) = self.found.get(name).map(|found| found.statement) {
-                self.report_cedar(statement, name, DetailedError::from(error));
+            if let Some(base) = self.found.get(name).map(|found| found.base) {
+                self.report_cedar(base, name, &DetailedError::from(error));
             }
         }
         let mut warnings = Vec::new();
@@ -175,14 +199,16 @@ impl<'a> Work<'a> {
             let name: &str = warning.policy_id().as_ref();
             if let Some(found) = self.found.get(name) {
                 let said = DetailedError::from(warning);
-                warnings.push(PolicyProblem::from_cedar(self.text, found.statement, name, said));
+                warnings.push(PolicyProblem::from_cedar(self.text, found.base, name, &said));
             }
         }
         let (mut slices, mut reads) = (Slices::default(), Reads::nothing());
         let (mut obligations, mut readers) = (HashMap::new(), HashMap::new());
-        for (name, Found { statement, policy, obligations: duties }) in std::mem::take(&mut self.found) {
-            match policy.to_json() {
-                Ok(json) => {
+        for (name, Found { statement, base: _, policy, obligations: duties }) in std::mem::take(&mut self.found) {
+            // The JSON form is costly, and a policy without conditions has nothing in it that is looked for.
+            match policy.has_non_scope_constraint().then(|| policy.to_json().map_err(Box::new)) {
+                None => {}
+                Some(Ok(json)) => {
                     let mut own = Reads::nothing();
                     own.add_policy(&json);
                     reads.add(&own);
@@ -193,7 +219,7 @@ impl<'a> Work<'a> {
                         self.report(statement, &name, message);
                     }
                 }
-                Err(error) => self.report(statement, &name, error.to_string()),
+                Some(Err(error)) => self.report(statement, &name, error.to_string()),
             }
             if !duties.is_empty() {
                 obligations.insert(policy.id().clone(), duties);
@@ -210,4 +236,23 @@ impl<'a> Work<'a> {
             Err(self.problems)
         }
     }
+}
+
+/// The policies of these statements in their order, and where the text begins that they were parsed from. Nothing if any
+/// of them is not fine, or if Cedar cuts the text in another way.
+fn parse_together(text: &str, chunk: &[Statement<'_>]) -> Option<(usize, Vec<Policy>)> {
+    let (first, last) = (chunk.first()?, chunk.last()?);
+    let parseable = |statement: &Statement<'_>| statement.nesting.is_ok() && statement.text.len() <= POLICY_BYTES_MAX;
+    if !chunk.iter().all(parseable) {
+        return None;
+    }
+    let set: PolicySet = text.get(first.offset..last.offset + last.text.len())?.parse().ok()?;
+    if set.num_of_policies() != chunk.len() || set.num_of_templates() != 0 {
+        return None;
+    }
+    let policies = chunk.iter().enumerate().map(|(index, statement)| {
+        let policy = set.policy(&PolicyId::new(format!("policy{index}")))?;
+        (policy.to_cedar()?.trim() == statement.text).then(|| policy.clone())
+    });
+    Some((first.offset, policies.collect::<Option<_>>()?))
 }

@@ -9,7 +9,7 @@ pub(super) const BRACKETS_MAX: usize = 32;
 /// Most steps in one chain of accesses, such as `context.arguments.text.getTag("to")`.
 pub(super) const STEPS_MAX: usize = 16;
 /// Most `&&`, `||`, `+`, `-`, `*`, `!`, `if`, `when` and `unless` in one policy.
-pub(super) const OPERATORS_MAX: usize = 256;
+pub(super) const OPERATORS_MAX: usize = 128;
 
 /// What is too deep about a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

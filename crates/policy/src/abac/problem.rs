@@ -49,15 +49,15 @@ impl PolicyProblem {
         }
     }
 
-    /// What Cedar says about one statement.
-    pub(super) fn from_cedar(whole: &str, statement: Statement<'_>, policy: &str, said: DetailedError) -> Self {
-        let within = said.source_locations.first().map_or(0, |label| label.loc.start.min(statement.text.len()));
+    /// What Cedar says about a policy; its places count from the byte `base`.
+    pub(super) fn from_cedar(whole: &str, base: usize, policy: &str, said: &DetailedError) -> Self {
+        let within = said.source_locations.first().map_or(0, |label| label.loc.start);
         // Cedar names the policy in front of its message; here the name is a part of its own.
         let own_name = format!("for policy `{policy}`, ");
         let bare = |text: &str| text.strip_prefix(&own_name).unwrap_or(text).to_owned();
         Self {
             policy: Some(policy.to_owned()),
-            position: position(whole, statement.offset + within),
+            position: position(whole, base + within),
             message: bare(&said.message),
             help: said.help.as_deref().map(bare),
         }
