@@ -18,8 +18,8 @@ use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::{Finished, Observer};
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Identity, IdentitySettings, Kernel, KernelParts,
-    Mint, Recorder,
+    Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Identity, IdentitySettings, Kernel,
+    KernelParts, Mint, Recorder,
 };
 use policy::{BearerSecret, Minter, PolicyOverrides, SigningKey};
 use serde_json::{Value, json};
@@ -67,12 +67,8 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
     })
     .await?;
     let key = SigningKey::from_seed(&[7; 32]);
-    let identity = Identity::new(
-        ADMIN,
-        vec![key.verifying_key()],
-        IdentitySettings::local(Arc::clone(&clock)),
-        Arc::new(Nobody),
-    )?;
+    let identity =
+        Identity::new(ADMIN, vec![key.verifying_key()], IdentitySettings::local(Arc::clone(&clock)), Arc::new(Nobody))?;
     let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(Nobody));
     let kernel = Kernel::new(KernelParts {
         registry,

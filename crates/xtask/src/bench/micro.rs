@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use contract::json::JsonLimits;
+use contract::manifest::SideEffectPolicy;
 use contract::schema::{Coercion, CompiledSchema, SchemaLimits};
 use contract::version::{Availability, Version, VersionSpec, resolve};
 use contract::{canonical, json};
-use contract::manifest::SideEffectPolicy;
 use policy::{MintRequest, Policies, Question, Role, SigningKey, ToolFacts, ToolGrant, Trust};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -128,10 +128,15 @@ fn validating() -> Result<Vec<Part>> {
 const POLICIES: usize = 100;
 
 /// Policies as an organisation of some size has them: each looks at something else, few apply to one call.
-fn policies(count: usize) -> String {
+pub(super) fn policies(count: usize) -> String {
     let rule = |number: usize| match number % 4 {
-        0 => format!("@id(\"p{number}\") permit (principal in Tenant::\"local\", action, resource in Namespace::\"demo\") when {{ context.risk != \"high\" && resource.major == {number} }};"),
-        1 => format!("@id(\"p{number}\") forbid (principal, action, resource) when {{ context.arguments.number.hasTag(\"rows\") && context.arguments.number.getTag(\"rows\") > {} }};", 1000 + number),
+        0 => format!(
+            "@id(\"p{number}\") permit (principal in Tenant::\"local\", action, resource in Namespace::\"demo\") when {{ context.risk != \"high\" && resource.major == {number} }};"
+        ),
+        1 => format!(
+            "@id(\"p{number}\") forbid (principal, action, resource) when {{ context.arguments.number.hasTag(\"rows\") && context.arguments.number.getTag(\"rows\") > {} }};",
+            1000 + number
+        ),
         2 => format!("@id(\"p{number}\") permit (principal, action, resource == Tool::\"demo.tool_{number}\");"),
         _ => format!("@id(\"p{number}\") forbid (principal == Agent::\"did:example:{number}\", action, resource);"),
     };
@@ -168,7 +173,10 @@ fn authorizing() -> Result<Vec<Part>> {
 
     let compiled = |count| {
         let problem = |problems: Vec<policy::PolicyProblem>| {
-            anyhow::anyhow!("the policies cannot be used: {}", problems.first().map(ToString::to_string).unwrap_or_default())
+            anyhow::anyhow!(
+                "the policies cannot be used: {}",
+                problems.first().map(ToString::to_string).unwrap_or_default()
+            )
         };
         Policies::compile(&policies(count)).map_err(problem)
     };
@@ -200,7 +208,10 @@ fn authorizing() -> Result<Vec<Part>> {
         anyhow::ensure!(verdict.allowed, "the typical call is denied: {}", verdict.reason);
     }
     Ok(vec![
-        part("token seen for the first time (signature)", nanoseconds(|| policy::verify(black_box(&token), &trust, NOW_MS))),
+        part(
+            "token seen for the first time (signature)",
+            nanoseconds(|| policy::verify(black_box(&token), &trust, NOW_MS)),
+        ),
         part("token against tool, version and scopes", nanoseconds(decide)),
         Part {
             what: "decision of 100 policies, not remembered",

@@ -21,6 +21,9 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(15);
 /// How often the start is looked at: the resolution of start-up times.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
+/// The agent that calls.
+pub(super) const AGENT: &str = "bench-agent";
+
 /// A running server.
 pub(super) struct Product {
     child: Child,
@@ -84,7 +87,7 @@ impl Product {
     /// A token for an agent that may call everything and administer nothing.
     pub(super) async fn agent_token(&self, admin: &str) -> Result<String> {
         let wish = json!({
-            "sub": "did:key:zBench", "tenant": "local", "roles": ["agent"],
+            "sub": AGENT, "tenant": "local", "roles": ["agent"],
             "tools": [{ "tool_id": "*" }], "scopes": ["tool:*"], "ttl_seconds": 7200,
         });
         let request = load::request("POST", "/v1/tokens", Some(admin), Some(&wish.to_string()));
@@ -96,6 +99,14 @@ impl Product {
             .and_then(Value::as_str)
             .map(str::to_owned)
             .context("the answer of POST /v1/tokens has no token")
+    }
+
+    /// Puts a setting.
+    pub(super) async fn put(&self, admin: &str, path: &str, body: &Value) -> Result<()> {
+        let request = load::request("PUT", path, Some(admin), Some(&body.to_string()));
+        let (status, answer) = load::ask_once(self.address, &request).await?;
+        ensure!(status == 200, "PUT {path} answered {status}: {}", String::from_utf8_lossy(&answer));
+        Ok(())
     }
 
     /// Asks the server to stop, and waits until it has.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, ensure};
 
 use super::load::Measured;
-use super::scenarios::Results;
+use super::scenarios::{Governed, Results};
 use crate::workspace;
 
 const PAGE: &str = "benches/README.md";
@@ -62,6 +62,12 @@ fn goals(results: &Results) -> Vec<Goal> {
         let what = format!("throughput of a call against bare echo, {} connections", most.connections);
         goals.push(Goal { what, measured: most.ratio, unit: "of echo", bound: Bound::AtLeast(0.6) });
     }
+    goals.push(Goal {
+        what: format!("throughput with policies and activations, {} connections", results.governed.connections),
+        measured: results.governed.ratio,
+        unit: "of without",
+        bound: Bound::AtLeast(0.85),
+    });
     if let Some(largest) = results.catalogues.iter().max_by_key(|cost| cost.tools) {
         let ms = |what: &str, microseconds: f64, limit: f64| Goal {
             what: format!("{what}, {} tools", largest.tools),
@@ -125,6 +131,19 @@ pub(super) fn markdown(results: &Results) -> String {
             latencies(gantry)
         );
     }
+    let Governed { connections, plain, governed, ratio, ratio_range: (low, high) } = &results.governed;
+    text.push_str(
+        "\nThe same call with a hundred policies and activations in force, beside a server with neither:\n\n",
+    );
+    let _ = writeln!(
+        text,
+        "| connections | without/s | with/s | ratio (lowest to highest) | without p50 / p99 | with p50 / p99 |\n|---|---|---|---|---|---|\n\
+         | {connections} | {:.0} | {:.0} | {ratio:.2} ({low:.2} to {high:.2}) | {} | {} |",
+        plain.per_second,
+        governed.per_second,
+        latencies(plain),
+        latencies(governed)
+    );
     text.push_str("\nBy size of the catalogue:\n\n");
     text.push_str("| tools | list page p50 / p99 | search p50 / p99 | calls/s (16 connections) | registrations/s | memory |\n|---|---|---|---|---|---|\n");
     for cost in &results.catalogues {

@@ -37,6 +37,8 @@ pub(super) struct Results {
     pub(super) busy_share: f64,
     /// The median pair of rounds at each number of connections.
     pub(super) calls: Vec<Pair>,
+    /// The same call where nobody has written a policy, and where activations and a hundred policies decide.
+    pub(super) governed: Governed,
     pub(super) catalogues: Vec<CatalogueCost>,
     pub(super) starts: Starts,
     pub(super) memory: Memory,
@@ -52,6 +54,17 @@ pub(super) struct Pair {
     /// Throughput of the product in terms of the echo server's.
     pub(super) ratio: f64,
     /// The lowest and highest ratio of all rounds: how much the median can be trusted.
+    pub(super) ratio_range: (f64, f64),
+}
+
+/// What policies and activations cost: two servers under the same load.
+#[derive(Serialize, Clone, Copy)]
+pub(super) struct Governed {
+    pub(super) connections: usize,
+    pub(super) plain: Measured,
+    pub(super) governed: Measured,
+    /// Throughput with policies and activations in terms of that without.
+    pub(super) ratio: f64,
     pub(super) ratio_range: (f64, f64),
 }
 
@@ -105,6 +118,7 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
     let admin = product::admin_token(&data)?;
     let agent = server.agent_token(&admin).await?;
     let calls = calls(&server, &agent, scale).await?;
+    let governed = governed(&server, &agent, gantry, folder.path(), scale).await?;
     tokio::time::sleep(SETTLE).await;
     let after_calls_mib = machine::resident_mib(server.pid())?;
 
@@ -120,6 +134,7 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
         machine: machine::description(),
         busy_share: busy_before.max(machine::busy_share(SETTLE).await?),
         calls,
+        governed,
         catalogues,
         starts: Starts { count: scale.starts, first_ms, again_ms, with_all_tools_ms },
         memory: Memory { idle_mib, after_calls_mib },
@@ -166,6 +181,41 @@ async fn calls(server: &Product, agent: &str, scale: &Scale) -> Result<Vec<Pair>
         }
     }
     Ok(table)
+}
+
+/// The server as it is, and another with activations and policies, in turn.
+async fn governed(plain: &Product, agent: &str, gantry: &Path, folder: &Path, scale: &Scale) -> Result<Governed> {
+    const CONNECTIONS: usize = 64;
+    progress("calls with policies and activations");
+    let data = folder.join("governed");
+    let server = Product::start(gantry, &data).await?;
+    let admin = product::admin_token(&data)?;
+    let other = server.agent_token(&admin).await?;
+    let activations = json!({ "activations": [
+        { "agent_id": "*", "tool_id": "*", "enabled": false },
+        { "agent_id": product::AGENT, "tool_id": "calculator", "enabled": true },
+    ] });
+    let policies = json!({ "policies": format!("{}\npermit (principal, action, resource == Tool::\"calculator\");", micro::policies(100)) });
+    for (path, body) in [("/v1/activations", activations), ("/v1/policies", policies)] {
+        server.put(&admin, path, &body).await?;
+    }
+    let traffic = |token: &str| {
+        let request = load::request("POST", "/v1/tools/invoke", Some(token), Some(CALL));
+        Traffic { requests: Arc::from(vec![request]), status: 200, contains: CALL_ANSWER }
+    };
+    let (to_plain, to_governed) = (traffic(agent), traffic(&other));
+    let mut rounds = Vec::new();
+    for _ in 0..scale.rounds {
+        let plain = load::round(plain.address, &to_plain, CONNECTIONS, scale.warm_up, scale.round).await?;
+        let governed = load::round(server.address, &to_governed, CONNECTIONS, scale.warm_up, scale.round).await?;
+        let ratio = governed.per_second / plain.per_second;
+        rounds.push(Governed { connections: CONNECTIONS, plain, governed, ratio, ratio_range: (ratio, ratio) });
+    }
+    server.stop().await?;
+    rounds.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let ends = rounds.first().zip(rounds.last()).map(|(low, high)| (low.ratio, high.ratio));
+    let (median, ratio_range) = rounds.get(rounds.len() / 2).zip(ends).context("no rounds were asked for")?;
+    Ok(Governed { ratio_range, ..*median })
 }
 
 /// Registers more and more tools and asks at each size.
