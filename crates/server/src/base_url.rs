@@ -22,7 +22,8 @@ pub(crate) struct BaseUrl {
 impl BaseUrl {
     /// From the headers of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let over_tls = headers.get(X_FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
+        let over_tls =
+            headers.get(X_FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
         Self { host: headers.get(HOST).cloned(), over_tls }
     }
 

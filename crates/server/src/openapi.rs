@@ -19,14 +19,8 @@ use crate::routes::{Access, Asks, Gives, Operation, Parameter, Place, Verb, oper
 /// Codes that every operation can answer.
 const ALWAYS: &[ErrorCode] = &[ErrorCode::E3000];
 /// Codes that come with a token.
-const WITH_TOKEN: &[ErrorCode] = &[
-    ErrorCode::E3003,
-    ErrorCode::E3201,
-    ErrorCode::E3202,
-    ErrorCode::E3203,
-    ErrorCode::E3206,
-    ErrorCode::E3207,
-];
+const WITH_TOKEN: &[ErrorCode] =
+    &[ErrorCode::E3003, ErrorCode::E3201, ErrorCode::E3202, ErrorCode::E3203, ErrorCode::E3206, ErrorCode::E3207];
 /// Codes that come with a body, and with the calls that bodies start.
 const WITH_BODY: &[ErrorCode] =
     &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3005, ErrorCode::E3006, ErrorCode::E3009];
@@ -149,14 +143,13 @@ fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     };
     for (status, codes) in codes_by_status(operation) {
         let lines: Vec<String> = codes.iter().map(|code| format!("`{code}` {}", code.row().meaning)).collect();
-        responses.insert(
-            status.to_string(),
-            json!({ "description": lines.join("; "), "content": refusal }),
-        );
+        responses.insert(status.to_string(), json!({ "description": lines.join("; "), "content": refusal }));
     }
     for (status, meaning) in operation.good {
         let content = match operation.gives {
-            Gives::Json(schema) | Gives::Oauth(schema) => json!({ "application/json": { "schema": schema(generator) } }),
+            Gives::Json(schema) | Gives::Oauth(schema) => {
+                json!({ "application/json": { "schema": schema(generator) } })
+            }
             Gives::Plain(media) => json!({ media: {} }),
         };
         responses.insert(status.to_string(), json!({ "description": meaning, "content": content }));

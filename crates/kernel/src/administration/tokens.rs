@@ -2,7 +2,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use policy::{Action, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
+use policy::{Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
 use serde_json::json;
 
 use super::{Actor, tenant_of, unavailable};
@@ -37,11 +37,7 @@ impl Kernel {
     pub async fn mint_token(&self, actor: Actor<'_>, request: &MintRequest) -> Result<MintedToken, Refusal> {
         let caller = self.permitted(actor, Action::MintToken).await?;
         tenant_of(&caller, Some(&request.tenant))?;
-        for limit in &request.limits {
-            limit.check().map_err(|error| {
-                Refusal::new(ErrorCode::E3004, format!("limits: {error}")).hint("mend the limit; no token was made")
-            })?;
-        }
+        limits_make_sense(&request.limits)?;
         let slot = self.parts.recorder.reserve().await?;
         let now = self.clock().now();
         let minted = self.parts.mint.make(request, self.entropy(), now)?;
@@ -65,6 +61,7 @@ impl Kernel {
             return Err(Refusal::new(ErrorCode::E3206, "the bootstrap token cannot be delegated")
                 .hint("mint a capability token with it, and delegate that one"));
         }
+        limits_make_sense(&request.wish.limits)?;
         let sub = request.sub.as_ref().unwrap_or_else(|| parent.subject());
         did_is_known(self.access(), parent.tenant(), sub).await?;
         let depth = parent.chain().len().saturating_add(1);
@@ -140,6 +137,13 @@ impl Kernel {
         slot.record(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("kid {id}"))));
         Ok(id)
     }
+}
+
+/// A limit that no call can keep, or that limits nothing, is a mistake of whoever wrote it.
+fn limits_make_sense(limits: &[ArgumentLimit]) -> Result<(), Refusal> {
+    limits.iter().try_for_each(ArgumentLimit::check).map_err(|error| {
+        Refusal::new(ErrorCode::E3004, format!("limits: {error}")).hint("mend the limit; no token was made")
+    })
 }
 
 fn refused(why: &str) -> Refusal {

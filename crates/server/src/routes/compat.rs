@@ -125,8 +125,10 @@ async fn compare(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         End::Output => Direction::Output,
     };
     let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction).await?)) })
-        .await
+    door.settle(
+        async move { Answer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction).await?)) },
+    )
+    .await
 }
 
 async fn negotiate(door: Arc<Door>, mut incoming: Incoming) -> Handled {

@@ -134,9 +134,8 @@ async fn of_tenant(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let [text] = incoming.path_values().await?;
     incoming.query(&[])?;
-    let tenant_id: TenantId = text
-        .parse()
-        .map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string()))?;
+    let tenant_id: TenantId =
+        text.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string()))?;
     let tools = door.kernel().tenant_tools(who.actor(), &tenant_id).await?;
     Answer::json(&TenantTools { tenant_id, tools: tools.iter().map(AvailableTool::of).collect() })
 }

@@ -48,7 +48,7 @@ struct ExplainAnswer {
     /// What the policies demand besides, for example `redact=email`.
     obligations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Value>,
+    details: Option<Box<Value>>,
 }
 
 async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {

@@ -123,10 +123,8 @@ async fn show(door: Arc<Door>, incoming: Incoming) -> Handled {
     door.kernel().recognise(who.actor()).await?;
     let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
-    door.settle(
-        async move { Answer::json(&PoliciesAnswer::of(kernel.policies(who.actor(), tenant.as_ref()).await?)) },
-    )
-    .await
+    door.settle(async move { Answer::json(&PoliciesAnswer::of(kernel.policies(who.actor(), tenant.as_ref()).await?)) })
+        .await
 }
 
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
