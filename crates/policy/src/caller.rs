@@ -39,6 +39,7 @@ pub struct Caller {
     budget: Option<Budget>,
     user: Option<Subject>,
     session: Option<String>,
+    issuer: Option<String>,
     token_id: Option<String>,
     /// Seconds since the epoch.
     issued_at: Option<i64>,
@@ -64,6 +65,7 @@ impl Caller {
             budget: None,
             user: None,
             session: None,
+            issuer: None,
             token_id: None,
             issued_at: None,
             expires_at: None,
@@ -87,6 +89,7 @@ impl Caller {
             budget: claims.budget,
             user: claims.user_did,
             session: claims.session_id,
+            issuer: Some(claims.iss),
             token_id: Some(claims.jti),
             issued_at: Some(claims.iat),
             expires_at: Some(claims.exp),
@@ -131,7 +134,12 @@ impl Caller {
         self.session.as_deref()
     }
 
-    /// The token's `jti`.
+    /// Who issued the token (`iss`).
+    pub fn issuer(&self) -> Option<&str> {
+        self.issuer.as_deref()
+    }
+
+    /// The token's `jti`. Unique per issuer.
     pub fn token_id(&self) -> Option<&str> {
         self.token_id.as_deref()
     }
@@ -211,5 +219,48 @@ impl Caller {
     /// The first of `required` that no granted scope covers.
     pub fn missing_scope<'r>(&self, required: impl IntoIterator<Item = &'r str>) -> Option<&'r str> {
         required.into_iter().find(|needed| !self.scopes.iter().any(|scope| scope.covers(needed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn caller(change: impl FnOnce(&mut Value)) -> Caller {
+        let mut claims = json!({
+            "iss": "gantry", "aud": "gantry", "sub": "s", "exp": 60, "nbf": 0, "iat": 0, "jti": "j", "tenant": "t",
+            "roles": ["agent"], "tools": [{"tool_id": "demo.*"}], "scopes": ["tool:a"], "user_did": "u", "session_id": "i",
+        });
+        change(&mut claims);
+        Caller::from_token(serde_json::from_value(claims).unwrap(), Vec::new(), 30)
+    }
+
+    #[test]
+    fn the_digest_is_of_what_decisions_depend_on() {
+        let digest = *caller(|_| {}).digest();
+        let same = [("jti", json!("other")), ("exp", json!(70)), ("iat", json!(1)), ("budget", json!({"calls": 1}))];
+        for (name, value) in same {
+            assert_eq!(*caller(|claims| claims[name] = value).digest(), digest, "{name}");
+        }
+        let different = [
+            ("tenant", json!("t2")),
+            ("sub", json!("s2")),
+            ("user_did", Value::Null),
+            ("session_id", json!("i2")),
+            ("roles", json!([])),
+            ("tools", json!([{"tool_id": "demo.*", "version_range": "^1.0.0"}])),
+            ("scopes", json!(["tool:b"])),
+            ("limits", json!([{"tool_id": "*", "argument": "/a", "max": 1}])),
+        ];
+        for (name, value) in different {
+            assert_ne!(*caller(|claims| claims[name] = value).digest(), digest, "{name}");
+        }
+    }
+
+    #[test]
+    fn leeway_lengthens_the_life_here_and_not_what_may_be_handed_on() {
+        let caller = caller(|_| {});
+        assert_eq!((caller.expires_at_ms(), caller.rights().expires_at), (Some(90_000), 60));
     }
 }

@@ -56,7 +56,8 @@ impl Did {
         self.parts().1
     }
 
-    /// The key that a `did:key` is, named as documents name it: `did:key:z6Mk…#z6Mk…`.
+    /// The key that a `did:key` is, named as documents name it: `did:key:z6Mk…#z6Mk…`. For an RSA key that name is longer
+    /// than a token's `kid` may be.
     pub fn self_certified_key(&self) -> Result<VerifyingKey, InvalidDidError> {
         let ("key", id) = self.parts() else { return Err(InvalidDidError::Method) };
         let material = multikey::decode(id).ok_or(InvalidDidError::Key)?;

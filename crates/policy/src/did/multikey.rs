@@ -41,7 +41,8 @@ pub(super) fn encode_ed25519(key: &[u8; 32]) -> String {
 mod tests {
     use super::*;
     use crate::did::Did;
-    use crate::jose::{Algorithm, SigningKey};
+    use crate::jose::{Algorithm, SigningKey, VerifyingKey};
+    use base64::Engine as _;
 
     fn algorithm(did: &str) -> Option<Algorithm> {
         did.parse::<Did>().unwrap().self_certified_key().ok().map(|key| key.algorithm())
@@ -55,6 +56,17 @@ mod tests {
         ] {
             assert_eq!(algorithm(did), Some(expected), "{did}");
         }
+    }
+
+    #[test]
+    fn an_rsa_key_is_read_and_is_the_one_of_its_pem() {
+        let pem = include_str!("../../../../testdata/keys/rsa_public.pem");
+        let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+        let der = base64::engine::general_purpose::STANDARD.decode(body).unwrap();
+        // Of 2048 bits, the frame that SPKI puts around the key of PKCS#1 has 24 octets.
+        let did = format!("did:key:z{}", bs58::encode([RSA, &der[24..]].concat()).into_string());
+        let key = did.parse::<Did>().unwrap().self_certified_key().unwrap();
+        assert_eq!(key.thumbprint(), VerifyingKey::from_public_pem(pem, "k").unwrap().thumbprint());
     }
 
     #[test]

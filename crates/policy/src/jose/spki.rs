@@ -194,7 +194,7 @@ mod tests {
                 assert!(from_der(&der[..end]).is_err(), "{end}");
             }
             assert!(from_der(&[&der[..], &[0]].concat()).is_err());
-            // Tags, lengths and object ids of the first 20 octets: every other value is refused.
+            // Tags, lengths and object ids: every other value is refused.
             for place in 0..12.min(der.len()) {
                 for bit in 0..8 {
                     let mut changed = der.clone();
