@@ -223,6 +223,11 @@ impl Identity {
         self.keyring.delegation_depth_max()
     }
 
+    /// What every token must say as `aud`.
+    pub fn audience(&self) -> &str {
+        self.keyring.audience()
+    }
+
     /// The public keys of this server's own tokens, for its JWK set: the present one and those it followed.
     pub fn own_keys(&self) -> Vec<VerifyingKey> {
         self.keyring.ring().own

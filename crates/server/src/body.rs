@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size and time, JSON only, read once.
+//! Request bodies: bounded in size and time, read once. All are JSON, except that the token endpoint of OAuth takes forms.
 //!
 //! The order is chosen so that strangers cost little: no token, no reading; a token that has not been checked buys
 //! [`UNCHECKED_BYTES_MAX`] and no more; a length beyond the limit is refused before the first byte.
@@ -41,29 +41,34 @@ impl Incoming {
     /// The body as JSON; `None` if it is empty.
     pub(crate) async fn json_if_any(&mut self, door: &Door, who: &Credential) -> Result<Option<JsonBody>, Refused> {
         if !who.is_there() {
-            door.kernel().recognise(who.actor())?;
+            door.kernel().recognise(who.actor()).await?;
         }
-        let announced = self.body.size_hint();
-        if announced.exact() != Some(0) {
+        let announced = self.body.size_hint().exact();
+        if announced != Some(0) {
             json_is_announced(&self.parts.headers)?;
         }
-        if announced.exact().is_none_or(|bytes| bytes > UNCHECKED_BYTES_MAX) {
-            door.kernel().recognise(who.actor())?;
+        if announced.is_none_or(|bytes| bytes > UNCHECKED_BYTES_MAX) {
+            door.kernel().recognise(who.actor()).await?;
         }
-        let bytes_max = door.config().body_bytes_max;
-        if usize::try_from(announced.lower()).map_or(true, |bytes| bytes > bytes_max) {
-            return Err(too_large(bytes_max).and_hang_up());
-        }
-        let reading = read(&mut self.body, announced.exact(), bytes_max);
-        let text = tokio::time::timeout(door.config().body_read_timeout(), reading)
-            .await
-            .map_err(|_| too_slow(door).and_hang_up())??;
+        let text = self.bytes(door, door.config().body_bytes_max).await?;
         if text.is_empty() {
             return Ok(None);
         }
         let limits = door.json_limits();
         let value = json::read(&text, &limits).map_err(|error| not_json(&error))?;
         Ok(Some(JsonBody { value, text, limits }))
+    }
+
+    /// The body as it came, within limits of size and time.
+    pub(crate) async fn bytes(&mut self, door: &Door, bytes_max: usize) -> Result<Bytes, Refused> {
+        let announced = self.body.size_hint();
+        if usize::try_from(announced.lower()).map_or(true, |bytes| bytes > bytes_max) {
+            return Err(too_large(bytes_max).and_hang_up());
+        }
+        let reading = read(&mut self.body, announced.exact(), bytes_max);
+        tokio::time::timeout(door.config().body_read_timeout(), reading)
+            .await
+            .map_err(|_| too_slow(door).and_hang_up())?
     }
 
     /// The body as JSON.
@@ -105,6 +110,16 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Refused> {
     Ok(None)
 }
 
+/// Is the body a form, as browsers and clients of OAuth send it? Otherwise it must be JSON.
+pub(crate) fn is_form(headers: &HeaderMap) -> Result<bool, Refused> {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    if media.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Ok(true);
+    }
+    json_is_announced(headers).map(|()| false)
+}
+
 /// `application/json` or `…+json`; the only charset is UTF-8.
 fn json_is_announced(headers: &HeaderMap) -> Result<(), Refused> {
     let given = headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
@@ -130,7 +145,7 @@ fn is_json(content_type: &str) -> bool {
     })
 }
 
-fn not_json(error: &json::JsonError) -> Refused {
+pub(crate) fn not_json(error: &json::JsonError) -> Refused {
     let refusal = Refusal::new(ErrorCode::E3004, format!("the body is not acceptable: {error}"));
     match error.position() {
         Some(at) => refusal.details(json!({ "line": at.line, "column": at.column })),

@@ -1,4 +1,7 @@
-//! A request as handlers see it: who asks, what for, in which trace.
+//! A request as handlers see it: who asks, from where, what for, in which trace.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams};
@@ -11,6 +14,7 @@ use kernel::Actor;
 use kernel::ports::entropy::new_trace_id;
 use policy::BearerSecret;
 
+use crate::base_url::BaseUrl;
 use crate::door::Door;
 use crate::problem::{Asked, Refused};
 use crate::query::Query;
@@ -24,18 +28,40 @@ pub(crate) struct Incoming {
     pub(crate) parts: Parts,
     pub(crate) body: Body,
     pub(crate) trace_id: TraceId,
+    source: Option<IpAddr>,
 }
 
-/// What the caller shows to prove itself. Owns a share of the header, so that it can travel with the work.
+/// The other end of a connection, left in each of its requests by the accept loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(IpAddr);
+
+/// What the caller shows to prove itself. Owns a share of it, so that it can travel with the work.
 #[derive(Clone)]
 pub(crate) struct Credential {
-    header: Option<HeaderValue>,
+    shown: Shown,
+    source: Option<IpAddr>,
     pub(crate) trace_id: TraceId,
+}
+
+#[derive(Clone)]
+enum Shown {
+    Nothing,
+    /// The `authorization` header.
+    Header(HeaderValue),
+    /// A token that came in a body.
+    Token(Arc<str>),
+}
+
+impl Peer {
+    /// An IPv4 address that came in an IPv6 coat is still that address.
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        Self(address.ip().to_canonical())
+    }
 }
 
 impl std::fmt::Debug for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credential({})", if self.header.is_some() { "…" } else { "none" })
+        write!(f, "Credential({})", if matches!(self.shown, Shown::Nothing) { "none" } else { "…" })
     }
 }
 
@@ -44,12 +70,18 @@ impl Incoming {
     pub(crate) fn new(door: &Door, request: axum::extract::Request) -> Self {
         let (parts, body) = request.into_parts();
         let trace_id = continued_trace(&parts.headers).unwrap_or_else(|| new_trace_id(door.kernel().entropy()));
-        Self { parts, body, trace_id }
+        let source = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
+        Self { parts, body, trace_id, source }
     }
 
     /// What the rendering of a refusal needs.
     pub(crate) fn asked(&self) -> Asked {
-        Asked { trace_id: self.trace_id, showed_credential: self.parts.headers.contains_key(AUTHORIZATION) }
+        let headers = &self.parts.headers;
+        Asked {
+            trace_id: self.trace_id,
+            showed_credential: headers.contains_key(AUTHORIZATION),
+            base: BaseUrl::of(headers),
+        }
     }
 
     /// What the caller shows to prove itself, which may be nothing.
@@ -62,7 +94,18 @@ impl Incoming {
                 .hint("send it once")
                 .into());
         }
-        Ok(Credential { header: header.cloned(), trace_id: self.trace_id })
+        let shown = header.map_or(Shown::Nothing, |header| Shown::Header(header.clone()));
+        Ok(Credential { shown, source: self.source, trace_id: self.trace_id })
+    }
+
+    /// A token that came in the body, as a credential.
+    pub(crate) fn credential_of(&self, token: &str) -> Credential {
+        Credential { shown: Shown::Token(token.into()), source: self.source, trace_id: self.trace_id }
+    }
+
+    /// The address under which the caller has found this server.
+    pub(crate) fn base(&self) -> BaseUrl {
+        BaseUrl::of(&self.parts.headers)
     }
 
     /// The parameters in the query string; only `known` ones are accepted.
@@ -82,15 +125,29 @@ impl Incoming {
 impl Credential {
     /// The caller, as the kernel wants it.
     pub(crate) fn actor(&self) -> Actor<'_> {
-        Actor { credential: self.secret(), trace_id: self.trace_id }
+        Actor { credential: self.secret(), source: self.source, trace_id: self.trace_id }
     }
 
     /// The token. `None` if there is no header or it has another scheme.
     pub(crate) fn secret(&self) -> Option<BearerSecret<'_>> {
         // A header that is not text is shown as an empty token: it is malformed, not missing.
-        let text = self.header.as_ref()?.to_str().unwrap_or(SCHEME);
+        let text = match &self.shown {
+            Shown::Nothing => return None,
+            Shown::Token(token) => return Some(BearerSecret(token)),
+            Shown::Header(header) => header.to_str().unwrap_or(SCHEME),
+        };
         let (scheme, token) = text.split_at_checked(SCHEME.len())?;
         scheme.eq_ignore_ascii_case(SCHEME).then(|| BearerSecret(token.trim()))
+    }
+
+    /// Where the caller is.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.source
+    }
+
+    /// Was anything shown, a token or not?
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.shown, Shown::Nothing)
     }
 
     /// Was a token shown at all?
@@ -118,11 +175,13 @@ mod tests {
             ("Basic YTpi", None),
             ("abc", None),
         ] {
-            let credential = Credential { header: Some(HeaderValue::from_static(header)), trace_id };
+            let credential =
+                Credential { shown: Shown::Header(HeaderValue::from_static(header)), source: None, trace_id };
             assert_eq!(credential.secret().map(|BearerSecret(text)| text), expected, "{header}");
             assert_eq!(format!("{credential:?}"), "Credential(…)");
         }
-        let opaque = Credential { header: Some(HeaderValue::from_bytes(b"Bearer \xff").unwrap()), trace_id };
+        let opaque = HeaderValue::from_bytes(b"Bearer \xff").unwrap();
+        let opaque = Credential { shown: Shown::Header(opaque), source: None, trace_id };
         assert_eq!(opaque.secret().map(|BearerSecret(text)| text), Some(""));
     }
 }

@@ -1,4 +1,4 @@
-//! The doors: how agents and people reach the kernel. So far there is one, REST (API-001…012).
+//! The doors: how agents and people reach the kernel. So far there is one, REST (API-001…012, API-014).
 //!
 //! A door is thin: it parses, calls the kernel and renders. Whether something may be done, retried or stored is decided
 //! below; an `if` about that does not belong here. Start at [`serve`]; the list of what can be asked is the table in
@@ -16,6 +16,7 @@
 //! Not here: TLS (a proxy in front, for now), other doors (JSON-RPC, MCP, gRPC).
 
 mod answer;
+mod base_url;
 mod body;
 mod config;
 mod door;

@@ -13,13 +13,14 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::problem::http_status;
+use crate::problem::{OauthError, http_status};
 use crate::routes::{Access, Asks, Gives, Operation, Parameter, Place, Verb, operations};
 
 /// Codes that every operation can answer.
 const ALWAYS: &[ErrorCode] = &[ErrorCode::E3000];
 /// Codes that come with a token.
-const WITH_TOKEN: &[ErrorCode] = &[ErrorCode::E3201, ErrorCode::E3202, ErrorCode::E3203];
+const WITH_TOKEN: &[ErrorCode] =
+    &[ErrorCode::E3003, ErrorCode::E3201, ErrorCode::E3202, ErrorCode::E3203, ErrorCode::E3206, ErrorCode::E3207];
 /// Codes that come with a body, and with the calls that bodies start.
 const WITH_BODY: &[ErrorCode] =
     &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3005, ErrorCode::E3006, ErrorCode::E3009];
@@ -36,6 +37,8 @@ pub fn openapi() -> Value {
         let verb = match operation.verb {
             Verb::Get => "get",
             Verb::Post => "post",
+            Verb::Put => "put",
+            Verb::Delete => "delete",
         };
         paths.entry(operation.path).or_default().insert(verb.to_owned(), described(operation, &mut generator));
     }
@@ -68,6 +71,8 @@ fn tags() -> Value {
         { "name": "lifecycle", "description": "From active to removed" },
         { "name": "compatibility", "description": "What a change means for callers" },
         { "name": "tokens", "description": "Who may do what" },
+        { "name": "access", "description": "Tenants, agents, activations and policies" },
+        { "name": "discovery", "description": "What a tenant has, what an agent may use, and what it could" },
         { "name": "operations", "description": "Probes and metrics" },
         { "name": "pages", "description": "For people and generators" },
     ])
@@ -98,6 +103,13 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
                 json!({ "required": true, "content": { "application/json": { "schema": schema(generator) } } }),
             );
         }
+        Asks::FormOrJson(schema) => {
+            let body = json!({ "schema": schema(generator) });
+            entry.insert(
+                "requestBody".into(),
+                json!({ "required": true, "content": { "application/x-www-form-urlencoded": body, "application/json": body } }),
+            );
+        }
         Asks::JsonIfAny(schema) => {
             entry.insert(
                 "requestBody".into(),
@@ -123,19 +135,21 @@ fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
 
 fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
+    let refusal = match operation.gives {
+        Gives::Oauth(_) => json!({ "application/json": { "schema": generator.subschema_for::<OauthError>() } }),
+        Gives::Json(_) | Gives::Plain(_) => {
+            json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/ErrorResponse" } } })
+        }
+    };
     for (status, codes) in codes_by_status(operation) {
         let lines: Vec<String> = codes.iter().map(|code| format!("`{code}` {}", code.row().meaning)).collect();
-        responses.insert(
-            status.to_string(),
-            json!({
-                "description": lines.join("; "),
-                "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/ErrorResponse" } } },
-            }),
-        );
+        responses.insert(status.to_string(), json!({ "description": lines.join("; "), "content": refusal }));
     }
     for (status, meaning) in operation.good {
         let content = match operation.gives {
-            Gives::Json(schema) => json!({ "application/json": { "schema": schema(generator) } }),
+            Gives::Json(schema) | Gives::Oauth(schema) => {
+                json!({ "application/json": { "schema": schema(generator) } })
+            }
             Gives::Plain(media) => json!({ media: {} }),
         };
         responses.insert(status.to_string(), json!({ "description": meaning, "content": content }));

@@ -3,6 +3,8 @@
 //! Status, title and retryability come from the error table. The only status that differs from it is that of E3703: 499
 //! is not a registered status, so REST answers 409 and keeps the code (ERR-003).
 //!
+//! Clients of OAuth wait for another form at the token endpoint (RFC 6749 §5.2); it is made here too, from the same refusal.
+//!
 //! Not here: what the refusal says (whoever refused), the other doors' renderings.
 
 use axum::body::Body;
@@ -12,11 +14,16 @@ use contract::ids::{InvocationId, TraceId};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use kernel::Failed;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::answer::dress;
+use crate::base_url::BaseUrl;
 
 /// Where the page about a code is.
 const PAGES: &str = "https://gantry.dev/errors/";
+/// Where clients learn how to get a token (RFC 9728).
+pub(crate) const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
 
 /// A refusal on its way out.
 #[derive(Debug)]
@@ -29,14 +36,30 @@ struct Parts {
     invocation_id: Option<InvocationId>,
     /// The connection cannot be used any more, because part of the request was left unread.
     hang_up: bool,
+    /// The word of RFC 6749 §5.2, where a client of OAuth waits for the answer.
+    oauth: Option<&'static str>,
 }
 
 /// What the rendering must know about the request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) trace_id: TraceId,
     /// Was there an `Authorization` header? RFC 6750 wants no `error` in the challenge otherwise.
     pub(crate) showed_credential: bool,
+    /// Where the caller has found this server.
+    pub(crate) base: BaseUrl,
+}
+
+/// A refusal in the form that clients of OAuth understand (RFC 6749 §5.2), with our code beside it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct OauthError {
+    /// `invalid_request`, `invalid_grant`, `invalid_scope`, `invalid_target`, `unsupported_grant_type`, `server_error` or
+    /// `temporarily_unavailable`.
+    error: &'static str,
+    error_description: String,
+    code: ErrorCode,
+    #[schemars(with = "String")]
+    trace_id: TraceId,
 }
 
 impl From<Refusal> for Refused {
@@ -45,14 +68,14 @@ impl From<Refusal> for Refused {
             ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired => InvocationStatus::PermissionDenied,
             _ => InvocationStatus::Error,
         };
-        Self(Box::new(Parts { refusal, status, invocation_id: None, hang_up: false }))
+        Self(Box::new(Parts { refusal, status, invocation_id: None, hang_up: false, oauth: None }))
     }
 }
 
 impl From<Box<Failed>> for Refused {
     fn from(failed: Box<Failed>) -> Self {
         let Failed { refusal, status, invocation_id, trace_id: _ } = *failed;
-        Self(Box::new(Parts { refusal, status, invocation_id: Some(invocation_id), hang_up: false }))
+        Self(Box::new(Parts { refusal, status, invocation_id: Some(invocation_id), hang_up: false, oauth: None }))
     }
 }
 
@@ -65,6 +88,13 @@ impl Refused {
     /// The connection is closed after this answer.
     pub(crate) fn and_hang_up(mut self) -> Self {
         self.0.hang_up = true;
+        self
+    }
+
+    /// Told in the form of OAuth, under this word of RFC 6749 §5.2. The word that was given first stays.
+    pub(crate) fn in_oauth(mut self, error: impl FnOnce(&Refusal) -> &'static str) -> Self {
+        let Parts { refusal, oauth, .. } = &mut *self.0;
+        oauth.get_or_insert_with(|| error(refusal));
         self
     }
 
@@ -82,25 +112,47 @@ impl Refused {
     }
 
     /// The response for the wire.
-    pub(crate) fn into_response(self, asked: Asked) -> Response<Body> {
+    pub(crate) fn into_response(self, asked: &Asked) -> Response<Body> {
         let code = self.0.refusal.code;
         tracing::debug!(%code, trace_id = %asked.trace_id, "refused");
-        let body = serde_json::to_vec(&self.body(asked.trace_id)).unwrap_or_default();
-        let mut response = Response::new(Body::from(body));
+        let (media, body) = match self.0.oauth {
+            None => ("application/problem+json", serde_json::to_vec(&self.body(asked.trace_id))),
+            Some(error) => ("application/json", serde_json::to_vec(&self.oauth_body(error, asked.trace_id))),
+        };
+        let mut response = Response::new(Body::from(body.unwrap_or_default()));
         *response.status_mut() = http_status(code);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
         dress(headers, asked.trace_id);
         if let Some(pause_ms) = self.0.refusal.retry_after_ms {
             headers.insert(RETRY_AFTER, HeaderValue::from(pause_ms.div_ceil(1000)));
         }
-        if let Some(challenge) = challenge(code, asked.showed_credential) {
+        let showed_credential = asked.showed_credential || self.0.oauth.is_some();
+        if let Some(challenge) = challenge(code, showed_credential, &asked.base) {
             headers.insert(WWW_AUTHENTICATE, challenge);
         }
         if self.0.hang_up {
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+}
+
+impl Refused {
+    fn oauth_body(&self, error: &'static str, trace_id: TraceId) -> OauthError {
+        let refusal = &self.0.refusal;
+        let said = format!("{}: {}", refusal.message, refusal.resolution());
+        // RFC 6749 has no other characters in a description.
+        let error_description = said
+            .chars()
+            .map(|c| match c {
+                '"' => '\'',
+                '\\' => '/',
+                ' '..='~' => c,
+                _ => '.',
+            })
+            .collect();
+        OauthError { error, error_description, code: refusal.code, trace_id }
     }
 }
 
@@ -112,22 +164,22 @@ pub(crate) fn http_status(code: ErrorCode) -> StatusCode {
     }
 }
 
-/// RFC 6750 §3.
-fn challenge(code: ErrorCode, showed_credential: bool) -> Option<HeaderValue> {
-    let text = match code {
-        ErrorCode::E3201 | ErrorCode::E3202 | ErrorCode::E3203 if !showed_credential => "Bearer realm=\"gantry\"",
-        ErrorCode::E3201 => {
-            "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the token has expired\""
-        }
-        ErrorCode::E3202 => {
-            "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the signature is not valid\""
-        }
-        ErrorCode::E3203 => {
-            "Bearer realm=\"gantry\", error=\"invalid_token\", error_description=\"the token is malformed\""
-        }
+/// RFC 6750 §3, with the way to the metadata of RFC 9728 §5.1.
+fn challenge(code: ErrorCode, showed_credential: bool, base: &BaseUrl) -> Option<HeaderValue> {
+    let why = match code {
+        ErrorCode::E3201 => "the token has expired or was revoked",
+        ErrorCode::E3202 => "the signature is not valid",
+        ErrorCode::E3203 => "the token is malformed",
         _ => return None,
     };
-    Some(HeaderValue::from_static(text))
+    let mut text = String::from("Bearer realm=\"gantry\"");
+    if showed_credential {
+        text += &format!(", error=\"invalid_token\", error_description=\"{why}\"");
+    }
+    if let Some(base) = base.text() {
+        text += &format!(", resource_metadata=\"{base}{RESOURCE_METADATA}\"");
+    }
+    HeaderValue::try_from(text).ok()
 }
 
 /// The refusal of a path that leads nowhere.
@@ -159,12 +211,21 @@ mod tests {
 
     #[test]
     fn the_challenge_names_an_error_only_to_those_who_showed_a_token() {
-        assert_eq!(challenge(ErrorCode::E3203, false).unwrap(), "Bearer realm=\"gantry\"");
-        assert!(challenge(ErrorCode::E3201, true).unwrap().to_str().unwrap().contains("error=\"invalid_token\""));
-        assert_eq!(challenge(ErrorCode::E3004, true), None);
+        let mut headers = http::HeaderMap::new();
+        let nowhere = BaseUrl::of(&headers);
+        headers.insert(http::header::HOST, HeaderValue::from_static("g:1"));
+        let somewhere = BaseUrl::of(&headers);
+        assert_eq!(challenge(ErrorCode::E3203, false, &nowhere).unwrap(), "Bearer realm=\"gantry\"");
+        assert_eq!(
+            challenge(ErrorCode::E3203, false, &somewhere).unwrap(),
+            "Bearer realm=\"gantry\", resource_metadata=\"http://g:1/.well-known/oauth-protected-resource\""
+        );
+        let expired = challenge(ErrorCode::E3201, true, &nowhere).unwrap();
+        assert!(expired.to_str().unwrap().contains("error=\"invalid_token\""));
+        assert_eq!(challenge(ErrorCode::E3004, true, &nowhere), None);
         let unauthorised = ErrorCode::ALL.iter().filter(|code| code.http() == 401 && code.row().capability.is_built());
         for code in unauthorised {
-            assert!(challenge(*code, true).is_some(), "{code}");
+            assert!(challenge(*code, true, &nowhere).is_some(), "{code}");
         }
     }
 }

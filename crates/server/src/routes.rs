@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use futures_util::FutureExt as _;
 use http::Response;
 use schemars::{Schema, SchemaGenerator};
@@ -21,22 +22,33 @@ use crate::door::Door;
 use crate::incoming::Incoming;
 use crate::problem::{Refused, method_not_allowed, no_such_endpoint};
 
+mod activations;
+mod agents;
 mod batch;
 mod compat;
+mod discovery;
+mod explain;
 pub(crate) mod health;
 mod invoke;
+mod keys;
 mod lifecycle;
+mod oauth;
 mod pages;
+mod policies;
 mod register;
+mod rights;
+mod tenants;
 mod tokens;
 mod tools;
 
-/// Two methods are enough so far.
+/// How an operation is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// Also answers HEAD.
     Get,
     Post,
+    Put,
+    Delete,
 }
 
 /// Who may ask.
@@ -68,19 +80,23 @@ pub(crate) struct Parameter {
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
-/// The JSON body of a request.
+/// The body of a request.
 #[derive(Debug)]
 pub(crate) enum Asks {
     Nothing,
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// The body may be left out.
     JsonIfAny(fn(&mut SchemaGenerator) -> Schema),
+    /// A form, as OAuth has it, or JSON with the same members.
+    FormOrJson(fn(&mut SchemaGenerator) -> Schema),
 }
 
 /// The body of an answer.
 #[derive(Debug)]
 pub(crate) enum Gives {
     Json(fn(&mut SchemaGenerator) -> Schema),
+    /// JSON, and refusals in the form of OAuth.
+    Oauth(fn(&mut SchemaGenerator) -> Schema),
     /// Anything else, by its media type.
     Plain(&'static str),
 }
@@ -115,7 +131,15 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         compat::OPERATIONS,
         invoke::OPERATIONS,
         batch::OPERATIONS,
+        explain::OPERATIONS,
         tokens::OPERATIONS,
+        oauth::OPERATIONS,
+        keys::OPERATIONS,
+        tenants::OPERATIONS,
+        agents::OPERATIONS,
+        activations::OPERATIONS,
+        policies::OPERATIONS,
+        discovery::OPERATIONS,
         health::OPERATIONS,
         pages::OPERATIONS,
     ]
@@ -129,6 +153,8 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         let filter = match operation.verb {
             Verb::Get => MethodFilter::GET,
             Verb::Post => MethodFilter::POST,
+            Verb::Put => MethodFilter::PUT,
+            Verb::Delete => MethodFilter::DELETE,
         };
         router.route(operation.path, (operation.mount)(filter))
     });
@@ -167,7 +193,7 @@ where
     let asked = incoming.asked();
     let headers_max = door.config().headers_max;
     if incoming.parts.headers.len() > headers_max {
-        return too_many_headers(headers_max).into_response(asked);
+        return too_many_headers(headers_max).into_response(&asked);
     }
     let handled = AssertUnwindSafe(handler(door, incoming)).catch_unwind().await.unwrap_or_else(|_| {
         // The panic itself has been reported by the panic hook.
@@ -176,8 +202,23 @@ where
     });
     match handled {
         Ok(answer) => answer.into_response(asked.trace_id),
-        Err(refused) => refused.into_response(asked),
+        Err(refused) => refused.into_response(&asked),
     }
+}
+
+/// The tenant a request is about.
+const TENANT: Parameter = Parameter {
+    place: Place::Query,
+    name: "tenant",
+    about: "the tenant; default the token's own",
+    schema: SchemaGenerator::subschema_for::<TenantId>,
+};
+
+/// The tenant that the query names, if it names one.
+fn tenant_asked(incoming: &Incoming) -> Result<Option<TenantId>, Refused> {
+    let query = incoming.query(&["tenant"])?;
+    let named = query.one("tenant")?.map(str::parse::<TenantId>).transpose();
+    Ok(named.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?)
 }
 
 fn too_many_headers(headers_max: usize) -> Refused {

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tower::Service as _;
 
 use crate::door::Door;
+use crate::incoming::Peer;
 use crate::pace::{Paced, Progress};
 use crate::routes;
 
@@ -77,7 +78,7 @@ impl Serving {
         loop {
             tokio::select! {
                 () = &mut end => return,
-                (stream, slot) = accept(listener, &self.slots) => self.spawn(stream, slot),
+                (stream, peer, slot) = accept(listener, &self.slots) => self.spawn(stream, peer, slot),
                 // Finished tasks are taken off, so that the set does not grow.
                 Some(ended) = self.connections.join_next(), if !self.connections.is_empty() => {
                     if ended.is_err() {
@@ -88,7 +89,7 @@ impl Serving {
         }
     }
 
-    fn spawn(&mut self, stream: TcpStream, slot: OwnedSemaphorePermit) {
+    fn spawn(&mut self, stream: TcpStream, peer: Peer, slot: OwnedSemaphorePermit) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
@@ -96,8 +97,9 @@ impl Serving {
         let progress = Arc::new(Progress::default());
         let io = Paced::new(stream, Arc::clone(&progress), config.header_read_timeout(), config.idle_timeout());
         let router = self.router.clone();
-        let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
             progress.asked();
+            request.extensions_mut().insert(peer);
             let answering = router.clone().call(request.map(Body::new));
             let progress = Arc::clone(&progress);
             async move {
@@ -144,12 +146,12 @@ impl Serving {
 }
 
 /// The next connection, once there is room for it. Safe to drop at any time.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, Peer, OwnedSemaphorePermit) {
     loop {
         // The semaphore is never closed; if it were, waiting here for ever would be the right answer.
         let Ok(slot) = Arc::clone(slots).acquire_owned().await else { return std::future::pending().await };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, slot),
+            Ok((stream, address)) => return (stream, Peer::of(address), slot),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -15,7 +15,7 @@ use crate::guard::{self, Guards};
 use crate::ids::ToolId;
 
 /// Names that stand for something else at the doors (`GET /v1/tools/search`); a namespace makes them free.
-const RESERVED_IDS: [&str; 5] = ["compare", "invoke", "negotiate", "register", "search"];
+const RESERVED_IDS: [&str; 6] = ["compare", "explain", "invoke", "negotiate", "register", "search"];
 
 /// One reason why a manifest is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -37,7 +37,7 @@ impl Kernel {
     pub async fn mint_token(&self, actor: Actor<'_>, request: &MintRequest) -> Result<MintedToken, Refusal> {
         let caller = self.permitted(actor, Action::MintToken).await?;
         tenant_of(&caller, Some(&request.tenant))?;
-        check_limits(&request.limits)?;
+        limits_make_sense(&request.limits)?;
         let slot = self.parts.recorder.reserve().await?;
         let now = self.clock().now();
         let minted = self.parts.mint.make(request, self.entropy(), now)?;
@@ -61,6 +61,7 @@ impl Kernel {
             return Err(Refusal::new(ErrorCode::E3206, "the bootstrap token cannot be delegated")
                 .hint("mint a capability token with it, and delegate that one"));
         }
+        limits_make_sense(&request.wish.limits)?;
         let sub = request.sub.as_ref().unwrap_or_else(|| parent.subject());
         did_is_known(self.access(), parent.tenant(), sub).await?;
         let depth = parent.chain().len().saturating_add(1);
@@ -70,7 +71,6 @@ impl Kernel {
         if sub != parent.subject() && parent.chain().iter().any(|link| link.sub == *sub) {
             return Err(refused("the token would come back to somebody who has handed it on"));
         }
-        check_limits(&request.wish.limits)?;
         let rights = narrow(&parent.rights(), &request.wish)
             .map_err(|widening| refused(&widening.to_string()).details(json!({ "widening": widening.to_string() })))?;
         let now = self.clock().now();
@@ -139,7 +139,8 @@ impl Kernel {
     }
 }
 
-fn check_limits(limits: &[ArgumentLimit]) -> Result<(), Refusal> {
+/// A limit that no call can keep, or that limits nothing, is a mistake of whoever wrote it.
+fn limits_make_sense(limits: &[ArgumentLimit]) -> Result<(), Refusal> {
     limits.iter().try_for_each(ArgumentLimit::check).map_err(|error| {
         Refusal::new(ErrorCode::E3004, format!("limits: {error}")).hint("mend the limit; no token was made")
     })

@@ -116,6 +116,10 @@ impl Keyring {
         *self.ring.lock().unwrap_or_else(PoisonError::into_inner) = ring;
     }
 
+    pub(super) fn audience(&self) -> &str {
+        &self.settings.audience
+    }
+
     pub(super) fn delegation_depth_max(&self) -> usize {
         self.settings.delegation_depth_max
     }

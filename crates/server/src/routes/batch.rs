@@ -85,7 +85,7 @@ async fn batch(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         // Before the first call, so that a batch of nobody's is refused as a whole.
-        kernel.recognise(who.actor())?;
+        kernel.recognise(who.actor()).await?;
         let mut results = Vec::with_capacity(calls.len());
         let mut stopped = false;
         for Call { critical, request } in calls {

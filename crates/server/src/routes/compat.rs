@@ -125,8 +125,10 @@ async fn compare(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         End::Output => Direction::Output,
     };
     let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction)?)) })
-        .await
+    door.settle(
+        async move { Answer::json(&CompareAnswer::of(kernel.compare(who.actor(), &old, &new, direction).await?)) },
+    )
+    .await
 }
 
 async fn negotiate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
@@ -136,7 +138,7 @@ async fn negotiate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let NegotiateBody { expected, offered } = typed(value, "", || body.again())?;
     let (expected, offered) = (side(expected, "expected")?, side(offered, "offered")?);
     let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&kernel.negotiate(who.actor(), &expected, &offered)?) }).await
+    door.settle(async move { Answer::json(&kernel.negotiate(who.actor(), &expected, &offered).await?) }).await
 }
 
 /// An object whose `tool_id` is a string names a version; no JSON Schema has such a keyword.

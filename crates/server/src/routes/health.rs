@@ -130,7 +130,7 @@ async fn detail(door: Arc<Door>, _: Incoming) -> Handled {
 
 async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
     if !door.metrics_are_public() {
-        door.kernel().recognise(incoming.credential()?.actor())?;
+        door.kernel().recognise(incoming.credential()?.actor()).await?;
     }
     Ok(Answer::plain(METRICS_TYPE, door.metrics().render()))
 }

@@ -28,9 +28,11 @@ pub(super) const CODES: &[ErrorCode] = &[
     ErrorCode::E3104,
     ErrorCode::E3108,
     ErrorCode::E3204,
+    ErrorCode::E3205,
     ErrorCode::E3206,
     ErrorCode::E3208,
     ErrorCode::E3210,
+    ErrorCode::E3211,
     ErrorCode::E3301,
     ErrorCode::E3302,
     ErrorCode::E3303,
@@ -84,8 +86,13 @@ async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 
 /// Hands one call to the kernel.
 pub(super) async fn run(kernel: &Kernel, who: &Credential, request: InvokeRequest) -> Result<InvokeResponse, Refused> {
-    let arrival = Arrival { credential: who.secret(), request, trace_id: Some(who.trace_id), parent_left: None };
-    Ok(kernel.invoke(arrival).await?.into_response())
+    Ok(kernel.invoke(arrival(who, request)).await?.into_response())
+}
+
+/// One call as the kernel wants it.
+pub(super) fn arrival(who: &Credential, request: InvokeRequest) -> Arrival<'_> {
+    let (credential, source) = (who.secret(), who.source());
+    Arrival { credential, source, request, trace_id: Some(who.trace_id), parent_left: None }
 }
 
 /// Reads the request. Parameters are set aside first, because serde would rebuild them member by member.

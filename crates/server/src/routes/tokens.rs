@@ -1,17 +1,19 @@
-//! `POST /v1/tokens`: mint a capability token. `GET /.well-known/jwks.json`: the keys that verify them (AUTH-002…004).
+//! `POST /v1/tokens`: mint a capability token. `POST /v1/tokens/revoke`: make tokens void (AUTH-002…004, AUTH-014).
+//!
+//! Not here: handing a token on (`oauth`), the keys that sign them (`keys`).
 
 use std::sync::Arc;
 
-use contract::error::{ErrorCode, Refusal};
-use contract::ids::{HOME_TENANT, Subject, TenantId};
-use contract::version::VersionRange;
+use contract::error::ErrorCode;
+use contract::ids::{Subject, TenantId};
 use http::StatusCode;
+use kernel::RevocationRequest;
 use kernel::ports::clock::UnixMillis;
-use policy::{MintRequest, Role, Scope, ToolGrant, VerifyingKey};
+use policy::{ArgumentLimit, Budget, MintRequest, Role, Scope, ToolGrant};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use super::rights::{BudgetBody, GrantBody, LimitBody};
 use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
@@ -20,8 +22,6 @@ use crate::members::typed;
 
 /// Life of a token when none is asked for, in seconds.
 const TTL_DEFAULT: u64 = 3600;
-/// The zero-configuration tenant (DESIGN §3).
-const TENANT_DEFAULT: &str = HOME_TENANT;
 
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
@@ -35,22 +35,22 @@ pub(super) static OPERATIONS: &[Operation] = &[
         asks: Asks::Json(SchemaGenerator::subschema_for::<MintBody>),
         good: &[(201, "the token; it is shown this once")],
         gives: Gives::Json(SchemaGenerator::subschema_for::<Minted>),
-        codes: &[ErrorCode::E3206, ErrorCode::E3801, ErrorCode::E3803],
+        codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, mint),
     },
     Operation {
-        verb: Verb::Get,
-        path: "/.well-known/jwks.json",
-        id: "getKeys",
+        verb: Verb::Post,
+        path: "/v1/tokens/revoke",
+        id: "revokeTokens",
         tag: "tokens",
-        summary: "The public keys that verify tokens, as a JWK set",
-        access: Access::Public,
+        summary: "Make one token void, or all tokens that a subject has so far; whoever holds a token may give it up",
+        access: Access::Token,
         parameters: &[],
-        asks: Asks::Nothing,
-        good: &[(200, "the keys")],
-        gives: Gives::Json(SchemaGenerator::subschema_for::<KeySet>),
-        codes: &[],
-        mount: |filter| to(filter, keys),
+        asks: Asks::Json(SchemaGenerator::subschema_for::<RevokeBody>),
+        good: &[(200, "void, and everything delegated from it too")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<RevokedAnswer>),
+        codes: &[ErrorCode::E3801, ErrorCode::E3803],
+        mount: |filter| to(filter, revoke),
     },
 ];
 
@@ -60,7 +60,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
 struct MintBody {
     /// Who will use it: a DID, or a plain name.
     sub: Subject,
-    /// Default `local`.
+    /// Default: the tenant of whoever asks.
     #[serde(default)]
     tenant: Option<TenantId>,
     /// Default `["agent"]`.
@@ -74,6 +74,14 @@ struct MintBody {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     scopes: Vec<Scope>,
+    /// What the arguments of its calls may be; no limits by default.
+    #[serde(default)]
+    #[schemars(with = "Vec<LimitBody>")]
+    limits: Vec<ArgumentLimit>,
+    /// How many calls it is good for; unlimited by default.
+    #[serde(default)]
+    #[schemars(with = "Option<BudgetBody>")]
+    budget: Option<Budget>,
     /// The person on whose behalf it acts.
     #[serde(default)]
     user_did: Option<Subject>,
@@ -87,17 +95,6 @@ struct MintBody {
     ttl_seconds: u64,
 }
 
-/// One entry of `tools`.
-#[derive(JsonSchema)]
-#[schemars(rename = "ToolGrant")]
-#[expect(dead_code, reason = "exists only for its schema")]
-struct GrantBody {
-    /// A tool id, `namespace.*` or `*`.
-    tool_id: String,
-    /// Absent means every version.
-    version_range: Option<VersionRange>,
-}
-
 /// A fresh token.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Minted {
@@ -107,10 +104,27 @@ struct Minted {
     jti: String,
 }
 
-/// A JWK set (RFC 7517).
+/// Whose tokens become void: exactly one of `jti` and `sub`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RevokeBody {
+    /// One token, by its id.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 255))]
+    jti: Option<String>,
+    /// All tokens of this subject that were issued so far.
+    #[serde(default)]
+    sub: Option<Subject>,
+    /// The tenant of the subject; default the tenant of whoever asks.
+    #[serde(default)]
+    tenant: Option<TenantId>,
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
-struct KeySet {
-    keys: Vec<Value>,
+#[schemars(rename = "Revoked")]
+struct RevokedAnswer {
+    /// Always true: what could not be made void is a refusal.
+    revoked: bool,
 }
 
 fn agent() -> Vec<Role> {
@@ -125,50 +139,47 @@ async fn mint(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
-    let request = mint_request(typed(value, "", || body.again())?)?;
+    let mut wish: MintBody = typed(value, "", || body.again())?;
     let kernel = door.shared_kernel();
     door.settle(async move {
-        let minted = kernel.mint_token(who.actor(), &request).await?;
+        let tenant = match wish.tenant.take() {
+            Some(tenant) => tenant,
+            None => kernel.recognise(who.actor()).await?.tenant().clone(),
+        };
+        let minted = kernel.mint_token(who.actor(), &wish.into_request(tenant)).await?;
         let expires_at = UnixMillis(minted.claims.exp.saturating_mul(1000)).to_string();
         Answer::json_with(StatusCode::CREATED, &Minted { token: minted.token, expires_at, jti: minted.claims.jti })
     })
     .await
 }
 
-fn mint_request(body: MintBody) -> Result<MintRequest, Refusal> {
-    let tenant = match body.tenant {
-        Some(tenant) => tenant,
-        None => TENANT_DEFAULT.parse().map_err(|_| Refusal::new(ErrorCode::E3000, "the default tenant has no name"))?,
-    };
-    Ok(MintRequest {
-        sub: body.sub,
-        tenant,
-        roles: body.roles,
-        tools: body.tools,
-        scopes: body.scopes,
-        user_did: body.user_did,
-        session_id: body.session_id,
-        ttl_seconds: body.ttl_seconds,
-    })
-}
-
-async fn keys(door: Arc<Door>, _: Incoming) -> Handled {
-    let keys = door.kernel().identity().authenticator().keys().iter().map(VerifyingKey::to_jwk).collect();
-    Answer::json(&KeySet { keys })
-}
-
-#[cfg(test)]
-mod tests {
-    use policy::ToolPattern;
-
-    use super::*;
-
-    #[test]
-    fn the_published_schema_of_a_grant_has_the_members_that_are_read() {
-        let grant = ToolGrant { tool_id: ToolPattern::All, version_range: Some("^1".parse().unwrap()) };
-        let written = serde_json::to_value(grant).unwrap();
-        let schema = SchemaGenerator::default().into_root_schema_for::<GrantBody>().to_value();
-        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&written), names(&schema["properties"]));
+impl MintBody {
+    fn into_request(self, tenant: TenantId) -> MintRequest {
+        MintRequest {
+            sub: self.sub,
+            tenant,
+            roles: self.roles,
+            tools: self.tools,
+            scopes: self.scopes,
+            limits: self.limits,
+            budget: self.budget,
+            user_did: self.user_did,
+            session_id: self.session_id,
+            ttl_seconds: self.ttl_seconds,
+            act: None,
+        }
     }
+}
+
+async fn revoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let mut body = incoming.json(&door, &who).await?;
+    let value = body.value.take();
+    let RevokeBody { jti, sub, tenant } = typed(value, "", || body.again())?;
+    let kernel = door.shared_kernel();
+    door.settle(async move {
+        kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, sub, tenant }).await?;
+        Answer::json(&RevokedAnswer { revoked: true })
+    })
+    .await
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::LifecycleState;
 use contract::version::VersionSpec;
+use kernel::Tier;
 use kernel::registry::{ListFilter, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, SEARCH_LIMIT_MAX};
 use schemars::{JsonSchema, SchemaGenerator};
 
@@ -20,8 +21,9 @@ const PAGE_MAX: usize = 1_000_000;
 const SEARCH_LIMIT_DEFAULT: usize = 10;
 /// Longest search text in characters.
 const SEARCH_CHARS_MAX: usize = 1000;
-/// The visibility tiers. All three show what the token may know, until activations tell them apart.
-const TIERS: &[(&str, ())] = &[("catalog", ()), ("tenant", ()), ("agent", ())];
+/// The visibility tiers (VIS-001), the first in both spellings.
+const TIERS: &[(&str, Tier)] =
+    &[("catalog", Tier::Catalogue), ("catalogue", Tier::Catalogue), ("tenant", Tier::Tenant), ("agent", Tier::Agent)];
 const LIFECYCLES: &[(&str, LifecycleState)] = &[
     ("active", LifecycleState::Active),
     ("deprecated", LifecycleState::Deprecated),
@@ -33,8 +35,9 @@ const LIFECYCLES: &[(&str, LifecycleState)] = &[
 #[derive(JsonSchema)]
 #[schemars(inline, rename_all = "snake_case")]
 #[expect(dead_code, reason = "exists only for its schema")]
-enum Tier {
+enum TierWord {
     Catalog,
+    Catalogue,
     Tenant,
     Agent,
 }
@@ -71,7 +74,12 @@ pub(super) static OPERATIONS: &[Operation] = &[
                 "only tools in this state; default active and deprecated",
                 SchemaGenerator::subschema_for::<LifecycleState>,
             ),
-            query("tier", "the visibility tier; for now all show the same", SchemaGenerator::subschema_for::<Tier>),
+            query(
+                "tier",
+                "`catalog`: all there is; `tenant`: what the tenant has; `agent`: what this caller may use; default what \
+                 the token may know",
+                SchemaGenerator::subschema_for::<TierWord>,
+            ),
             query("page", "from 1", SchemaGenerator::subschema_for::<u32>),
             query("page_size", "1 to 200, default 50", SchemaGenerator::subschema_for::<u32>),
         ],
@@ -151,9 +159,9 @@ const fn query(
 
 async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    door.kernel().recognise(who.actor())?;
+    door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["category", "tags", "q", "lifecycle", "tier", "page", "page_size"])?;
-    query.word("tier", TIERS)?;
+    let tier = query.word("tier", TIERS)?;
     let filter = ListFilter {
         category: query.one("category")?.map(str::to_owned),
         tags: query.many("tags"),
@@ -162,7 +170,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         page: query.number("page", 1..=PAGE_MAX, 1)?,
         page_size: query.number("page_size", 1..=PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT)?,
     };
-    let found = door.kernel().list_tools(who.actor(), &filter)?;
+    let found = door.kernel().list_tools(who.actor(), &filter, tier).await?;
     let now = door.kernel().clock().now();
     Answer::json(&ToolList {
         tools: found.tools.iter().map(|listed| ToolLine::of(listed, now)).collect(),
@@ -172,7 +180,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    door.kernel().recognise(who.actor())?;
+    door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["q", "limit"])?;
     let text = query.one("q")?.ok_or_else(|| {
         Refusal::new(ErrorCode::E3004, "query parameter `q` is missing")
@@ -197,7 +205,7 @@ async fn show(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let [id] = incoming.path_values().await?;
     incoming.query(&[])?;
-    let tool = door.kernel().tool(who.actor(), &id)?;
+    let tool = door.kernel().tool(who.actor(), &id).await?;
     let now = door.kernel().clock().now();
     let current = tool.current(now).ok_or_else(|| Refusal::new(ErrorCode::E3000, "the tool has no versions"))?;
     Answer::json(&ToolDetail::of(&tool, current, now))
@@ -205,11 +213,11 @@ async fn show(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 
 async fn show_version(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    door.kernel().recognise(who.actor())?;
+    door.kernel().recognise(who.actor()).await?;
     let [id, version] = incoming.path_values().await?;
     incoming.query(&[])?;
     let spec =
         VersionSpec::parse(&version).map_err(|error| Refusal::new(ErrorCode::E3004, format!("version: {error}")))?;
-    let version = door.kernel().tool_version(who.actor(), &id, &spec)?;
+    let version = door.kernel().tool_version(who.actor(), &id, &spec).await?;
     Answer::json(&VersionDetail::of(&version, door.kernel().clock().now()))
 }

@@ -14,11 +14,13 @@ use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::{Finished, Observer};
 use kernel::registry::Registry;
-use kernel::{Identity, Kernel, KernelParts, Recorder};
-use policy::{Authenticator, MintRequest, SigningKey};
+use kernel::{Access, AccessParts, AccessSettings, Identity, IdentitySettings, Kernel, KernelParts, Mint, Recorder};
+use policy::{MintRequest, Minter, SigningKey};
 use serde_json::{Value, json};
+use shared_state::MemoryBus;
 use store::memory::MemoryStore;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -27,6 +29,8 @@ use tokio::task::JoinHandle;
 use crate::client::{Client, Reply, request};
 
 pub(crate) const ADMIN: &str = "the-admin-secret";
+/// The subject of [`Stage::agent`].
+pub(crate) const AGENT: &str = "agent-1";
 const START: i64 = 1_800_000_000_000;
 
 /// Wall time that stands still; sleeping is real, because deadlines are not under test here.
@@ -112,6 +116,20 @@ impl Observer for Nobody {
     fn registry_swapped(&self, _: usize, _: usize) {}
     fn audit_queue(&self, _: usize) {}
     fn audit_append_failed(&self) {}
+    fn decision(&self, _: bool) {}
+    fn authentication_failed(&self, _: ErrorCode) {}
+    fn keys_fetched(&self, _: bool) {}
+}
+
+/// Keeps nothing.
+#[derive(Debug)]
+struct Drawer;
+
+#[async_trait::async_trait]
+impl KeyVault for Drawer {
+    async fn replace(&self, _: &SigningKey) -> Result<(), KeyVaultError> {
+        Ok(())
+    }
 }
 
 pub(crate) struct Stage {
@@ -120,6 +138,7 @@ pub(crate) struct Stage {
     pub(crate) paper: Arc<Paper>,
     pub(crate) agent: String,
     pub(crate) expired: String,
+    clock: Arc<HeldClock>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<Drained>,
 }
@@ -130,6 +149,11 @@ impl Stage {
     }
 
     pub(crate) async fn with(config: ServerConfig) -> Self {
+        Self::with_failures(config, 600).await
+    }
+
+    /// With a limit on failed authentications per minute.
+    pub(crate) async fn with_failures(config: ServerConfig, failures_per_minute: u32) -> Self {
         config.validate().unwrap();
         let clock = Arc::new(HeldClock(AtomicI64::new(START)));
         let tools =
@@ -137,16 +161,31 @@ impl Stage {
         let paper = Arc::new(Paper::default());
         let store = Arc::new(MemoryStore::new());
         let registry =
-            Registry::open(Arc::clone(&store) as _, store, Arc::clone(&clock) as _, Arc::new(Nobody)).await.unwrap();
+            Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock) as _, Arc::new(Nobody))
+                .await
+                .unwrap();
+        let access = Access::open(AccessParts {
+            store,
+            bus: Arc::new(MemoryBus::default()),
+            engine: None,
+            did_resolver: None,
+            clock: Arc::clone(&clock) as _,
+            observer: Arc::new(Nobody),
+            settings: AccessSettings::default(),
+        })
+        .await
+        .unwrap();
         let key = SigningKey::from_seed(&[5; 32]);
         let agent = token(&key, &["demo.*"], START);
         let expired = token(&key, &["*"], START - 7_200_000);
-        let identity = Identity::new(Authenticator::new(ADMIN, vec![key.verifying_key()]).unwrap());
+        let settings = IdentitySettings { failures_per_minute, ..IdentitySettings::local(Arc::clone(&clock) as _) };
+        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Nobody)).unwrap();
         let (recorder, _) = Recorder::start(Arc::clone(&paper) as _, Arc::clone(&clock) as _, Arc::new(Nobody));
         let kernel = Kernel::new(KernelParts {
             registry,
             identity,
-            signing_key: key,
+            access,
+            mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
             recorder,
             executors: vec![Arc::clone(&tools) as _],
             clock: Arc::clone(&clock) as _,
@@ -160,7 +199,7 @@ impl Stage {
         let served = tokio::spawn(serve(listener, door, async move {
             let _ = stopped.await;
         }));
-        let stage = Self { address, tools, paper, agent, expired, stop: Some(stop), served };
+        let stage = Self { address, tools, paper, agent, expired, clock, stop: Some(stop), served };
         for handler in ["echo", "gate", "fail", "panic"] {
             let reply = stage.admin("POST", "/v1/tools/register", Some(manifest(handler, "1.0.0", &json!({})))).await;
             assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
@@ -172,6 +211,18 @@ impl Stage {
     pub(crate) async fn ask(&self, method: &str, path: &str, token: Option<&str>, body: Option<Value>) -> Reply {
         let body = body.map(|body| body.to_string());
         self.raw(request(method, path, token, body.as_deref()).as_bytes(), method == "HEAD").await
+    }
+
+    /// A token that the administrator mints.
+    pub(crate) async fn mint(&self, wish: Value) -> String {
+        let reply = self.admin("POST", "/v1/tokens", Some(wish)).await;
+        assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
+        reply.json()["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Moves the wall clock on.
+    pub(crate) fn step(&self, seconds: i64) {
+        self.clock.0.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
     /// The same, as the administrator.
@@ -213,14 +264,17 @@ impl Stage {
 fn token(key: &SigningKey, tools: &[&str], minted_at: i64) -> String {
     let grants = tools.iter().map(|tool| json!({ "tool_id": tool }));
     let request = MintRequest {
-        sub: "did:key:agent".parse().unwrap(),
+        sub: AGENT.parse().unwrap(),
         tenant: "local".parse().unwrap(),
         roles: vec![policy::Role::Agent],
         tools: grants.map(|grant| serde_json::from_value(grant).unwrap()).collect(),
         scopes: vec![],
+        limits: vec![],
+        budget: None,
         user_did: None,
         session_id: None,
         ttl_seconds: 3600,
+        act: None,
     };
     policy::mint(&request, key, "jti-1".into(), minted_at).unwrap().0
 }

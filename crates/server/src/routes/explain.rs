@@ -1,0 +1,83 @@
+//! `POST /v1/tools/explain`: what would become of this call, and why? Nothing is run and nothing is spent.
+
+use std::sync::Arc;
+
+use contract::envelope::InvokeRequest;
+use contract::error::ErrorCode;
+use kernel::Explanation;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::invoke::{arrival, invoke_request};
+use super::{Access, Asks, Gives, Operation, Verb, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+
+pub(super) static OPERATIONS: &[Operation] = &[Operation {
+    verb: Verb::Post,
+    path: "/v1/tools/explain",
+    id: "explainCall",
+    tag: "invocation",
+    summary: "Say whether a call would be allowed, and which policies decide; nothing is run",
+    access: Access::Token,
+    parameters: &[],
+    asks: Asks::Json(SchemaGenerator::subschema_for::<InvokeRequest>),
+    good: &[(200, "the explanation, also of a call that would be refused")],
+    gives: Gives::Json(SchemaGenerator::subschema_for::<ExplainAnswer>),
+    codes: &[],
+    mount: |filter| to(filter, explain),
+}];
+
+/// What would become of a call.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Explanation")]
+struct ExplainAnswer {
+    allowed: bool,
+    /// The code it would be refused with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<ErrorCode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolution: Option<String>,
+    /// The policies that decide: those that allow it, or those that deny it.
+    policies: Vec<String>,
+    /// What the policies demand besides, for example `redact=email`.
+    obligations: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Box<Value>>,
+}
+
+async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let mut body = incoming.json(&door, &who).await?;
+    let value = body.value.take();
+    let request = invoke_request(value, "", || body.again())?;
+    let kernel = door.shared_kernel();
+    door.settle(async move { Answer::json(&ExplainAnswer::of(kernel.explain(arrival(&who, request)).await?)) }).await
+}
+
+impl ExplainAnswer {
+    fn of(explanation: Explanation) -> Self {
+        let Explanation { refusal, mut policies, obligations } = explanation;
+        let Some(refusal) = refusal else {
+            let (code, message, resolution, details) = (None, None, None, None);
+            return Self { allowed: true, code, message, resolution, policies, obligations, details };
+        };
+        // A denial names its policies in its details.
+        let named = refusal.details.as_ref().and_then(|details| details.get("policies")).and_then(Value::as_array);
+        policies.extend(named.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        Self {
+            allowed: false,
+            code: Some(refusal.code),
+            resolution: Some(refusal.resolution().to_owned()),
+            message: Some(refusal.message),
+            policies,
+            obligations,
+            details: refusal.details,
+        }
+    }
+}
