@@ -71,8 +71,7 @@ impl Kernel {
         if sub != parent.subject() && parent.chain().iter().any(|link| link.sub == *sub) {
             return Err(refused("the token would come back to somebody who has handed it on"));
         }
-        let rights = narrow(&parent.rights(), &request.wish)
-            .map_err(|widening| refused(&widening.to_string()).details(json!({ "widening": widening.to_string() })))?;
+        let rights = narrow(&parent.rights(), &request.wish).map_err(|widening| widened(&widening.to_string()))?;
         let now = self.clock().now();
         let ttl = rights.expires_at.saturating_sub(now.0.div_euclid(1000));
         let ttl_seconds =
@@ -151,12 +150,17 @@ fn refused(why: &str) -> Refusal {
         .hint("ask for no more than the token has")
 }
 
+/// More was asked for than there is.
+fn widened(what: &str) -> Refusal {
+    refused(what).details(json!({ "widening": what }))
+}
+
 /// Being an agent is no right, so everybody may hand that role on; every other only if one has it.
 fn roles_of(parent: &Principal, asked: Option<&[Role]>) -> Result<Vec<Role>, Refusal> {
     let Some(asked) = asked else { return Ok(vec![Role::Agent]) };
     match asked.iter().find(|role| **role != Role::Agent && !parent.roles().contains(role)) {
         None => Ok(asked.to_vec()),
-        Some(role) => Err(refused(&format!("it does not have the role `{}`", role.as_str()))),
+        Some(role) => Err(widened(&format!("it does not have the role `{}`", role.as_str()))),
     }
 }
 

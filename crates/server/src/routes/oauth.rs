@@ -97,7 +97,7 @@ struct ExchangeBody {
     subject_token: String,
     /// `urn:ietf:params:oauth:token-type:access_token` or `…:jwt`.
     subject_token_type: String,
-    /// The same two; default `…:access_token`.
+    /// The same two; default that of the subject token.
     #[serde(default)]
     requested_token_type: Option<String>,
     /// Not supported: whoever acts is `sub`, and the chain is taken from the subject token.
@@ -269,9 +269,9 @@ fn token_types(body: &ExchangeBody) -> Result<&'static str, Refusal> {
         return Err(malformed("`actor_token` is not supported")
             .hint("name whoever will act as `sub`; the chain is taken from the subject token"));
     }
-    known(&body.subject_token_type).ok_or_else(|| refused("subject_token_type"))?;
+    let shown = known(&body.subject_token_type).ok_or_else(|| refused("subject_token_type"))?;
     match &body.requested_token_type {
-        None => Ok(ACCESS_TOKEN),
+        None => Ok(shown),
         Some(text) => known(text).ok_or_else(|| refused("requested_token_type")),
     }
 }

@@ -50,6 +50,40 @@ const TABLE: &[Row] = &[
     ("POST", "/v1/tools/invoke", "invokeTool", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("POST", "/v1/tools/invoke/batch", "invokeBatch", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("POST", "/v1/tokens", "mintToken", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
+    ("POST", "/v1/tokens/revoke", "revokeTokens", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("POST", "/v1/keys/rotate", "rotateKeys", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("GET", "/v1/tenants", "listTenants", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("PUT", "/v1/tenants", "putTenants", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("GET", "/v1/agents", "listAgents", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("PUT", "/v1/agents", "putAgents", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("DELETE", "/v1/agents/somebody", "removeAgent", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("GET", "/v1/activations", "listActivations", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("PUT", "/v1/activations", "putActivations", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("PUT", "/v1/policies", "putPolicies", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("GET", "/v1/policies", "getPolicies", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    (
+        "GET",
+        "/v1/policies/versions/1",
+        "getPolicyVersion",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
+    ),
+    ("POST", "/v1/tools/explain", "explainCall", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("GET", "/v1/tenants/local/tools", "listTenantTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    ("GET", "/v1/agents/agent-1/tools", "listAgentTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
+    (
+        "GET",
+        "/v1/agents/agent-1/tools/unavailable",
+        "listUnavailableTools",
+        ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"],
+    ),
+    (
+        "GET",
+        "/.well-known/oauth-protected-resource",
+        "getResourceMetadata",
+        ["200 -", "200 -", "200 -", "200 -", "200 -"],
+    ),
+    // The credential is in the body; an `authorization` header must not show another.
+    ("POST", "/oauth/token", "exchangeToken", ["401 -", "400 -", "400 -", "400 -", "400 -"]),
     ("GET", "/.well-known/jwks.json", "getKeys", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/health/live", "isLive", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/health/ready", "isReady", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
@@ -69,6 +103,15 @@ fn body(operation: &str) -> Option<Value> {
         "invokeTool" => Some(json!({ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } })),
         "invokeBatch" => Some(json!({ "calls": [{ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } }] })),
         "mintToken" => Some(json!({ "sub": "somebody" })),
+        "revokeTokens" => Some(json!({ "jti": "of-nobody" })),
+        "putTenants" => Some(json!({ "tenants": [{ "tenant": "acme" }] })),
+        // The agent of the table is made known here, so that its tools can be looked at by others.
+        "putAgents" => Some(json!({ "agents": [{ "agent_id": "agent-1" }, { "agent_id": "somebody" }] })),
+        "putActivations" => Some(json!({ "activations": [{ "tool_id": "demo.panic_tool" }] })),
+        "putPolicies" => Some(json!({ "policies": "permit (principal, action, resource);" })),
+        "explainCall" => Some(json!({ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } })),
+        "exchangeToken" => Some(json!({ "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "subject_token": "x", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt" })),
         _ => None,
     }
 }
@@ -94,6 +137,10 @@ async fn each_caller_gets_what_the_table_says() {
             assert_eq!(format!("{} {}", reply.status, reply.code()), *expected, "{method} {path} as {caller:?}");
             if reply.status == 401 {
                 let challenge = reply.header("www-authenticate").unwrap();
+                assert!(challenge.contains("resource_metadata=\"http://gantry/.well-known/oauth-protected-resource\""));
+                if *operation == "exchangeToken" {
+                    continue;
+                }
                 assert_eq!(challenge.contains("error="), caller.is_some(), "{challenge}");
                 assert_eq!(reply.json()["status"], "permission_denied");
             }

@@ -87,6 +87,19 @@ async fn bodies_that_are_wrong_are_refused_with_place_and_remedy() {
         ("/v1/tokens", "{\"sub\":\"a\",\"ttl_seconds\":0}", (400, "E3004"), "ttl_seconds"),
         ("/v1/tokens", "{\"sub\":\"a\",\"roles\":[\"admim\"]}", (400, "E3004"), "did you mean `admin`?"),
         ("/v1/tokens", "{\"sub\":\"a\",\"tools\":[{\"tool_id\":\"*x\"}]}", (400, "E3004"), "`tools[0].tool_id`"),
+        ("/v1/tokens", "{\"sub\":\"a\",\"limits\":[{\"tool_id\":\"*\"}]}", (400, "E3004"), "`limits[0]`"),
+        (
+            "/v1/tokens",
+            "{\"sub\":\"a\",\"limits\":[{\"tool_id\":\"*\",\"argument\":\"/a\"}]}",
+            (400, "E3004"),
+            "at least one of",
+        ),
+        ("/v1/tokens", "{\"sub\":\"a\",\"budget\":{\"cals\":1}}", (400, "E3004"), "did you mean `calls`?"),
+        ("/v1/tokens", "{\"sub\":\"a\",\"budget\":{\"calls\":-1}}", (400, "E3004"), "`budget.calls`"),
+        ("/v1/tokens/revoke", "{}", (400, "E3004"), "exactly one"),
+        ("/v1/tokens/revoke", "{\"jti\":\"a\",\"sub\":\"b\"}", (400, "E3004"), "exactly one"),
+        ("/v1/tokens/revoke", "{\"jit\":\"a\"}", (400, "E3004"), "did you mean `jti`?"),
+        ("/v1/tools/explain", "{\"parameters\":{}}", (400, "E3004"), "`tool_id` is missing"),
         ("/v1/tools/demo.echo_tool/deprecate", "{\"version\":\"1\"}", (400, "E3004"), "`version`"),
         (
             "/v1/tools/demo.echo_tool/deprecate",
@@ -99,6 +112,62 @@ async fn bodies_that_are_wrong_are_refused_with_place_and_remedy() {
     ] {
         check(&stage, &request("POST", path, Some(ADMIN), Some(body)), expected, says).await;
     }
+}
+
+#[tokio::test]
+async fn access_that_is_written_wrongly_is_refused_and_nothing_is_changed() {
+    let stage = Stage::new().await;
+    let many: Vec<Value> =
+        (0..1001).map(|n| json!({ "tenant": format!("t{n}"), "agent_id": "a", "tool_id": "*" })).collect();
+    let too_many = json!({ "activations": many }).to_string();
+    for (path, body, expected, says) in [
+        ("/v1/tenants", "{}", (400, "E3004"), "`tenants` is missing"),
+        ("/v1/tenants", "{\"tenants\":[{\"tenant\":\"a b\"}]}", (400, "E3004"), "tenants[0]"),
+        ("/v1/tenants", "{\"tenants\":[{\"tenant\":\"a\",\"tenant_id\":\"a\"}]}", (400, "E3004"), "given twice"),
+        (
+            "/v1/tenants",
+            "{\"tenants\":[{\"tenant\":\"a\",\"visibility\":\"readonly\"}]}",
+            (400, "E3004"),
+            "did you mean `read_only`?",
+        ),
+        (
+            "/v1/tenants",
+            "{\"tenants\":[{\"tenant\":\"a\",\"tools\":[\"x*\"]}]}",
+            (400, "E3004"),
+            "`tenants[0].tools[0]`",
+        ),
+        ("/v1/tenants", "{\"tenants\":[{\"tenant\":\"local\",\"enabled\":false}]}", (400, "E3004"), "home tenant"),
+        ("/v1/agents", "{\"agents\":[{}]}", (400, "E3004"), "`agent_id` is missing in `agents[0]`"),
+        ("/v1/agents", "{\"agents\":[{\"agent_id\":\"a\",\"document\":\"x\"}]}", (400, "E3004"), "must be an object"),
+        (
+            "/v1/agents",
+            "{\"agents\":[{\"agent_id\":\"did:web:a.example\",\"document\":{\"id\":\"did:web:b.example\"}}]}",
+            (400, "E3004"),
+            "DID document",
+        ),
+        ("/v1/activations", "{\"activations\":[{}]}", (400, "E3004"), "`tool_id` is missing"),
+        ("/v1/activations", &too_many, (400, "E3004"), "1000"),
+        (
+            "/v1/activations",
+            "{\"activations\":[{\"tool_id\":\"*\",\"policy_overrides\":{\"requires_approval\":false}}]}",
+            (400, "E3004"),
+            "stricter",
+        ),
+        (
+            "/v1/activations",
+            "{\"activations\":[{\"tool_id\":\"*\",\"policy_overrides\":{\"redcat\":[]}}]}",
+            (400, "E3004"),
+            "did you mean `redact`?",
+        ),
+        ("/v1/policies", "{\"policies\":7}", (400, "E3004"), "`policies` must be a string"),
+        ("/v1/policies", "{\"policies\":\"permit (\"}", (400, "E3004"), "problems"),
+    ] {
+        check(&stage, &request("PUT", path, Some(ADMIN), Some(body)), expected, says).await;
+    }
+    assert_eq!(stage.admin("GET", "/v1/tenants", None).await.json()["tenants"].as_array().unwrap().len(), 1);
+    assert_eq!(stage.admin("GET", "/v1/agents", None).await.json()["agents"], json!([]));
+    assert_eq!(stage.admin("GET", "/v1/activations", None).await.json()["activations"], json!([]));
+    assert_eq!(stage.admin("GET", "/v1/policies", None).await.json()["version"], Value::Null);
 }
 
 #[tokio::test]
@@ -116,11 +185,23 @@ async fn requests_that_are_wrong_outside_their_body_are_refused() {
         (get("/v1/tools/"), (404, "E3008"), "/v1/tools/"),
         (get("/v1/tools/demo.echo_tool/versions/"), (404, "E3008"), "versions"),
         (request("DELETE", "/v1/tools", Some(ADMIN), None), (405, "E3007"), "DELETE"),
+        (request("DELETE", "/v1/agents", Some(ADMIN), None), (405, "E3007"), "DELETE"),
+        (request("DELETE", "/v1/agents/nobody", Some(ADMIN), None), (404, "E3207"), "`nobody`"),
+        (request("DELETE", "/v1/agents/a%20b", Some(ADMIN), None), (400, "E3004"), "subject"),
+        (request("DELETE", "/v1/agents/a?tenat=x", Some(ADMIN), None), (400, "E3004"), "did you mean `tenant`?"),
+        (get("/v1/agents?tenant=a%20b"), (400, "E3004"), "tenant"),
+        (get("/v1/activations?tenant=x&tenant=y"), (400, "E3004"), "stands twice"),
+        (get("/v1/policies?version=1"), (400, "E3004"), "`version`"),
+        (get("/v1/policies/versions/0.1"), (400, "E3004"), "whole number"),
+        (get("/v1/policies/versions/7"), (404, "E3008"), "no version 7"),
+        (get("/v1/tenants/nowhere/tools"), (404, "E3207"), "`nowhere`"),
+        (get("/v1/agents/nobody/tools"), (404, "E3207"), "`nobody`"),
+        (get("/v1/agents/nobody/tools/unavailable?x=1"), (400, "E3004"), "`x`"),
         (get("/v1/tools/invoke/batch"), (405, "E3007"), "GET"),
         (get("/v1/tools?page=0"), (400, "E3004"), "`page`"),
         (get("/v1/tools?page_size=201"), (400, "E3004"), "from 1 to 200"),
         (get("/v1/tools?lifecycle=dead"), (400, "E3004"), "`lifecycle`"),
-        (get("/v1/tools?tier=x"), (400, "E3004"), "catalog, tenant, agent"),
+        (get("/v1/tools?tier=x"), (400, "E3004"), "catalog, catalogue, tenant, agent"),
         (get("/v1/tools?categroy=x"), (400, "E3004"), "did you mean `category`?"),
         (get("/v1/tools/search"), (400, "E3004"), "`q` is missing"),
         (get("/v1/tools/search?q=%20"), (400, "E3004"), "`q` is missing"),

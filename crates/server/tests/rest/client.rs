@@ -97,6 +97,15 @@ impl Client {
     }
 }
 
+/// The text of a request with a form for a body.
+pub(crate) fn form(path: &str, fields: &[(&str, &str)], header: &str) -> String {
+    let mut body = form_urlencoded::Serializer::new(String::new());
+    body.extend_pairs(fields);
+    let body = body.finish();
+    let kind = "content-type: application/x-www-form-urlencoded";
+    format!("POST {path} HTTP/1.1\r\nhost: gantry\r\n{header}{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
 /// The text of a request. A body is announced as JSON.
 pub(crate) fn request(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> String {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: gantry\r\n");

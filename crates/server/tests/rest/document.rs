@@ -67,7 +67,8 @@ async fn every_operation_of_the_document_is_served_and_its_placeholders_are_desc
             assert!(parameters.iter().any(|p| p["name"] == placeholder && p["in"] == "path"), "{path}");
         }
         let path = path.replace("{id}", "demo.echo_tool").replace("{version}", "1.0.0");
-        let body = (method == "POST").then(|| json!({ "nonsense": true }));
+        let path = path.replace("{agent_id}", "did:web:nobody").replace("{tenant_id}", "local");
+        let body = ["POST", "PUT"].contains(&&*method).then(|| json!({ "nonsense": true }));
         let reply = stage.ask(&method, &path, Some(ADMIN), body).await;
         assert!(!["E3007", "E3008"].contains(&reply.code().as_str()), "{method} {path}: {}", reply.code());
     }

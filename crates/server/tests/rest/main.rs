@@ -9,11 +9,14 @@
     reason = "test crate: helpers may be as blunt as tests"
 )]
 
+mod access;
 mod authorization;
 mod bad_input;
 mod client;
 mod document;
+mod exchange;
 mod shutdown;
 mod slow_clients;
 mod stage;
 mod stories;
+mod tokens;
