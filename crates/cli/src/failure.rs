@@ -97,7 +97,7 @@ impl Failure {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let reasons = refusal.details.as_ref().map(reasons_in).unwrap_or_default();
+        let reasons = refusal.details.as_deref().map(reasons_in).unwrap_or_default();
         Self {
             code: Some(refusal.code.to_string()),
             hint: Some(refusal.resolution().to_owned()),

@@ -1,10 +1,11 @@
-//! The registry straight from the data directory, for when no server runs. Reads only.
+//! The home tenant's registry straight from the data directory, for when no server runs. Reads only.
 //!
 //! Whoever can read the data directory can read everything in it, so nothing is hidden here. Answers have the shapes of
 //! the REST door, so that commands need not care where theirs came from.
 
 use std::sync::Arc;
 
+use contract::ids::TenantId;
 use contract::version::VersionSpec;
 use kernel::ports::clock::Clock;
 use kernel::ports::observer::{Finished, Observer};
@@ -57,7 +58,7 @@ impl OfflineRegistry {
     /// As `GET /v1/tools`.
     pub(crate) fn list(&self, filter: &ListFilter) -> Value {
         let now = self.clock.now();
-        let page = self.registry.list(filter, |_| true);
+        let page = self.registry.list(&TenantId::home(), filter, |_| true);
         json!(ToolList {
             tools: page.tools.iter().map(|listed| ToolLine::of(listed, now)).collect(),
             pagination: Pagination { total_count: page.total_count, page: filter.page, page_size: filter.page_size },
@@ -67,7 +68,7 @@ impl OfflineRegistry {
     /// As `GET /v1/tools/search`.
     pub(crate) async fn search(&self, query: &str, limit: usize) -> Result<Value, Failure> {
         let now = self.clock.now();
-        let hits = self.registry.search(query, limit, |_| true).await?;
+        let hits = self.registry.search(&TenantId::home(), query, limit, |_| true).await?;
         let results = hits.iter().map(|listed| SearchResult::of(listed, now)).collect();
         Ok(json!(SearchAnswer { query: query.to_owned(), results, mode: "lexical" }))
     }
@@ -75,7 +76,8 @@ impl OfflineRegistry {
     /// As `GET /v1/tools/{id}`.
     pub(crate) fn tool(&self, name: &str) -> Result<Value, Failure> {
         let snapshot = self.registry.snapshot();
-        let tool = snapshot.find(name).ok_or_else(|| snapshot.not_found(name, |_| true))?;
+        let home = TenantId::home();
+        let tool = snapshot.find(&home, name).ok_or_else(|| snapshot.not_found(&home, name, |_| true))?;
         let now = self.clock.now();
         let current = tool.current(now).ok_or_else(|| Failure::new(format!("tool `{name}` has no versions")))?;
         Ok(json!(ToolDetail::of(tool, current, now)))
@@ -84,7 +86,8 @@ impl OfflineRegistry {
     /// As `GET /v1/tools/{id}/versions/{version}`.
     pub(crate) fn version(&self, name: &str, spec: &VersionSpec) -> Result<Value, Failure> {
         let snapshot = self.registry.snapshot();
-        let tool = snapshot.find(name).ok_or_else(|| snapshot.not_found(name, |_| true))?;
+        let home = TenantId::home();
+        let tool = snapshot.find(&home, name).ok_or_else(|| snapshot.not_found(&home, name, |_| true))?;
         let now = self.clock.now();
         // History stays readable: an exact version is shown whatever its state.
         let exact = match spec {

@@ -222,7 +222,8 @@ pub struct Refusal {
     pub message: String,
     /// What to do, when this occurrence knows better than the table's general hint.
     pub hint: Option<String>,
-    pub details: Option<Value>,
+    /// Boxed, because most refusals have none and every `Result` has room for one.
+    pub details: Option<Box<Value>>,
     /// Overrides the table's general word where the occurrence knows better.
     pub retryable: Option<bool>,
     pub retry_after_ms: Option<u64>,
@@ -244,7 +245,7 @@ impl Refusal {
     /// Adds structured facts.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.details = Some(Box::new(details));
         self
     }
 
@@ -271,7 +272,7 @@ impl Refusal {
             resolution: self.resolution().to_owned(),
             retryable: self.retryable.unwrap_or_else(|| row.retry.retryable()),
             retry_after_ms: self.retry_after_ms,
-            details: self.details.clone(),
+            details: self.details.as_deref().cloned(),
             trace_id,
             invocation_id,
         }

@@ -6,9 +6,10 @@
 //!
 //! Not here: how ids are made (the kernel's `Ids` port), and which names models see (the MCP door shortens them).
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,8 @@ use uuid::Uuid;
 pub const TOOL_ID_CHARS: std::ops::RangeInclusive<usize> = 3..=255;
 /// Longest namespace, tenant and alias.
 pub const NAME_CHARS_MAX: usize = 255;
+/// The tenant of the zero-configuration profile, whose tools are the shared catalogue (VIS-001, DESIGN §8.7).
+pub const HOME_TENANT: &str = "local";
 /// Longest DID or other subject name (STORE-004).
 pub const SUBJECT_CHARS_MAX: usize = 500;
 
@@ -98,6 +101,13 @@ impl ToolId {
     /// The part after the dot: the manifest's `tool_id`.
     pub fn local(&self) -> &str {
         self.0.split_once('.').map_or(&*self.0, |(_, local)| local)
+    }
+}
+
+/// So that maps can be asked by what a caller wrote; what is no tool id is in no map.
+impl Borrow<str> for ToolId {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 
@@ -190,7 +200,7 @@ macro_rules! text_traits {
 text_traits!(ToolId);
 
 plain_name!(
-    /// A tenant. The zero-configuration tenant is `local`.
+    /// A tenant. The zero-configuration tenant is [`TenantId::home`].
     TenantId,
     "tenant",
     NAME_CHARS_MAX
@@ -201,6 +211,19 @@ plain_name!(
     "subject",
     SUBJECT_CHARS_MAX
 );
+
+impl TenantId {
+    /// The tenant whose tools are the shared catalogue ([`HOME_TENANT`]). Does not allocate.
+    pub fn home() -> Self {
+        static HOME: LazyLock<TenantId> = LazyLock::new(|| TenantId(HOME_TENANT.into()));
+        HOME.clone()
+    }
+
+    /// Is this [`TenantId::home`]?
+    pub fn is_home(&self) -> bool {
+        self.as_str() == HOME_TENANT
+    }
+}
 
 // ----------------------------------------------------------------------------------------------------- InvocationId
 

@@ -17,8 +17,7 @@ mod decisions;
 mod service;
 mod snapshot;
 
-pub(crate) use decisions::Call;
-pub use decisions::Decision;
+pub(crate) use decisions::{Call, Decision};
 pub use service::{Access, AccessParts, AccessSettings};
+pub use snapshot::AccessSnapshot;
 pub(crate) use snapshot::EVERY_AGENT;
-pub use snapshot::{AccessSnapshot, PolicyLayer};

@@ -21,7 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
-use policy::{AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, TokenError, VerifyingKey, did};
+use policy::{AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, Did, TokenError, VerifyingKey};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
@@ -35,7 +35,7 @@ mod failures;
 mod keyring;
 
 use failures::Failures;
-pub use keyring::{ExternalIssuer, IdentitySettings};
+pub use keyring::{ExternalIssuer, IdentityError, IdentitySettings};
 use keyring::{Keyring, Ring};
 
 /// Remembered tokens; the least used make room.
@@ -90,7 +90,6 @@ pub struct Identity {
     keyring: Keyring,
     remembered: Cache<[u8; 32], Arc<Principal>>,
     failures: Failures,
-    leeway_ms: i64,
     /// Changes of the keys happen one after the other.
     swapping: Mutex<()>,
     observer: Arc<dyn Observer>,
@@ -103,17 +102,16 @@ impl Identity {
         own_keys: Vec<VerifyingKey>,
         settings: IdentitySettings,
         observer: Arc<dyn Observer>,
-    ) -> Result<Self, policy::AuthenticatorError> {
-        let leeway_ms = i64::from(settings.leeway_seconds).saturating_mul(1000);
+    ) -> Result<Self, IdentityError> {
         let failures = Failures::new(settings.failures_per_minute);
         let keyring = Keyring::new(settings, own_keys);
-        let authenticator = Authenticator::new(admin_secret, keyring.trust(&keyring.ring())?)?;
+        let authenticator =
+            Authenticator::new(admin_secret, keyring.trust(&keyring.ring())?).map_err(|_| IdentityError::Name)?;
         Ok(Self {
             trusted: ArcSwap::from_pointee(Trusted { generation: 0, authenticator }),
             keyring,
             remembered: Cache::new(REMEMBERED_MAX),
             failures,
-            leeway_ms,
             swapping: Mutex::new(()),
             observer,
         })
@@ -171,7 +169,7 @@ impl Identity {
         let attempt = || {
             let trusted = self.trusted.load();
             let caller = trusted.authenticator.authenticate(Some(BearerSecret(secret)), now.0)?;
-            Ok(self.principal(caller, trusted.generation))
+            Ok(Self::principal(caller, trusted.generation))
         };
         match attempt() {
             Err(AuthenticationError::Token(TokenError::UnknownKey)) if self.keyring.has_source() => {
@@ -182,8 +180,8 @@ impl Identity {
         }
     }
 
-    fn principal(&self, caller: Caller, generation: u64) -> Principal {
-        let usable_until = caller.expires_at_ms().map(|end| UnixMillis(end.saturating_add(self.leeway_ms)));
+    fn principal(caller: Caller, generation: u64) -> Principal {
+        let usable_until = caller.expires_at_ms().map(UnixMillis);
         let who = Arc::new(Who {
             tenant: caller.tenant().clone(),
             subject: caller.subject().clone(),
@@ -262,7 +260,7 @@ impl Identity {
     fn swap(&self, change: impl FnOnce(&mut Ring)) -> Result<(), Refusal> {
         let _one_at_a_time = self.swapping.lock().unwrap_or_else(PoisonError::into_inner);
         let ring = self.keyring.changed(change);
-        let unusable = |error: policy::AuthenticatorError| Refusal::new(ErrorCode::E3000, error.to_string());
+        let unusable = |error: IdentityError| Refusal::new(ErrorCode::E3000, error.to_string());
         let trust = self.keyring.trust(&ring).map_err(unusable)?;
         self.keyring.keep(ring);
         self.trusted.rcu(|former| Trusted {
@@ -286,9 +284,10 @@ pub(crate) async fn did_is_known(
     if access.snapshot().knows(tenant, subject) {
         return Ok(());
     }
-    match did::method(text) {
-        Some("key") if did::is_valid_did_key(text) => Ok(()),
-        Some("web") => match access.did_resolver() {
+    let did: Did = text.parse().map_err(|_| unknown_did("is not a DID as the standard has it"))?;
+    match did.method() {
+        "key" if did.self_certified_key().is_ok() => Ok(()),
+        "web" => match access.did_resolver() {
             None => Err(unknown_did("is not known here")),
             Some(resolver) => resolver.resolve(subject).await.map_err(|error| match error {
                 DidError::Unknown => unknown_did("is not known here"),

@@ -23,7 +23,7 @@ pub use administration::{
 pub use catalogue::{Compared, Side, Tier};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};
-pub use identity::{ExternalIssuer, Identity, IdentitySettings, Principal};
+pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};
 pub use invoke::{Arrival, Failed, Kernel, KernelParts};
 pub use mint::{Mint, MintedToken};
 pub use recorder::{Recorder, RecorderHandle};

@@ -38,10 +38,9 @@ impl Mint {
         now: UnixMillis,
     ) -> Result<MintedToken, Refusal> {
         let token_id = new_token_id(entropy).to_string();
-        let (token, claims) =
-            policy::mint(request, &self.minter, &self.key.load(), token_id, now.0).map_err(|error| {
-                Refusal::new(ErrorCode::E3004, error.to_string()).hint("mend the request; no token was made")
-            })?;
+        let (token, claims) = self.minter.mint(request, &self.key.load(), token_id, now.0).map_err(|error| {
+            Refusal::new(ErrorCode::E3004, error.to_string()).hint("mend the request; no token was made")
+        })?;
         Ok(MintedToken { token, claims })
     }
 

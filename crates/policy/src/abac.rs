@@ -12,9 +12,28 @@ use serde_json::Value;
 use crate::role::Role;
 use crate::scope::Scope;
 
+mod arguments;
+mod calendar;
+mod compile;
+mod expectations;
+mod facts;
 mod obligation;
+mod policies;
+mod problem;
+mod reads;
+mod slices;
+mod source;
+mod vocabulary;
+mod words;
 
+pub use arguments::{ARGUMENT_PATH_BYTES_MAX, ARGUMENTS_MAX};
+pub use compile::{POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX};
+pub use expectations::{Case, CaseOutcome, ExpectationProblem, Expectations, Expected};
 pub use obligation::{Obligation, ObligationError};
+pub use policies::{PERMIT_ALL, Policies};
+pub use problem::PolicyProblem;
+pub use source::Position;
+pub use vocabulary::SCHEMA;
 
 /// What a decision is about.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +118,16 @@ pub struct ContextNeeds {
 impl ContextNeeds {
     /// Everything: for engines that cannot be looked into.
     pub const ALL: Self = Self { arguments: true, time: false, session: true };
+
+    /// What the one or the other reads.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            arguments: self.arguments || other.arguments,
+            time: self.time || other.time,
+            session: self.session || other.session,
+        }
+    }
 }
 
 /// The code of an explicit denial.

@@ -1,14 +1,17 @@
 //! From a bearer credential to a [`Caller`]: the bootstrap admin token, or a capability token.
+//!
+//! An authenticator is a value. When keys change, a new one is made from it ([`Authenticator::with_trust`]) and takes its
+//! place at once, so that no call sees half of a change; the bootstrap part goes along unchanged.
+//!
+//! Not here: revocation, remembering verified tokens, counting failures (all the kernel's).
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::NameError;
 use sha2::{Digest as _, Sha256};
 
-use crate::caller::{Caller, CallerKind};
+use crate::caller::Caller;
 use crate::grant::{ToolGrant, ToolPattern};
-use crate::keys::VerifyingKey;
-use crate::role::Role;
-use crate::token::{self, TokenError};
+use crate::token::{self, TokenError, Trust};
 
 /// The subject behind the bootstrap secret.
 const ADMIN_SUBJECT: &str = "admin";
@@ -37,45 +40,48 @@ pub enum AuthenticationError {
 impl AuthenticationError {
     /// The row of the error table and what to do.
     pub fn refusal(&self) -> Refusal {
-        let code = match self {
-            Self::Missing | Self::Token(TokenError::Malformed(_) | TokenError::NotYetValid) => ErrorCode::E3203,
-            Self::Token(TokenError::Signature | TokenError::UnknownKey) => ErrorCode::E3202,
-            Self::Token(TokenError::Expired) => ErrorCode::E3201,
+        let (code, hint) = match self {
+            Self::Missing => (
+                ErrorCode::E3203,
+                Some(
+                    "send `Authorization: Bearer <token>`; the admin token is in the data directory, `gantry token mint` makes narrower ones",
+                ),
+            ),
+            Self::Token(error) => (error.code(), error.hint()),
         };
         let refusal = Refusal::new(code, self.to_string());
-        match self {
-            Self::Missing => refusal.hint(
-                "send `Authorization: Bearer <token>`; the admin token is in the data directory, `gantry token mint` makes narrower ones",
-            ),
-            Self::Token(_) => refusal,
+        match hint {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
         }
     }
 }
 
 /// Recognises callers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Authenticator {
     admin_digest: [u8; 32],
-    keys: Vec<VerifyingKey>,
     admin: Caller,
+    trust: Trust,
 }
 
 impl Authenticator {
-    /// With the bootstrap secret and the keys that tokens may be signed with.
-    pub fn new(admin_secret: &str, keys: Vec<VerifyingKey>) -> Result<Self, NameError> {
-        let admin = Caller {
-            kind: CallerKind::AdminToken,
-            subject: ADMIN_SUBJECT.parse()?,
-            tenant: LOCAL_TENANT.parse()?,
-            roles: vec![Role::Admin],
-            tools: vec![ToolGrant { tool_id: ToolPattern::All, version_range: None }],
-            scopes: "*".parse().into_iter().collect(),
-            user: None,
-            session: None,
-            token_id: None,
-            expires_at_ms: None,
-        };
-        Ok(Self { admin_digest: digest(admin_secret), keys, admin })
+    /// With the bootstrap secret, and whose tokens are believed.
+    pub fn new(admin_secret: &str, trust: Trust) -> Result<Self, NameError> {
+        let everything = ToolGrant { tool_id: ToolPattern::All, version_range: None };
+        let admin = Caller::administrator(
+            ADMIN_SUBJECT.parse()?,
+            LOCAL_TENANT.parse()?,
+            vec![everything],
+            "*".parse().into_iter().collect(),
+        );
+        Ok(Self { admin_digest: digest(admin_secret), admin, trust })
+    }
+
+    /// The same with other keys.
+    #[must_use]
+    pub fn with_trust(&self, trust: Trust) -> Self {
+        Self { admin_digest: self.admin_digest, admin: self.admin.clone(), trust }
     }
 
     /// Says who calls. `now_ms` is milliseconds since the epoch.
@@ -89,12 +95,12 @@ impl Authenticator {
         if digest(secret) == self.admin_digest {
             return Ok(self.admin.clone());
         }
-        Ok(token::verify(secret, &self.keys, now_ms)?)
+        Ok(token::verify(secret, &self.trust, now_ms)?)
     }
 
-    /// The public keys, for the JWK set.
-    pub fn keys(&self) -> &[VerifyingKey] {
-        &self.keys
+    /// Whose tokens are believed.
+    pub fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     /// The identity of the server's own work, such as publishing its built-in tools.
@@ -111,17 +117,30 @@ pub(crate) fn digest(secret: &str) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::SigningKey;
+    use crate::caller::CallerKind;
+    use crate::jose::{KeySet, SigningKey};
 
     #[test]
     fn the_admin_token_is_recognised_and_others_are_classified() {
         let key = SigningKey::from_seed(&[3; 32]);
-        let authenticator = Authenticator::new("s3cret", vec![key.verifying_key()]).unwrap();
+        let authenticator = Authenticator::new("s3cret", Trust::own(key.verifying_key())).unwrap();
         let who = authenticator.authenticate(Some(BearerSecret("s3cret")), 0).unwrap();
-        assert_eq!(who.kind(), CallerKind::AdminToken);
+        assert_eq!((who.kind(), who.tenant().as_str()), (CallerKind::AdminToken, "local"));
+        assert_eq!(&who, authenticator.system());
         let code = |credential| authenticator.authenticate(credential, 0).unwrap_err().refusal().code;
         assert_eq!(code(None), ErrorCode::E3203);
         assert_eq!(code(Some(BearerSecret("s3creT"))), ErrorCode::E3203);
         assert_eq!(format!("{:?}", BearerSecret("s3cret")), "BearerSecret(…)");
+    }
+
+    #[test]
+    fn keys_are_replaced_without_the_bootstrap_secret() {
+        let authenticator = Authenticator::new("s3cret", Trust::own(KeySet::default())).unwrap();
+        let key = SigningKey::from_seed(&[3; 32]);
+        let newer = authenticator.with_trust(Trust::own(key.verifying_key()));
+        assert!(authenticator.trust().issuers[0].keys.is_empty());
+        assert_eq!(newer.trust().issuers[0].keys.len(), 1);
+        let who = newer.authenticate(Some(BearerSecret("s3cret")), 0).unwrap();
+        assert_eq!(who.kind(), CallerKind::AdminToken);
     }
 }

@@ -1,12 +1,52 @@
-//! How much may be done with a token: calls and cost, each optional. Delegation may only lower them.
+//! How much may be done with a token. Delegation may only lower it.
+//!
+//! What is spent with a delegated token is also spent from every budget above it, so handing on a budget twice does not
+//! double it. Counting is the store's work; here is only what may be promised.
 
 use serde::{Deserialize, Serialize};
 
 /// A budget. Absent means unlimited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     /// Calls that may be run with this token and everything delegated from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
+}
+
+impl Budget {
+    /// Is there no more in this budget than in the `outer` one?
+    ///
+    /// ```
+    /// # use gantry_policy::Budget;
+    /// let (ten, unlimited) = (Budget { calls: Some(10) }, Budget { calls: None });
+    /// assert!(ten.within(&unlimited) && ten.within(&ten) && !unlimited.within(&ten));
+    /// ```
+    pub fn within(&self, outer: &Self) -> bool {
+        match (self.calls, outer.calls) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(calls), Some(most)) => calls <= most,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_within_another_when_it_is_no_larger() {
+        for (inner, outer, expected) in [
+            (None, None, true),
+            (Some(5), None, true),
+            (None, Some(5), false),
+            (Some(5), Some(5), true),
+            (Some(0), Some(5), true),
+            (Some(6), Some(5), false),
+            (Some(u64::MAX), Some(u64::MAX), true),
+        ] {
+            assert_eq!(Budget { calls: inner }.within(&Budget { calls: outer }), expected, "{inner:?} {outer:?}");
+        }
+    }
 }

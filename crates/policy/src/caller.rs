@@ -1,11 +1,21 @@
 //! Who is calling, once that has been verified.
+//!
+//! A caller is a value: what its token said, and a digest of everything that a decision can depend on, so that decisions
+//! can be remembered per caller without remembering tokens. Times, budget and token id are not part of the digest: two
+//! tokens of one agent with equal rights get equal decisions.
 
+use contract::canonical;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::version::Version;
+use serde_json::json;
 
+use crate::argument_limit::ArgumentLimit;
+use crate::budget::Budget;
+use crate::delegation::{Delegator, Rights};
 use crate::grant::ToolGrant;
 use crate::role::{Action, Role};
 use crate::scope::Scope;
+use crate::token::Claims;
 
 /// How the caller proved itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,23 +26,86 @@ pub enum CallerKind {
     CapabilityToken,
 }
 
-/// A verified caller. Made by the [`Authenticator`](crate::Authenticator) only.
+/// A verified caller. Made by the [`Authenticator`](crate::Authenticator) and by [`verify`](crate::verify) only.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
-    pub(crate) kind: CallerKind,
-    pub(crate) subject: Subject,
-    pub(crate) tenant: TenantId,
-    pub(crate) roles: Vec<Role>,
-    pub(crate) tools: Vec<ToolGrant>,
-    pub(crate) scopes: Vec<Scope>,
-    pub(crate) user: Option<Subject>,
-    pub(crate) session: Option<String>,
-    pub(crate) token_id: Option<String>,
-    /// Milliseconds since the epoch.
-    pub(crate) expires_at_ms: Option<i64>,
+    kind: CallerKind,
+    subject: Subject,
+    tenant: TenantId,
+    roles: Vec<Role>,
+    tools: Vec<ToolGrant>,
+    scopes: Vec<Scope>,
+    limits: Vec<ArgumentLimit>,
+    budget: Option<Budget>,
+    user: Option<Subject>,
+    session: Option<String>,
+    token_id: Option<String>,
+    /// Seconds since the epoch.
+    issued_at: Option<i64>,
+    /// Seconds since the epoch, as the token has it.
+    expires_at: Option<i64>,
+    /// Milliseconds since the epoch, with what clocks may differ.
+    expires_at_ms: Option<i64>,
+    chain: Vec<Delegator>,
+    digest: [u8; 32],
 }
 
 impl Caller {
+    /// The holder of the bootstrap secret: everything, for ever.
+    pub(crate) fn administrator(subject: Subject, tenant: TenantId, tools: Vec<ToolGrant>, scopes: Vec<Scope>) -> Self {
+        Self {
+            kind: CallerKind::AdminToken,
+            subject,
+            tenant,
+            roles: vec![Role::Admin],
+            tools,
+            scopes,
+            limits: Vec::new(),
+            budget: None,
+            user: None,
+            session: None,
+            token_id: None,
+            issued_at: None,
+            expires_at: None,
+            expires_at_ms: None,
+            chain: Vec::new(),
+            digest: [0; 32],
+        }
+        .digested()
+    }
+
+    /// From claims that have been verified.
+    pub(crate) fn from_token(claims: Claims, chain: Vec<Delegator>, leeway_seconds: u32) -> Self {
+        Self {
+            kind: CallerKind::CapabilityToken,
+            subject: claims.sub,
+            tenant: claims.tenant,
+            roles: claims.roles,
+            tools: claims.tools,
+            scopes: claims.scopes,
+            limits: claims.limits,
+            budget: claims.budget,
+            user: claims.user_did,
+            session: claims.session_id,
+            token_id: Some(claims.jti),
+            issued_at: Some(claims.iat),
+            expires_at: Some(claims.exp),
+            expires_at_ms: Some(claims.exp.saturating_add(leeway_seconds.into()).saturating_mul(1000)),
+            chain,
+            digest: [0; 32],
+        }
+        .digested()
+    }
+
+    fn digested(mut self) -> Self {
+        let facts = json!({
+            "tenant": self.tenant, "subject": self.subject, "user": self.user, "session": self.session,
+            "roles": self.roles, "tools": self.tools, "scopes": self.scopes, "limits": self.limits,
+        });
+        self.digest = *canonical::digest(&facts).as_bytes();
+        self
+    }
+
     /// How the caller proved itself.
     pub fn kind(&self) -> CallerKind {
         self.kind
@@ -63,9 +136,61 @@ impl Caller {
         self.token_id.as_deref()
     }
 
-    /// When the token ends, in milliseconds since the epoch; the bootstrap secret does not.
+    /// When the token was issued, in seconds since the epoch; the bootstrap secret was not.
+    pub fn issued_at(&self) -> Option<i64> {
+        self.issued_at
+    }
+
+    /// When the token ends for this server, in milliseconds since the epoch and with what clocks may differ; the
+    /// bootstrap secret does not end.
     pub fn expires_at_ms(&self) -> Option<i64> {
         self.expires_at_ms
+    }
+
+    /// What the caller is to this server.
+    pub fn roles(&self) -> &[Role] {
+        &self.roles
+    }
+
+    /// Which tools the token names.
+    pub fn tools(&self) -> &[ToolGrant] {
+        &self.tools
+    }
+
+    /// What calls may touch.
+    pub fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    /// Which arguments calls may have.
+    pub fn limits(&self) -> &[ArgumentLimit] {
+        &self.limits
+    }
+
+    /// How much may be done with the token; `None` is without limit.
+    pub fn budget(&self) -> Option<&Budget> {
+        self.budget.as_ref()
+    }
+
+    /// Who handed the token on, nearest first; each without `act`.
+    pub fn chain(&self) -> &[Delegator] {
+        &self.chain
+    }
+
+    /// SHA-256 of tenant, subject, user, session, roles, tools, scopes and limits in their canonical form.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// What may be handed on at most. The bootstrap secret has no end, so its rights end at the end of time.
+    pub fn rights(&self) -> Rights {
+        Rights {
+            tools: self.tools.clone(),
+            scopes: self.scopes.clone(),
+            limits: self.limits.clone(),
+            budget: self.budget.clone(),
+            expires_at: self.expires_at.unwrap_or(i64::MAX),
+        }
     }
 
     /// May the caller do this administrative act?
@@ -78,9 +203,9 @@ impl Caller {
         self.tools.iter().any(|grant| grant.allows(tool, version))
     }
 
-    /// Does the token name this tool in any version? Decides what listings show.
-    pub fn may_know(&self, tool: &ToolId) -> bool {
-        self.may(Action::SeeWholeCatalogue) || self.tools.iter().any(|grant| grant.tool_id.matches(tool))
+    /// Does the token name this tool in any version? Decides what may be told about it.
+    pub fn names(&self, tool: &ToolId) -> bool {
+        self.tools.iter().any(|grant| grant.tool_id.matches(tool))
     }
 
     /// The first of `required` that no granted scope covers.

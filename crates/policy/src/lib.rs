@@ -8,22 +8,33 @@ mod authenticator;
 mod budget;
 mod caller;
 mod delegation;
+mod did;
 mod grant;
-mod keys;
+pub mod jose;
 mod role;
 mod scope;
 mod token;
 mod visibility;
 
-pub use abac::{ContextNeeds, DENIED, Obligation, ObligationError, Question, Risk, ToolFacts, UNDECIDED, Verdict};
-pub use argument_limit::ArgumentLimit;
+pub use abac::{
+    ARGUMENT_PATH_BYTES_MAX, ARGUMENTS_MAX, Case, CaseOutcome, ContextNeeds, DENIED, ExpectationProblem, Expectations,
+    Expected, Obligation, ObligationError, PERMIT_ALL, POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX, Policies,
+    PolicyProblem, Position, Question, Risk, SCHEMA, ToolFacts, UNDECIDED, Verdict,
+};
+pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
 pub use caller::{Caller, CallerKind};
-pub use delegation::{Delegator, Rights};
+pub use delegation::{CHAIN_LINKS_MAX, ChainError, Delegator, NarrowingWish, Rights, Widening, first_widening, narrow};
+pub use did::{Did, DidDocument, InvalidDidError};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
-pub use keys::{KeyError, SigningKey, VerifyingKey};
+pub use jose::{Algorithm, KeyError, KeySet, SigningKey, TOKEN_BYTES_MAX, VerifyingKey, key_id};
 pub use role::{Action, Role};
-pub use scope::{Scope, ScopeError};
-pub use token::{AUDIENCE, Claims, ISSUER, MintError, MintRequest, TOKEN_BYTES_MAX, TokenError, mint, verify};
-pub use visibility::{PolicyOverrides, VisibilityDefault, WhyUnavailable, reach};
+pub use scope::{NetworkError, PathError, Scope, ScopeError};
+pub use token::{
+    AUDIENCE, Audience, Claims, DELEGATION_DEPTH_MAX, ISSUER, Issuer, MintError, MintRequest, Minter, Registered,
+    TokenError, Trust, mint, verify, verify_registered,
+};
+pub use visibility::{
+    OverrideError, PolicyOverrides, VisibilityDefault, WhyUnavailable, most_specific, reach, specificity,
+};

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use contract::ids::TenantId;
 use contract::manifest::Manifest;
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::clock::UnixMillis;
@@ -122,7 +123,7 @@ async fn evaluate(set: Set, copies: usize) -> Result<Value, Failure> {
     let mut latencies_ms = Vec::new();
     for query in &set.queries {
         let started = Instant::now();
-        let hits = store.search(&query.text, HITS).await?;
+        let hits = store.search(&TenantId::home(), &query.text, HITS).await?;
         latencies_ms.push(started.elapsed().as_secs_f64() * 1000.0);
         let found: Vec<bool> = hits
             .iter()
@@ -199,6 +200,7 @@ fn version(id: &str, tool: &Value) -> Result<StoredVersion, Failure> {
         "result_schema": { "type": "object" },
     }))?;
     Ok(StoredVersion {
+        tenant: TenantId::home(),
         tool: manifest.id()?,
         version: manifest.version.clone(),
         digest: manifest.digest(),

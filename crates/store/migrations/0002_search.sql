@@ -8,10 +8,13 @@ CREATE VIRTUAL TABLE tool_search USING fts5 (
     tokenize = 'ascii'
 );
 
--- In how many documents each term is. fts5vocab knows it too, but has to count postings for every answer.
+-- In how many documents of a tenant each term is: the words of one tenant must not show in the answers of another.
+-- fts5vocab knows it too, but has to count postings for every answer.
 CREATE TABLE search_terms (
-    term      TEXT NOT NULL PRIMARY KEY,
-    documents INTEGER NOT NULL CHECK (documents >= 0)
+    tenant_key INTEGER NOT NULL,
+    term       TEXT NOT NULL,
+    documents  INTEGER NOT NULL CHECK (documents >= 0),
+    PRIMARY KEY (tenant_key, term)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO store_numbers (name, value) VALUES ('search_documents', 0), ('search_pipeline', 0);
+INSERT INTO store_numbers (name, value) VALUES ('search_pipeline', 0);

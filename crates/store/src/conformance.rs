@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 
-pub use samples::{deprecated, new_version, removed, sample_manifest, sunset};
+pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
 /// Everything one store offers.
 pub trait AnyStore: RegistryStore + ToolSearch + 'static {}

@@ -3,11 +3,11 @@
 //! One lock, plain maps, and a BM25 computed by walking over all documents: as simple as can be, so that the adapters have
 //! something obvious to be compared with.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use contract::ids::ToolId;
+use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
@@ -23,8 +23,11 @@ const B: f64 = 0.75;
 /// The fake.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    versions: Mutex<BTreeMap<(String, Version), StoredVersion>>,
+    versions: Mutex<Versions>,
 }
+
+/// Every version by what names it.
+type Versions = BTreeMap<(TenantId, ToolId, Version), StoredVersion>;
 
 impl MemoryStore {
     /// An empty store.
@@ -32,7 +35,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn versions(&self) -> MutexGuard<'_, BTreeMap<(String, Version), StoredVersion>> {
+    fn versions(&self) -> MutexGuard<'_, Versions> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -44,27 +47,27 @@ impl RegistryStore for MemoryStore {
     }
 
     async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError> {
-        let key = (version.tool.as_str().to_owned(), version.version.clone());
+        let key = (version.tenant.clone(), version.tool.clone(), version.version.clone());
         let mut versions = self.versions();
         if let Some(there) = versions.get(&key) {
             let same = there.digest == version.digest;
             let published = there.digest;
             return Ok(if same { Published::Same } else { Published::Different { published } });
         }
-        let StoredVersion { tool, version, manifest, digest, lifecycle, published_at, published_by } = version;
-        versions.insert(key, StoredVersion { tool, version, manifest, digest, lifecycle, published_at, published_by });
+        versions.insert(key, version);
         Ok(Published::New)
     }
 
     async fn change_lifecycle(
         &self,
+        tenant: &TenantId,
         tool: &ToolId,
         version: &Version,
         from: &Lifecycle,
         to: &Lifecycle,
     ) -> Result<LifecycleChange, StoreError> {
         let mut versions = self.versions();
-        let Some(stored) = versions.get_mut(&(tool.as_str().to_owned(), version.clone())) else {
+        let Some(stored) = versions.get_mut(&(tenant.clone(), tool.clone(), version.clone())) else {
             return Ok(LifecycleChange::Unknown);
         };
         if stored.lifecycle != *from {
@@ -81,15 +84,14 @@ impl RegistryStore for MemoryStore {
 
 #[async_trait]
 impl ToolSearch for MemoryStore {
-    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
-        let index = Index::of(&self.versions());
+    async fn search(&self, tenant: &TenantId, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
+        let index = Index::of(&self.versions(), tenant);
         let Ok(plan) = Plan::of(query, &index);
         let rankings = plan.rankings.iter().map(|terms| index.rank(terms)).collect();
         let limit = limit.min(HITS_MAX);
         let mut hits = Vec::new();
         for (tool, score) in fuse(rankings, limit) {
-            let tool = tool.parse().map_err(|error: contract::ids::NameError| StoreError::Corrupt(Box::new(error)))?;
-            hits.push(SearchHit { tool, score });
+            hits.push(SearchHit { tool: tool.clone(), score });
         }
         // INVARIANT: fuse orders equal scores by its key, which here is the tool id.
         hits.truncate(limit);
@@ -99,23 +101,29 @@ impl ToolSearch for MemoryStore {
 
 // ----------------------------------------------------------------------------------------------------------- Index
 
-/// Documents and term counts, made anew for each search.
+/// The documents a tenant can find and their term counts, made anew for each search.
 #[derive(Debug, Default)]
 struct Index {
-    documents: Vec<(String, Document)>,
+    documents: Vec<(ToolId, Document)>,
     frequencies: BTreeMap<String, u64>,
 }
 
 impl Index {
-    fn of(versions: &BTreeMap<(String, Version), StoredVersion>) -> Self {
+    fn of(versions: &Versions, tenant: &TenantId) -> Self {
         let mut index = Self::default();
-        let tools: HashSet<&String> = versions.keys().map(|(tool, _)| tool).collect();
-        for tool in tools {
+        let published = |by: &TenantId| -> BTreeSet<&ToolId> {
+            versions.keys().filter(|(of, _, _)| of == by).map(|(_, tool, _)| tool).collect()
+        };
+        let (home, own) = (TenantId::home(), published(tenant));
+        let shared = published(&home).into_iter().filter(|tool| !own.contains(tool)).map(|tool| (&home, tool));
+        let seen: Vec<(&TenantId, &ToolId)> = shared.chain(own.iter().map(|tool| (tenant, *tool))).collect();
+        for (tenant, tool) in seen {
             let states = versions
                 .iter()
-                .filter(|((of, _), _)| of == tool)
-                .map(|((_, version), stored)| (version.clone(), stored.lifecycle.recorded));
-            let newest = newest_searchable(states).and_then(|version| versions.get(&(tool.clone(), version)));
+                .filter(|((owner, of, _), _)| owner == tenant && of == tool)
+                .map(|((_, _, version), stored)| (version.clone(), stored.lifecycle.recorded));
+            let newest =
+                newest_searchable(states).and_then(|version| versions.get(&(tenant.clone(), tool.clone(), version)));
             if let Some(stored) = newest {
                 let document = Document::of(&stored.manifest);
                 for term in document.vocabulary() {
@@ -128,7 +136,7 @@ impl Index {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of words are far below 2^52")]
-    fn rank(&self, terms: &[String]) -> Ranking<&str> {
+    fn rank(&self, terms: &[String]) -> Ranking<&ToolId> {
         let length = |document: &Document| document.fields.iter().flat_map(|field| field.split_whitespace()).count();
         let total = self.documents.len() as f64;
         let average = self.documents.iter().map(|(_, document)| length(document)).sum::<usize>() as f64 / total;
@@ -148,7 +156,7 @@ impl Index {
                 score += rarity * weight * (K1 + 1.0) / (weight + K1 * stretch);
             }
             if score > 0.0 {
-                ranked.push((tool.as_str(), score));
+                ranked.push((tool, score));
             }
         }
         ranked

@@ -23,7 +23,7 @@ mod writer;
 use std::path::Path;
 
 use async_trait::async_trait;
-use contract::ids::ToolId;
+use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
@@ -130,15 +130,18 @@ impl RegistryStore for SqliteStore {
 
     async fn change_lifecycle(
         &self,
+        tenant: &TenantId,
         tool: &ToolId,
         version: &Version,
         from: &Lifecycle,
         to: &Lifecycle,
     ) -> Result<LifecycleChange, StoreError> {
-        let (tool, version, from, to) = (tool.clone(), version.clone(), from.clone(), to.clone());
-        self.writer()?
-            .run(move |connection| registry::change_lifecycle(connection, tool.as_str(), &version, &from, &to))
-            .await
+        let (tenant, tool, version) = (tenant.clone(), tool.clone(), version.clone());
+        let (from, to) = (from.clone(), to.clone());
+        let change = move |connection: &rusqlite::Connection| {
+            registry::change_lifecycle(connection, (tenant.as_str(), tool.as_str()), &version, &from, &to)
+        };
+        self.writer()?.run(change).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
@@ -159,10 +162,10 @@ impl RegistryStore for SqliteStore {
 
 #[async_trait]
 impl ToolSearch for SqliteStore {
-    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
-        let query = query.to_owned();
+    async fn search(&self, tenant: &TenantId, query: &str, limit: usize) -> Result<Vec<SearchHit>, StoreError> {
+        let (tenant, query) = (tenant.clone(), query.to_owned());
         let find = move |connection: &rusqlite::Connection| {
-            let ranked = search::search(connection, &query, limit)?;
+            let ranked = search::search(connection, tenant.as_str(), &query, limit)?;
             let hits = ranked.into_iter().map(|(tool, score)| match tool.parse() {
                 Ok(tool) => Ok(SearchHit { tool, score }),
                 Err(_) => Err(Unreadable { column: "tool_id", tool }.into()),

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use contract::ids::TenantId;
 use gantry_store::conformance::{new_version, sample_manifest};
 use gantry_store::sqlite::{OpenError, Options, SqliteStore};
 use kernel::ports::registry_store::{Published, RegistryStore, StoreError, StoredVersion};
@@ -78,7 +79,7 @@ async fn a_reader_beside_the_writer_sees_what_is_committed_and_cannot_write() {
     let reader = SqliteStore::open_read_only(&path).unwrap();
     writer.publish(sample("some_tool", "Paints the fence.")).await.unwrap();
     assert_eq!(reader.load().await.unwrap().len(), 1);
-    assert_eq!(reader.search("fence", 10).await.unwrap().len(), 1);
+    assert_eq!(reader.search(&TenantId::home(), "fence", 10).await.unwrap().len(), 1);
     reader.ping().await.unwrap();
     let refused = reader.publish(sample("other_tool", "Paints the house.")).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))));
@@ -203,7 +204,7 @@ async fn a_full_disk_is_unavailable_and_the_store_recovers() {
     assert_eq!(store.publish(big("refused_tool")).await.unwrap(), Published::New);
     store.ping().await.unwrap();
     assert_eq!(store.load().await.unwrap().len(), kept + 1);
-    assert_eq!(store.search("lawn", 10).await.unwrap().len(), 1);
+    assert_eq!(store.search(&TenantId::home(), "lawn", 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -239,7 +240,7 @@ async fn what_was_answered_is_in_the_files_at_that_very_moment() {
         }
         let recovered = open(&after.path().join("gantry.db")).unwrap();
         assert_eq!(recovered.load().await.unwrap().len(), number + 1);
-        assert_eq!(recovered.search("lost", 50).await.unwrap().len(), number + 1);
+        assert_eq!(recovered.search(&TenantId::home(), "lost", 50).await.unwrap().len(), number + 1);
     }
 }
 
@@ -265,15 +266,16 @@ async fn a_file_of_an_older_release_is_migrated_and_indexed() {
     let old = sample("old_tool", "Was published by the release before.");
     connection
         .execute(
-            "INSERT INTO tool_definitions (tool_id, name, description, provider, protocol, created_at, updated_at)
-             VALUES ('old_tool', 'Old', 'Old', 'p', 'native', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z')",
+            "INSERT INTO tool_definitions (tenant_id, tool_id, name, description, provider, protocol, created_at, updated_at)
+             VALUES ('local', 'old_tool', 'Old', 'Old', 'p', 'native', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z')",
             [],
         )
         .unwrap();
     connection
         .execute(
-            "INSERT INTO tool_versions (tool_id, version, version_text, manifest, digest, published_at, published_by)
-             VALUES ('old_tool', '1.0.0', '1.0.0', ?1, ?2, '2026-01-01T00:00:00.000Z', 'me')",
+            "INSERT INTO tool_versions
+                 (tenant_id, tool_id, version, version_text, manifest, digest, published_at, published_by)
+             VALUES ('local', 'old_tool', '1.0.0', '1.0.0', ?1, ?2, '2026-01-01T00:00:00.000Z', 'me')",
             [serde_json::to_string(&old.manifest).unwrap(), old.digest.to_string()],
         )
         .unwrap();
@@ -283,7 +285,7 @@ async fn a_file_of_an_older_release_is_migrated_and_indexed() {
     let store = open(&path).unwrap();
     assert_eq!(store.publish(old).await.unwrap(), Published::Same);
     assert_eq!(store.load().await.unwrap().first().expect("one version").published_at.0, 1_767_225_600_000);
-    assert_eq!(store.search("release before", 10).await.unwrap().len(), 1);
+    assert_eq!(store.search(&TenantId::home(), "release before", 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -302,15 +304,14 @@ async fn the_index_counts_what_it_holds() {
     connection.execute_batch("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, tool_search, row)").unwrap();
     let difference: i64 = connection
         .query_row(
-            "SELECT (SELECT count(*) FROM (SELECT term, doc FROM vocabulary EXCEPT SELECT term, documents FROM search_terms))
-                  + (SELECT count(*) FROM (SELECT term, documents FROM search_terms EXCEPT SELECT term, doc FROM vocabulary))",
+            "SELECT (SELECT count(*) FROM (SELECT term, doc FROM vocabulary EXCEPT SELECT term, sum(documents) FROM search_terms GROUP BY term))
+                  + (SELECT count(*) FROM (SELECT term, sum(documents) FROM search_terms GROUP BY term EXCEPT SELECT term, doc FROM vocabulary))",
             [],
             |row| row.get(0),
         )
         .unwrap();
     assert_eq!(difference, 0);
-    let documents: i64 = connection
-        .query_row("SELECT value FROM store_numbers WHERE name = 'search_documents'", [], |row| row.get(0))
-        .unwrap();
+    let documents: i64 =
+        connection.query_row("SELECT sum(documents) FROM registry_tenants", [], |row| row.get(0)).unwrap();
     assert_eq!(documents, 2);
 }

@@ -35,6 +35,7 @@ impl Clock for StillClock {
 /// A published version of a manifest.
 pub(crate) fn version_of(manifest: Manifest) -> Arc<ToolVersion> {
     Arc::new(ToolVersion::new(StoredVersion {
+        tenant: contract::ids::TenantId::home(),
         tool: manifest.id().unwrap(),
         version: manifest.version.clone(),
         manifest,

@@ -22,10 +22,10 @@ const REMEMBERED_MAX: usize = 50_000;
 
 /// What the policies said about a call that may go on.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Decision {
-    pub obligations: Vec<Obligation>,
+pub(crate) struct Decision {
+    pub(crate) obligations: Vec<Obligation>,
     /// Names of the policies that allowed it.
-    pub determining: Vec<String>,
+    pub(crate) determining: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -33,6 +33,8 @@ struct Ground {
     record: TenantRecord,
     agents: HashMap<Subject, AgentRecord>,
     activations: HashMap<Subject, Vec<Activation>>,
+    /// Those of the tenant as a whole.
+    for_everybody: Vec<Activation>,
     policies: Option<Arc<PolicyLayer>>,
     revoked: HashMap<Subject, UnixMillis>,
 }
@@ -64,7 +66,11 @@ impl AccessSnapshot {
         }
         for activation in state.activations {
             if let Some(ground) = grounds.get_mut(&activation.tenant) {
-                ground.activations.entry(activation.agent.clone()).or_default().push(activation);
+                if activation.agent.as_str() == EVERY_AGENT {
+                    ground.for_everybody.push(activation);
+                } else {
+                    ground.activations.entry(activation.agent.clone()).or_default().push(activation);
+                }
             }
         }
         let mut platform = None;
@@ -94,7 +100,7 @@ impl AccessSnapshot {
         }
         // The most specific activation is found first.
         for ground in grounds.values_mut() {
-            for list in ground.activations.values_mut() {
+            for list in ground.activations.values_mut().chain([&mut ground.for_everybody]) {
                 list.sort_by_key(|activation| std::cmp::Reverse(specificity(&activation.tool)));
             }
         }
@@ -123,7 +129,7 @@ impl AccessSnapshot {
             ground.revoked.get(subject).is_some_and(|at| issued.is_none_or(|issued| issued <= at.0.div_euclid(1000)))
         };
         let of_token = |id: Option<&str>| id.is_some_and(|id| self.revoked_tokens.contains(id));
-        if of_token(caller.token_id()) || of_subject(caller.subject(), Some(caller.issued_at())) {
+        if of_token(caller.token_id()) || of_subject(caller.subject(), caller.issued_at()) {
             return Err(Refusal::new(ErrorCode::E3201, "the token has been revoked").hint("obtain a new token"));
         }
         let parent_void =
@@ -205,8 +211,11 @@ impl AccessSnapshot {
 
     /// The activations of a tenant, by agent and tool.
     pub fn activations(&self, tenant: &TenantId) -> Vec<&Activation> {
-        let mut all: Vec<_> =
-            self.grounds.get(tenant).map(|ground| ground.activations.values().flatten().collect()).unwrap_or_default();
+        let ground = self.grounds.get(tenant);
+        let mut all: Vec<&Activation> = ground
+            .into_iter()
+            .flat_map(|ground| ground.activations.values().flatten().chain(&ground.for_everybody))
+            .collect();
         all.sort_by_cached_key(|activation: &&Activation| (activation.agent.clone(), activation.tool.to_string()));
         all
     }
@@ -214,12 +223,19 @@ impl AccessSnapshot {
 
 impl Ground {
     fn new(record: TenantRecord) -> Self {
-        Self { record, agents: HashMap::new(), activations: HashMap::new(), policies: None, revoked: HashMap::new() }
+        Self {
+            record,
+            agents: HashMap::new(),
+            activations: HashMap::new(),
+            for_everybody: Vec::new(),
+            policies: None,
+            revoked: HashMap::new(),
+        }
     }
 
     /// The record that decides: the agent's own before the tenant's, the more specific before the more general.
     fn activation(&self, agent: &Subject, tool: &ToolId) -> Option<&Activation> {
-        if self.activations.is_empty() {
+        if self.activations.is_empty() && self.for_everybody.is_empty() {
             return None;
         }
         let among = |list: Option<&'_ Vec<Activation>>| -> Option<usize> {
@@ -229,7 +245,7 @@ impl Ground {
         if let Some(at) = among(own) {
             return own?.get(at);
         }
-        let shared = self.activations.get(EVERY_AGENT);
+        let shared = Some(&self.for_everybody);
         shared?.get(among(shared)?)
     }
 }

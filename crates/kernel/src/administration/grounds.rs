@@ -2,7 +2,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use policy::{Action, PolicyOverrides, ToolPattern, VisibilityDefault};
+use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault};
 
 use super::{Actor, elsewhere, tenant_of, unavailable};
 use crate::access::EVERY_AGENT;
@@ -97,7 +97,8 @@ impl Kernel {
                     format!("the document is larger than {DOCUMENT_BYTES_MAX} bytes"),
                 ));
             }
-            policy::did::check_document(agent.as_str(), text.as_bytes()).map_err(|error| {
+            let did = agent.as_str().parse::<Did>();
+            did.and_then(|did| DidDocument::read(text.as_bytes(), &did)).map_err(|error| {
                 Refusal::new(ErrorCode::E3004, format!("the DID document cannot be used: {error}"))
                     .hint("its `id` must be the agent's DID")
             })?;

@@ -63,7 +63,7 @@ impl Kernel {
         let current = layer.and_then(|layer| layer.record.clone());
         Ok(PoliciesView {
             tenant,
-            names: policies.map(Policies::names).unwrap_or_default(),
+            names: policies.map(|policies| policies.names().to_vec()).unwrap_or_default(),
             usable: current.is_none() || policies.is_some(),
             current,
             history,

@@ -183,7 +183,7 @@ fn link_of(parent: &Principal) -> Delegator {
     Delegator {
         sub: parent.subject().clone(),
         jti: parent.token_id().map(str::to_owned),
-        iat: Some(parent.issued_at()),
+        iat: parent.issued_at(),
         exp: Some(rights.expires_at),
         tools: Some(rights.tools),
         scopes: Some(rights.scopes),

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Actor;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::AuditAction;
-use crate::registry::{LifecycleAction, Registration, ToolVersion, not_admitted};
+use crate::registry::{LifecycleAction, Registration, Tool, ToolVersion, not_admitted};
 
 impl Kernel {
     /// Publishes the manifest in `document`, naming every reason against it at once.
@@ -37,7 +37,9 @@ impl Kernel {
     ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
         let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
         let slot = self.parts.recorder.reserve().await?;
-        let changed = self.registry().change_lifecycle(caller.tenant(), tool, version, action).await?;
+        let access = self.access().snapshot().clone();
+        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || self.may_know(&access, &caller, tool);
+        let changed = self.registry().change_lifecycle(caller.tenant(), tool, version, action, may_know).await?;
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());
         slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));

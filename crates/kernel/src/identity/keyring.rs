@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use policy::{AuthenticatorError, Issuer, KeySet, Role, Trust, VerifyingKey};
+use policy::{Issuer, KeyError, KeySet, Role, Trust, VerifyingKey};
 
 use crate::ports::clock::Clock;
 use crate::ports::key_source::KeySource;
@@ -15,6 +15,15 @@ use crate::ports::key_source::KeySource;
 pub(super) const COOLDOWN: Duration = Duration::from_secs(5);
 /// A key set older than this is no longer used.
 const STALE_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// Why the keys cannot be used together.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    #[error("the administrator has no valid name")]
+    Name,
+}
 
 /// Another issuer whose tokens are accepted.
 #[derive(Debug)]
@@ -121,19 +130,22 @@ impl Keyring {
     }
 
     /// Whom tokens are accepted from, with these keys.
-    pub(super) fn trust(&self, ring: &Ring) -> Result<Trust, AuthenticatorError> {
+    pub(super) fn trust(&self, ring: &Ring) -> Result<Trust, IdentityError> {
         let settings = &self.settings;
         let own =
             Issuer { name: settings.issuer.clone(), keys: KeySet::new(ring.own.clone())?, roles: Role::ALL.to_vec() };
         let external = settings.external.iter().map(|external| {
-            let keys = external.keys.iter().chain(ring.fetched.iter()).cloned().collect();
+            // A file that names a key is the operator's word; a set that has one of the same name does not overrule it.
+            let by_file = |kid: &str| external.keys.iter().any(|key| key.id() == kid);
+            let fetched = ring.fetched.iter().filter(|key| !by_file(key.id()));
+            let keys = external.keys.iter().chain(fetched).cloned();
             Ok(Issuer { name: external.name.clone(), keys: KeySet::new(keys)?, roles: external.roles.clone() })
         });
         Ok(Trust {
             audience: settings.audience.clone(),
             leeway_seconds: settings.leeway_seconds,
             delegation_depth_max: settings.delegation_depth_max,
-            issuers: std::iter::once(Ok(own)).chain(external).collect::<Result<_, AuthenticatorError>>()?,
+            issuers: std::iter::once(Ok(own)).chain(external).collect::<Result<_, IdentityError>>()?,
         })
     }
 

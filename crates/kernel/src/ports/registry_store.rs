@@ -1,10 +1,13 @@
 //! The durable truth about published versions.
+//!
+//! A tool belongs to the tenant that published it: what names a tool is (tenant, tool id), everywhere. Who sees
+//! whose tools is decided above, by the registry.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use contract::canonical::Digest;
-use contract::ids::{Subject, ToolId};
+use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::Manifest;
 use contract::version::Version;
 
@@ -14,6 +17,8 @@ use crate::registry::Lifecycle;
 /// A published version, on its way into the store or out of it.
 #[derive(Debug, Clone)]
 pub struct StoredVersion {
+    /// Whose tool it is.
+    pub tenant: TenantId,
     pub tool: ToolId,
     pub version: Version,
     pub manifest: Manifest,
@@ -58,17 +63,19 @@ pub enum StoreError {
 /// Keeps published versions.
 #[async_trait]
 pub trait RegistryStore: Send + Sync + fmt::Debug {
-    /// Everything that was ever published, removed versions included, ordered by tool and then by version precedence.
+    /// Everything that was ever published, by any tenant, removed versions included, ordered by tenant, then by tool,
+    /// then by version precedence.
     async fn load(&self) -> Result<Vec<StoredVersion>, StoreError>;
 
-    /// Publishes a version, atomically: of any number of concurrent publications of one (tool, version), one is `New`.
-    /// `New` and `Same` are answered only once the version is durable. A published version is never changed.
+    /// Publishes a version, atomically: of any number of concurrent publications of one (tenant, tool, version), one is
+    /// `New`. `New` and `Same` are answered only once the version is durable. A published version is never changed.
     async fn publish(&self, version: StoredVersion) -> Result<Published, StoreError>;
 
     /// Moves a version from one lifecycle record to another, atomically, if it still has the first.
     /// `Done` is answered only once the change is durable.
     async fn change_lifecycle(
         &self,
+        tenant: &TenantId,
         tool: &ToolId,
         version: &Version,
         from: &Lifecycle,

@@ -2,36 +2,51 @@
 //!
 //! The rules about a manifest alone are in `contract::manifest::admission`.
 
+use std::sync::Arc;
+
 use contract::compat::{self, Direction, Verdict};
-use contract::ids::ToolId;
+use contract::ids::{TenantId, ToolId};
 use contract::manifest::{Finding, LifecycleState, Manifest};
 use contract::version::Version;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, Tool};
 use crate::ports::clock::UnixMillis;
 
 /// Every reason why `manifest` does not fit what is already registered.
-pub(super) fn findings(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMillis) -> Vec<Finding> {
+pub(super) fn findings(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, now: UnixMillis) -> Vec<Finding> {
     let mut out = Vec::new();
-    aliases(id, manifest, snapshot, &mut out);
-    compensation(id, manifest, snapshot, now, &mut out);
-    numbering(id, manifest, snapshot, now, &mut out);
+    aliases(id, manifest, seen, &mut out);
+    compensation(id, manifest, seen, now, &mut out);
+    numbering(id, manifest, seen, now, &mut out);
     out
 }
 
-fn aliases(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, out: &mut Vec<Finding>) {
+/// The registry as the publishing tenant sees it: what others have published must not show in the findings.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) tenant: &'a TenantId,
+}
+
+impl<'a> Seen<'a> {
+    fn tool(self, id: &ToolId) -> Option<&'a Arc<Tool>> {
+        self.snapshot.tool(self.tenant, id)
+    }
+}
+
+fn aliases(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, out: &mut Vec<Finding>) {
     for (index, alias) in manifest.aliases.iter().enumerate() {
         let path = format!("/aliases/{index}");
-        if let Some(owner) = snapshot.alias(alias).filter(|owner| *owner != id) {
+        if let Some(owner) = seen.snapshot.alias(seen.tenant, alias).filter(|owner| *owner != id) {
             out.push(Finding::new(path, format!("`{alias}` already leads to `{owner}`")));
-        } else if alias.parse::<ToolId>().is_ok_and(|other| other != *id && snapshot.tool(&other).is_some()) {
+        } else if alias.parse::<ToolId>().is_ok_and(|other| other != *id && seen.tool(&other).is_some()) {
             out.push(Finding::new(path, format!("`{alias}` is the id of another tool")));
         }
     }
 }
 
 /// MAN-028: what undoes this tool must be there when it is needed.
-fn compensation(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMillis, out: &mut Vec<Finding>) {
+fn compensation(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, now: UnixMillis, out: &mut Vec<Finding>) {
     let Some(undo) = manifest.compensation_tool_id.as_ref().and_then(|undo| undo.parse::<ToolId>().ok()) else {
         return;
     };
@@ -39,7 +54,7 @@ fn compensation(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: Unix
         out.push(Finding::new("/compensation_tool_id", "a tool cannot undo itself"));
         return;
     }
-    let usable = snapshot.tool(&undo).is_some_and(|tool| {
+    let usable = seen.tool(&undo).is_some_and(|tool| {
         tool.current(now).is_some_and(|v| v.lifecycle.state(now) != LifecycleState::Removed && v.manifest.is_enabled())
     });
     if !usable {
@@ -51,9 +66,9 @@ fn compensation(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: Unix
 }
 
 /// REG-016, REG-017: the version number must tell the truth about the schemas.
-fn numbering(id: &ToolId, manifest: &Manifest, snapshot: &Snapshot, now: UnixMillis, out: &mut Vec<Finding>) {
+fn numbering(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, now: UnixMillis, out: &mut Vec<Finding>) {
     let new = &manifest.version;
-    let Some(predecessor) = snapshot.tool(id).and_then(|tool| {
+    let Some(predecessor) = seen.tool(id).and_then(|tool| {
         tool.versions()
             .iter()
             .rev()

@@ -1,18 +1,21 @@
 //! What can be done with the registry: publish, change a lifecycle, list, search. Writes go to the store first and into
 //! the snapshot after; nothing is acknowledged that is not durable.
+//!
+//! Everything is done as some tenant, which changes its own tools only and sees its own and the shared ones. Whether the
+//! caller may know a shared tool is asked of a predicate, because it depends on more than the tenant.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{Subject, ToolId};
+use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest, ManifestError};
 use contract::version::Version;
 use serde_json::json;
 
 use super::lifecycle::{Lifecycle, LifecycleAction, Notice};
-use super::rules;
+use super::rules::{self, Seen};
 use super::snapshot::{Snapshot, Tool};
 use super::turns::Turns;
 use super::version::ToolVersion;
@@ -109,8 +112,8 @@ impl Registry {
 
     // ------------------------------------------------------------------------------------------------- publishing
 
-    /// Publishes a version (REG-001…003, REG-016…017).
-    pub async fn register(&self, manifest: Manifest, by: &Subject) -> Result<Registration, Refusal> {
+    /// Publishes a version as a tool of this tenant (REG-001…003, REG-016…017).
+    pub async fn register(&self, tenant: &TenantId, manifest: Manifest, by: &Subject) -> Result<Registration, Refusal> {
         let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;
         let digest = manifest.digest();
         // An alias must not be given away twice, so a publication that brings some waits for all others.
@@ -118,8 +121,14 @@ impl Registry {
             if manifest.aliases.is_empty() { self.turns.of(&id).await } else { self.turns.of_everything().await };
         let now = self.clock.now();
 
+        let snapshot = self.snapshot().clone();
+        let there = snapshot.tool(tenant, &id);
+        // A tenant that had the id first goes on with its own; one that comes later finds it taken.
+        if there.is_some_and(|tool| tool.tenant != *tenant) {
+            return Err(taken(&id));
+        }
         // Asked of the snapshot before the rules, so that repeating a publication is harmless for ever.
-        if let Some(known) = self.snapshot().tool(&id).and_then(|tool| tool.version(&manifest.version)) {
+        if let Some(known) = there.and_then(|tool| tool.version(&manifest.version)) {
             if known.lifecycle.state(now) == LifecycleState::Removed {
                 return Err(gone(&id, &manifest.version));
             }
@@ -129,13 +138,14 @@ impl Registry {
                 Err(conflict(&id, &manifest.version))
             };
         }
-        let findings = rules::findings(&id, &manifest, &self.snapshot(), now);
+        let findings = rules::findings(&id, &manifest, Seen { snapshot: &snapshot, tenant }, now);
         if !findings.is_empty() {
             return Err(not_admitted(&ManifestError::new(findings)));
         }
 
         let lifecycle = initial_lifecycle(&manifest, now);
         let new = StoredVersion {
+            tenant: tenant.clone(),
             tool: id.clone(),
             version: manifest.version.clone(),
             manifest,
@@ -155,21 +165,28 @@ impl Registry {
 
     // -------------------------------------------------------------------------------------------------- lifecycle
 
-    /// Changes the state of one version, or of every version for which the action makes sense. Answers the versions
-    /// that have changed or already were as wanted.
+    /// Changes the state of one version of the tenant's own tool, or of every version for which the action makes sense.
+    /// Answers the versions that have changed or already were as wanted.
     pub async fn change_lifecycle(
         &self,
+        tenant: &TenantId,
         name: &str,
         version: Option<&Version>,
         action: &LifecycleAction,
+        may_know: impl Fn(&Tool) -> bool,
     ) -> Result<Vec<Arc<ToolVersion>>, Refusal> {
         let id = {
             let snapshot = self.snapshot();
-            snapshot.find(name).map(|tool| tool.id.clone()).ok_or_else(|| snapshot.not_found(name, |_| true))?
+            let found = snapshot.find(tenant, name).filter(|tool| may_know(tool));
+            let tool = found.ok_or_else(|| snapshot.not_found(tenant, name, &may_know))?;
+            if tool.tenant != *tenant {
+                return Err(shared(&tool.id));
+            }
+            tool.id.clone()
         };
         let _turn = self.turns.of(&id).await;
         let snapshot = self.snapshot().clone();
-        let tool = snapshot.tool(&id).ok_or_else(|| snapshot.not_found(name, |_| true))?;
+        let tool = snapshot.tool(tenant, &id).ok_or_else(|| snapshot.not_found(tenant, name, &may_know))?;
         let now = self.clock.now();
         let chosen: Vec<&Arc<ToolVersion>> = match version {
             Some(version) => vec![tool.version(version).ok_or_else(|| unknown_version(tool, version))?],
@@ -202,7 +219,7 @@ impl Registry {
         }
         let change = self
             .store
-            .change_lifecycle(&current.id, &current.version, &current.lifecycle, &next)
+            .change_lifecycle(&current.tenant, &current.id, &current.version, &current.lifecycle, &next)
             .await
             .map_err(|e| unavailable(&e))?;
         match change {
@@ -229,8 +246,8 @@ impl Registry {
 
     // ---------------------------------------------------------------------------------------------------- reading
 
-    /// One page of what `may_know` lets through, ordered by id.
-    pub fn list(&self, filter: &ListFilter, may_know: impl Fn(&ToolId) -> bool) -> ToolPage {
+    /// One page of what the tenant sees and `may_know` lets through, ordered by id.
+    pub fn list(&self, tenant: &TenantId, filter: &ListFilter, may_know: impl Fn(&Tool) -> bool) -> ToolPage {
         let now = self.clock.now();
         let snapshot = self.snapshot();
         let page_size = filter.page_size.clamp(1, PAGE_SIZE_MAX);
@@ -238,7 +255,7 @@ impl Registry {
         let wanted = filter.prepared();
         let mut total_count = 0;
         let mut tools = Vec::new();
-        for tool in snapshot.tools().filter(|tool| may_know(&tool.id)) {
+        for tool in snapshot.tools_of(tenant).filter(|tool| may_know(tool)) {
             let Some(current) = tool.current(now).filter(|current| wanted.matches(current, now)) else { continue };
             if total_count >= skip && tools.len() < page_size {
                 tools.push(Listed { tool: Arc::clone(tool), current: Arc::clone(current), score: None });
@@ -248,20 +265,21 @@ impl Registry {
         ToolPage { tools, total_count }
     }
 
-    /// The best hits that `may_know` lets through.
+    /// The best hits that the tenant sees and `may_know` lets through.
     pub async fn search(
         &self,
+        tenant: &TenantId,
         query: &str,
         limit: usize,
-        may_know: impl Fn(&ToolId) -> bool,
+        may_know: impl Fn(&Tool) -> bool,
     ) -> Result<Vec<Listed>, Refusal> {
         let limit = limit.clamp(1, SEARCH_LIMIT_MAX);
-        let hits =
-            self.search.search(query, limit.saturating_mul(SEARCH_OVERFETCH)).await.map_err(|e| unavailable(&e))?;
+        let asked = limit.saturating_mul(SEARCH_OVERFETCH);
+        let hits = self.search.search(tenant, query, asked).await.map_err(|e| unavailable(&e))?;
         let now = self.clock.now();
         let snapshot = self.snapshot();
-        let visible = hits.into_iter().filter(|hit| may_know(&hit.tool)).filter_map(|hit| {
-            let tool = snapshot.tool(&hit.tool)?;
+        let visible = hits.into_iter().filter_map(|hit| {
+            let tool = snapshot.tool(tenant, &hit.tool).filter(|tool| may_know(tool))?;
             let current = tool.current(now)?;
             let searchable =
                 matches!(current.lifecycle.state(now), LifecycleState::Active | LifecycleState::Deprecated);
@@ -331,6 +349,16 @@ pub fn not_admitted(error: &ManifestError) -> Refusal {
 fn conflict(id: &ToolId, version: &Version) -> Refusal {
     Refusal::new(ErrorCode::E3103, format!("`{id}` {version} is already published with other content"))
         .hint("published versions never change: raise the version number")
+}
+
+fn taken(id: &ToolId) -> Refusal {
+    Refusal::new(ErrorCode::E3103, format!("the shared catalogue has a tool `{id}`"))
+        .hint("choose another id: put the tool into a namespace of your own")
+}
+
+fn shared(id: &ToolId) -> Refusal {
+    Refusal::new(ErrorCode::E3206, format!("`{id}` belongs to the shared catalogue"))
+        .hint("ask whoever keeps the shared catalogue; a tenant changes its own tools only")
 }
 
 fn gone(id: &ToolId, version: &Version) -> Refusal {

@@ -3,14 +3,21 @@
 //! A persistent map underneath makes the next snapshot out of this one in logarithmic time, so that publishing the ten
 //! thousandth tool costs what publishing the first did, and readers never wait.
 //!
+//! What the home tenant publishes is the shared catalogue: every tenant sees it, as far as the caller's predicate goes
+//! (VIS-001, VIS-002). What another tenant publishes is seen by that tenant only.
+//!
 //! Invariants
 //! - REG-A: versions of a tool are in ascending precedence.
-//! - REG-B: an alias never hides a tool: ids are looked up first.
+//! - REG-B: among the names of one tenant an alias never hides a tool: ids are looked up first.
+//! - REG-C: a tenant's own names come before the shared ones, so nothing the home tenant publishes later changes what a
+//!   name means to a tenant. Names of one tenant never reach another.
+//!
+//! Not here: which shared tools a tenant has been given (the caller's predicate).
 
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::ToolId;
+use contract::ids::{TenantId, ToolId};
 use contract::manifest::LifecycleState;
 use contract::nearest::nearest;
 use contract::version::{Resolution, Version, VersionSpec, resolve};
@@ -23,6 +30,8 @@ use crate::ports::clock::UnixMillis;
 /// One tool with all its versions.
 #[derive(Debug, Clone)]
 pub struct Tool {
+    /// Whose tool it is; the home tenant's are shared.
+    pub tenant: TenantId,
     pub id: ToolId,
     /// Ascending by precedence, removed ones included.
     versions: Vec<Arc<ToolVersion>>,
@@ -33,16 +42,26 @@ pub struct Tool {
 /// All tools at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
+    /// Of the home tenant.
+    shared: Names,
+    /// Of each other tenant that has published anything.
+    own: HashMap<TenantId, Names>,
+    tools: usize,
+    versions: usize,
+}
+
+/// The names one tenant has given.
+#[derive(Debug, Clone, Default)]
+struct Names {
     tools: OrdMap<ToolId, Arc<Tool>>,
     aliases: HashMap<String, ToolId>,
-    versions: usize,
 }
 
 // ------------------------------------------------------------------------------------------------------------- Tool
 
 impl Tool {
-    fn new(id: ToolId, versions: Vec<Arc<ToolVersion>>) -> Self {
-        let mut tool = Self { id, versions, steady: None };
+    fn new(tenant: TenantId, id: ToolId, versions: Vec<Arc<ToolVersion>>) -> Self {
+        let mut tool = Self { tenant, id, versions, steady: None };
         // Only a deprecated version changes by itself: it becomes sunset.
         if tool.versions.iter().all(|v| v.lifecycle.recorded != LifecycleState::Deprecated) {
             let current = tool.choose(UnixMillis::default()).map(|current| current.version.clone());
@@ -129,40 +148,60 @@ impl Tool {
 // --------------------------------------------------------------------------------------------------------- Snapshot
 
 impl Snapshot {
-    /// How many tools.
+    /// How many tools, of all tenants.
     pub fn tool_count(&self) -> usize {
-        self.tools.len()
+        self.tools
     }
 
-    /// How many versions.
+    /// How many versions, of all tenants.
     pub fn version_count(&self) -> usize {
         self.versions
     }
 
-    /// All tools, ordered by id.
-    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        self.tools.values()
+    /// What a tenant sees: its own tools and the shared ones its own names do not hide, ordered by id.
+    pub fn tools_of(&self, tenant: &TenantId) -> impl Iterator<Item = &Arc<Tool>> {
+        let names = self.own(tenant);
+        let mut own = names.into_iter().flat_map(|names| names.tools.values()).peekable();
+        let mut shared = self
+            .shared
+            .tools
+            .values()
+            .filter(move |tool| names.is_none_or(|names| !names.has(tool.id.as_str())))
+            .peekable();
+        std::iter::from_fn(move || match (own.peek(), shared.peek()) {
+            (Some(left), Some(right)) if right.id < left.id => shared.next(),
+            (Some(_), _) => own.next(),
+            (None, _) => shared.next(),
+        })
     }
 
-    /// A tool by its canonical id.
-    pub fn tool(&self, id: &ToolId) -> Option<&Arc<Tool>> {
-        self.tools.get(id)
+    /// The tool a tenant sees under this canonical id.
+    pub fn tool(&self, tenant: &TenantId, id: &ToolId) -> Option<&Arc<Tool>> {
+        match self.own(tenant) {
+            Some(names) if names.has(id.as_str()) => names.tools.get(id),
+            _ => self.shared.tools.get(id),
+        }
     }
 
-    /// A tool by what a caller wrote: its id, or an alias.
-    pub fn find(&self, name: &str) -> Option<&Arc<Tool>> {
-        let by_id = name.parse::<ToolId>().ok().and_then(|id| self.tools.get(&id));
-        by_id.or_else(|| self.aliases.get(name).and_then(|id| self.tools.get(id)))
+    /// The tool a tenant means by what a caller wrote: an id, or an alias.
+    pub fn find(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Tool>> {
+        match self.own(tenant) {
+            None => self.shared.find(name),
+            // A shared alias does not lead around REG-C to a tool the tenant's names hide.
+            Some(names) => {
+                names.find(name).or_else(|| self.shared.find(name).filter(|tool| !names.has(tool.id.as_str())))
+            }
+        }
     }
 
-    /// The tool an alias leads to.
-    pub fn alias(&self, alias: &str) -> Option<&ToolId> {
-        self.aliases.get(alias)
+    /// The tool an alias leads a tenant to.
+    pub fn alias(&self, tenant: &TenantId, alias: &str) -> Option<&ToolId> {
+        self.own(tenant).and_then(|names| names.aliases.get(alias)).or_else(|| self.shared.aliases.get(alias))
     }
 
     /// The refusal for a name that nothing has; suggests the nearest of the names the caller may know.
-    pub fn not_found(&self, name: &str, may_know: impl Fn(&ToolId) -> bool) -> Refusal {
-        let known = self.tools.keys().filter(|id| may_know(id)).map(ToolId::as_str);
+    pub fn not_found(&self, tenant: &TenantId, name: &str, may_know: impl Fn(&Tool) -> bool) -> Refusal {
+        let known = self.tools_of(tenant).filter(|tool| may_know(tool)).map(|tool| tool.id.as_str());
         let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
         let refusal = Refusal::new(ErrorCode::E3101, format!("there is no tool `{shown}`"));
         match nearest(name, known) {
@@ -175,11 +214,48 @@ impl Snapshot {
     #[must_use]
     pub fn with(&self, version: Arc<ToolVersion>) -> Self {
         let mut next = self.clone();
-        let id = version.id.clone();
+        let names = if version.tenant.is_home() {
+            &mut next.shared
+        } else {
+            next.own.entry(version.tenant.clone()).or_default()
+        };
+        let added = names.put(version);
+        next.tools = next.tools.saturating_add(usize::from(added.tool));
+        next.versions = next.versions.saturating_add(usize::from(added.version));
+        next
+    }
+
+    /// The names of a tenant other than the home tenant, if it has any.
+    fn own(&self, tenant: &TenantId) -> Option<&Names> {
+        if tenant.is_home() { None } else { self.own.get(tenant) }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ Names
+
+/// What was not there before.
+struct Added {
+    tool: bool,
+    version: bool,
+}
+
+impl Names {
+    fn has(&self, name: &str) -> bool {
+        self.tools.contains_key(name) || self.aliases.contains_key(name)
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.tools.get(name).or_else(|| self.aliases.get(name).and_then(|id| self.tools.get(id)))
+    }
+
+    fn put(&mut self, version: Arc<ToolVersion>) -> Added {
+        let (tenant, id) = (version.tenant.clone(), version.id.clone());
         for alias in &version.manifest.aliases {
-            next.aliases.insert(alias.clone(), id.clone());
+            self.aliases.insert(alias.clone(), id.clone());
         }
-        let mut versions = self.tools.get(&id).map(|tool| tool.versions.clone()).unwrap_or_default();
+        let known = self.tools.get(&id);
+        let mut added = Added { tool: known.is_none(), version: false };
+        let mut versions = known.map(|tool| tool.versions.clone()).unwrap_or_default();
         match versions.binary_search_by(|v| v.version.cmp(&version.version)) {
             Ok(at) => {
                 if let Some(slot) = versions.get_mut(at) {
@@ -188,10 +264,10 @@ impl Snapshot {
             }
             Err(at) => {
                 versions.insert(at, version);
-                next.versions = next.versions.saturating_add(1);
+                added.version = true;
             }
         }
-        next.tools.insert(id.clone(), Arc::new(Tool::new(id, versions)));
-        next
+        self.tools.insert(id.clone(), Arc::new(Tool::new(tenant, id, versions)));
+        added
     }
 }

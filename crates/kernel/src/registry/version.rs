@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::guard::Guards;
-use contract::ids::{Subject, ToolId};
+use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::Manifest;
 use contract::schema::CompiledSchema;
 use contract::version::Version;
@@ -20,6 +20,8 @@ use crate::ports::registry_store::StoredVersion;
 /// A published version.
 #[derive(Debug)]
 pub struct ToolVersion {
+    /// Whose tool it is.
+    pub tenant: TenantId,
     pub id: ToolId,
     pub version: Version,
     pub manifest: Arc<Manifest>,
@@ -41,6 +43,7 @@ impl ToolVersion {
     /// From what the store has.
     pub fn new(stored: StoredVersion) -> Self {
         Self {
+            tenant: stored.tenant,
             id: stored.tool,
             version: stored.version,
             manifest: Arc::new(stored.manifest),
@@ -56,6 +59,7 @@ impl ToolVersion {
     #[must_use]
     pub fn with_lifecycle(&self, lifecycle: Lifecycle) -> Self {
         Self {
+            tenant: self.tenant.clone(),
             id: self.id.clone(),
             version: self.version.clone(),
             manifest: Arc::clone(&self.manifest),

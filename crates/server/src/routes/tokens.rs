@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{Subject, TenantId};
+use contract::ids::{HOME_TENANT, Subject, TenantId};
 use contract::version::VersionRange;
 use http::StatusCode;
 use kernel::ports::clock::UnixMillis;
@@ -21,7 +21,7 @@ use crate::members::typed;
 /// Life of a token when none is asked for, in seconds.
 const TTL_DEFAULT: u64 = 3600;
 /// The zero-configuration tenant (DESIGN §3).
-const TENANT_DEFAULT: &str = "local";
+const TENANT_DEFAULT: &str = HOME_TENANT;
 
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::ports::registry_store::{LifecycleChange, Published, StoredVersion};
 use kernel::registry::Lifecycle;
 
-use super::{Adapter, AnyStore, deprecated, new_version, removed, sample_manifest, sunset};
+use super::{Adapter, AnyStore, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
 /// All cases of `RegistryStore` against one adapter.
 #[macro_export]
@@ -31,6 +32,8 @@ macro_rules! registry_suite {
                 answered_writes_survive_a_reopening,
                 removed_versions_stay_published,
                 hostile_text_is_kept_as_data,
+                tenants_have_the_same_id_without_hearing_of_each_other,
+                a_lifecycle_is_changed_for_one_tenant_only,
                 a_sound_store_answers_pings,
             ]
         );
@@ -95,7 +98,7 @@ pub async fn build_metadata_does_not_make_another_version(adapter: impl Adapter)
     let answer = store.publish(sample("demo.sample", "1.0.0+b")).await.unwrap();
     assert_eq!(answer, Published::Different { published: first.digest });
     let plain: Version = "1.0.0".parse().unwrap();
-    let moved = store.change_lifecycle(&first.tool, &plain, &first.lifecycle, &removed()).await.unwrap();
+    let moved = store.change_lifecycle(&first.tenant, &first.tool, &plain, &first.lifecycle, &removed()).await.unwrap();
     assert_eq!(moved, LifecycleChange::Done);
     assert_eq!(only(&store).await.version.to_string(), "1.0.0+a");
 }
@@ -169,7 +172,7 @@ pub async fn a_lifecycle_moves_only_from_what_it_is(adapter: impl Adapter) {
     let version = sample("demo.sample", "1.0.0");
     store.publish(version.clone()).await.unwrap();
     let change = async |from: &Lifecycle, to: &Lifecycle| {
-        store.change_lifecycle(&version.tool, &version.version, from, to).await.unwrap()
+        store.change_lifecycle(&version.tenant, &version.tool, &version.version, from, to).await.unwrap()
     };
     assert_eq!(change(&version.lifecycle, &deprecated()).await, LifecycleChange::Done);
     assert_eq!(change(&version.lifecycle, &removed()).await, LifecycleChange::Stale(deprecated()));
@@ -187,7 +190,7 @@ pub async fn one_of_two_concurrent_changes_wins(adapter: impl Adapter) {
     let version = sample("demo.sample", "1.0.0");
     store.publish(version.clone()).await.unwrap();
     let change = async |to: Lifecycle| {
-        store.change_lifecycle(&version.tool, &version.version, &version.lifecycle, &to).await.unwrap()
+        store.change_lifecycle(&version.tenant, &version.tool, &version.version, &version.lifecycle, &to).await.unwrap()
     };
     let (left, right) = tokio::join!(change(deprecated()), change(removed()));
     let now = only(&store).await.lifecycle;
@@ -206,7 +209,13 @@ pub async fn unknown_versions_have_no_lifecycle(adapter: impl Adapter) {
     store.publish(sample("demo.sample", "1.0.0")).await.unwrap();
     for (tool, version) in [("demo.sample", "1.0.1"), ("demo.other", "1.0.0"), ("sample", "1.0.0")] {
         let answer = store
-            .change_lifecycle(&tool.parse().unwrap(), &version.parse().unwrap(), &Lifecycle::default(), &removed())
+            .change_lifecycle(
+                &TenantId::home(),
+                &tool.parse().unwrap(),
+                &version.parse().unwrap(),
+                &Lifecycle::default(),
+                &removed(),
+            )
             .await
             .unwrap();
         assert_eq!(answer, LifecycleChange::Unknown, "{tool} {version}");
@@ -217,7 +226,10 @@ pub async fn answered_writes_survive_a_reopening(mut adapter: impl Adapter) {
     let version = sample("demo.sample", "1.0.0");
     let store = adapter.store();
     store.publish(version.clone()).await.unwrap();
-    store.change_lifecycle(&version.tool, &version.version, &version.lifecycle, &deprecated()).await.unwrap();
+    store
+        .change_lifecycle(&version.tenant, &version.tool, &version.version, &version.lifecycle, &deprecated())
+        .await
+        .unwrap();
     drop(store);
     adapter.reopen().await;
     let store = adapter.store();
@@ -231,7 +243,10 @@ pub async fn removed_versions_stay_published(adapter: impl Adapter) {
     let store = adapter.store();
     let version = sample("demo.sample", "1.0.0");
     store.publish(version.clone()).await.unwrap();
-    store.change_lifecycle(&version.tool, &version.version, &version.lifecycle, &removed()).await.unwrap();
+    store
+        .change_lifecycle(&version.tenant, &version.tool, &version.version, &version.lifecycle, &removed())
+        .await
+        .unwrap();
     assert_eq!(store.publish(version).await.unwrap(), Published::Same);
     assert_eq!(only(&store).await.lifecycle, removed());
 }
@@ -242,6 +257,40 @@ pub async fn hostile_text_is_kept_as_data(adapter: impl Adapter) {
     let version = new_version(sample_manifest("demo.sample", "1.0.0", "'; DELETE FROM x", description));
     store.publish(version.clone()).await.unwrap();
     assert_eq!(only(&store).await.manifest, version.manifest);
+}
+
+pub async fn tenants_have_the_same_id_without_hearing_of_each_other(mut adapter: impl Adapter) {
+    let store = adapter.store();
+    let theirs = ["local", "acme", "zeta", "ACME"]
+        .map(|tenant| new_version_of(tenant, sample_manifest("demo.sample", "1.0.0", "A sample tool", tenant)));
+    for version in &theirs {
+        assert_eq!(store.publish(version.clone()).await.unwrap(), Published::New, "{}", version.tenant);
+    }
+    for version in &theirs {
+        assert_eq!(store.publish(version.clone()).await.unwrap(), Published::Same, "{}", version.tenant);
+    }
+    let other = new_version_of("acme", theirs[0].manifest.clone());
+    assert_eq!(store.publish(other).await.unwrap(), Published::Different { published: theirs[1].digest });
+    drop(store);
+    adapter.reopen().await;
+    let loaded = adapter.store().load().await.unwrap();
+    let loaded: Vec<_> = loaded.iter().map(|v| (v.tenant.as_str(), v.manifest.description.as_str())).collect();
+    assert_eq!(loaded, [("ACME", "ACME"), ("acme", "acme"), ("local", "local"), ("zeta", "zeta")]);
+}
+
+pub async fn a_lifecycle_is_changed_for_one_tenant_only(adapter: impl Adapter) {
+    let store = adapter.store();
+    let shared = sample("demo.sample", "1.0.0");
+    store.publish(shared.clone()).await.unwrap();
+    let acme: TenantId = "acme".parse().unwrap();
+    let change = async |tenant: &TenantId| {
+        store.change_lifecycle(tenant, &shared.tool, &shared.version, &shared.lifecycle, &removed()).await.unwrap()
+    };
+    assert_eq!(change(&acme).await, LifecycleChange::Unknown);
+    store.publish(new_version_of("acme", shared.manifest.clone())).await.unwrap();
+    assert_eq!(change(&acme).await, LifecycleChange::Done);
+    let states: Vec<_> = store.load().await.unwrap().into_iter().map(|v| (v.tenant, v.lifecycle)).collect();
+    assert_eq!(states, [(acme, removed()), (TenantId::home(), Lifecycle::default())]);
 }
 
 pub async fn a_sound_store_answers_pings(adapter: impl Adapter) {

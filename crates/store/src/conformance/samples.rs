@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use contract::ids::TenantId;
 use contract::manifest::{LifecycleState, Manifest};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoredVersion;
@@ -26,9 +27,10 @@ pub fn sample_manifest(tool: &str, version: &str, name: &str, description: &str)
     serde_json::from_value(manifest).expect("the sample is a manifest")
 }
 
-/// The manifest as a version about to be published, active.
+/// The manifest as a version of the home tenant about to be published, active.
 pub fn new_version(manifest: Manifest) -> StoredVersion {
     StoredVersion {
+        tenant: TenantId::home(),
         tool: manifest.id().expect("the sample has an id"),
         version: manifest.version.clone(),
         digest: manifest.digest(),
@@ -37,6 +39,11 @@ pub fn new_version(manifest: Manifest) -> StoredVersion {
         published_at: PUBLISHED_AT,
         published_by: "did:key:zSuite".parse().expect("the sample has a subject"),
     }
+}
+
+/// The same as a version of another tenant.
+pub fn new_version_of(tenant: &str, manifest: Manifest) -> StoredVersion {
+    StoredVersion { tenant: tenant.parse().expect("the sample has a tenant"), ..new_version(manifest) }
 }
 
 /// Deprecated with a whole notice.

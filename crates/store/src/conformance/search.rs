@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use contract::ids::TenantId;
 use contract::manifest::Manifest;
 use kernel::registry::Lifecycle;
 use serde_json::json;
 
-use super::{Adapter, AnyStore, deprecated, new_version, removed, sample_manifest, sunset};
+use super::{Adapter, AnyStore, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
 /// All cases of `ToolSearch` against one adapter.
 #[macro_export]
@@ -31,6 +32,9 @@ macro_rules! search_suite {
                 queries_without_words_find_nothing,
                 hostile_queries_are_data,
                 words_of_other_scripts_are_found,
+                a_tenant_finds_its_own_tools_and_the_shared_ones,
+                a_tenants_own_tool_is_found_in_the_place_of_the_shared_one,
+                words_of_other_tenants_neither_complete_nor_correct,
             ]
         );
     };
@@ -54,7 +58,7 @@ async fn publish_trades(store: &Arc<dyn AnyStore>) {
 }
 
 async fn found(store: &Arc<dyn AnyStore>, query: &str) -> Vec<String> {
-    store.search(query, 10).await.unwrap().into_iter().map(|hit| hit.tool.to_string()).collect()
+    store.search(&TenantId::home(), query, 10).await.unwrap().into_iter().map(|hit| hit.tool.to_string()).collect()
 }
 
 async fn check(store: &Arc<dyn AnyStore>, cases: &[(&str, &str)]) {
@@ -172,7 +176,7 @@ pub async fn the_newest_searchable_version_is_what_is_found(adapter: impl Adapte
     assert!(found(&store, "giraffe").await.is_empty());
     assert_eq!(found(&store, "ostrich").await, ["feeder"]);
     let (tool, newest) = ("feeder".parse().unwrap(), "2.0.0".parse().unwrap());
-    store.change_lifecycle(&tool, &newest, &Lifecycle::default(), &removed()).await.unwrap();
+    store.change_lifecycle(&TenantId::home(), &tool, &newest, &Lifecycle::default(), &removed()).await.unwrap();
     assert_eq!(found(&store, "giraffe").await, ["feeder"]);
     assert!(found(&store, "ostrich").await.is_empty());
 }
@@ -184,7 +188,7 @@ pub async fn tools_vanish_when_sunset_or_removed_and_come_back_when_restored(ada
     let steps = [(deprecated(), true), (sunset(), false), (Lifecycle::default(), true), (removed(), false)];
     let mut now = Lifecycle::default();
     for (next, visible) in steps {
-        store.change_lifecycle(&tool, &version, &now, &next).await.unwrap();
+        store.change_lifecycle(&TenantId::home(), &tool, &version, &now, &next).await.unwrap();
         assert_eq!(!found(&store, "rain").await.is_empty(), visible, "{next:?}");
         now = next;
     }
@@ -197,10 +201,10 @@ pub async fn tools_vanish_when_sunset_or_removed_and_come_back_when_restored(ada
 pub async fn the_index_survives_a_reopening(mut adapter: impl Adapter) {
     let store = adapter.store();
     publish_trades(&store).await;
-    let before = store.search("exchange dollars", 10).await.unwrap();
+    let before = store.search(&TenantId::home(), "exchange dollars", 10).await.unwrap();
     drop(store);
     adapter.reopen().await;
-    assert_eq!(adapter.store().search("exchange dollars", 10).await.unwrap(), before);
+    assert_eq!(adapter.store().search(&TenantId::home(), "exchange dollars", 10).await.unwrap(), before);
     assert_eq!(before.len(), 1);
 }
 
@@ -212,21 +216,21 @@ pub async fn equal_scores_are_ordered_by_tool(adapter: impl Adapter) {
         manifest.name = "Twin".to_owned();
         publish(&store, manifest).await;
     }
-    let hits = store.search("looks", 10).await.unwrap();
+    let hits = store.search(&TenantId::home(), "looks", 10).await.unwrap();
     assert!(hits.windows(2).all(|pair| matches!(pair, [left, right] if left.score >= right.score)));
     assert_eq!(found(&store, "looks").await, ["twin.aaa", "twin.bbb", "twin.ccc", "twin.ddd", "twin.eee"]);
-    let first = store.search("looks", 2).await.unwrap();
+    let first = store.search(&TenantId::home(), "looks", 2).await.unwrap();
     assert_eq!(first.iter().map(|hit| hit.tool.as_str()).collect::<Vec<_>>(), ["twin.aaa", "twin.bbb"]);
-    assert_eq!(store.search("looks", 10).await.unwrap(), hits);
+    assert_eq!(store.search(&TenantId::home(), "looks", 10).await.unwrap(), hits);
 }
 
 pub async fn limits_are_kept(adapter: impl Adapter) {
     let store = adapter.store();
     publish_trades(&store).await;
     let query = "send weather words currency status";
-    assert_eq!(store.search(query, 0).await.unwrap(), []);
-    assert_eq!(store.search(query, 2).await.unwrap().len(), 2);
-    assert_eq!(store.search(query, usize::MAX).await.unwrap().len(), 5);
+    assert_eq!(store.search(&TenantId::home(), query, 0).await.unwrap(), []);
+    assert_eq!(store.search(&TenantId::home(), query, 2).await.unwrap().len(), 2);
+    assert_eq!(store.search(&TenantId::home(), query, usize::MAX).await.unwrap().len(), 5);
 }
 
 pub async fn queries_without_words_find_nothing(adapter: impl Adapter) {
@@ -262,9 +266,81 @@ pub async fn hostile_queries_are_data(adapter: impl Adapter) {
     }
     let noise: String =
         (0..100_000_u32).filter_map(|number| char::from_u32(number.wrapping_mul(7919) % 0x11_0000)).collect();
-    store.search(&noise, 10).await.unwrap();
+    store.search(&TenantId::home(), &noise, 10).await.unwrap();
     let words: String = (0..20_000).map(|number| format!("w{number} ")).collect();
-    store.search(&words, 10).await.unwrap();
+    store.search(&TenantId::home(), &words, 10).await.unwrap();
+}
+
+/// What a tenant finds.
+async fn found_by(store: &Arc<dyn AnyStore>, tenant: &str, query: &str) -> Vec<String> {
+    let hits = store.search(&tenant.parse().unwrap(), query, 10).await.unwrap();
+    hits.into_iter().map(|hit| hit.tool.to_string()).collect()
+}
+
+async fn publish_as(store: &Arc<dyn AnyStore>, tenant: &str, tool: &str, description: &str) {
+    let manifest = sample_manifest(tool, "1.0.0", "A tool", description);
+    store.publish(new_version_of(tenant, manifest)).await.unwrap();
+}
+
+pub async fn a_tenant_finds_its_own_tools_and_the_shared_ones(mut adapter: impl Adapter) {
+    let store = adapter.store();
+    publish_trades(&store).await;
+    for (tenant, tool) in [("acme", "acme_painter"), ("zeta", "zeta_painter"), ("local", "home_painter")] {
+        publish_as(&store, tenant, tool, "Paints the fence in the garden.").await;
+    }
+    publish_as(&store, "zeta", "zeta_mower", "Mows the lawn at noon.").await;
+    drop(store);
+    for _ in 0..2 {
+        let store = adapter.store();
+        assert_eq!(found_by(&store, "acme", "fence").await, ["acme_painter", "home_painter"]);
+        assert_eq!(found_by(&store, "zeta", "fence").await, ["home_painter", "zeta_painter"]);
+        assert_eq!(found_by(&store, "local", "fence").await, ["home_painter"]);
+        assert_eq!(found_by(&store, "a_tenant_without_tools", "fence").await, ["home_painter"]);
+        let sentences = "Mow the lawn at noon. Tell the temperature and rain.";
+        let mut both = found_by(&store, "zeta", sentences).await;
+        both.sort();
+        assert_eq!(both, ["weather_forecast", "zeta_mower"]);
+        assert_eq!(found_by(&store, "acme", sentences).await, ["weather_forecast"]);
+        assert!(found_by(&store, "zeta", "acme_painter").await.iter().all(|tool| tool != "acme_painter"));
+        drop(store);
+        adapter.reopen().await;
+    }
+}
+
+pub async fn a_tenants_own_tool_is_found_in_the_place_of_the_shared_one(adapter: impl Adapter) {
+    let store = adapter.store();
+    publish_trades(&store).await;
+    publish_as(&store, "acme", "painter", "Paints the giraffe.").await;
+    publish_as(&store, "local", "painter", "Paints the walrus.").await;
+    publish_as(&store, "local", "washer", "Washes the walrus.").await;
+    assert_eq!(found_by(&store, "acme", "giraffe").await, ["painter"]);
+    assert_eq!(found_by(&store, "acme", "walrus").await, ["washer"]);
+    assert_eq!(found_by(&store, "local", "walrus").await, ["painter", "washer"]);
+    assert!(found_by(&store, "local", "giraffe").await.is_empty());
+    // Removed is not gone: the shared one does not come through.
+    let (acme, painter) = ("acme".parse().unwrap(), "painter".parse().unwrap());
+    let (version, active) = ("1.0.0".parse().unwrap(), Lifecycle::default());
+    store.change_lifecycle(&acme, &painter, &version, &active, &removed()).await.unwrap();
+    assert!(found_by(&store, "acme", "giraffe").await.is_empty());
+    assert_eq!(found_by(&store, "acme", "walrus").await, ["washer"]);
+    // What is hidden does not use up the limit either.
+    assert_eq!(store.search(&acme, "walrus", 1).await.unwrap().len(), 1);
+}
+
+pub async fn words_of_other_tenants_neither_complete_nor_correct(adapter: impl Adapter) {
+    let store = adapter.store();
+    publish_trades(&store).await;
+    // Were these words known to all, they would be taken as they are, or be the nearest, or the first to begin so.
+    publish_as(&store, "acme", "secret_project", "Wether curencies temperaz.").await;
+    for (query, first) in
+        [("wether", "weather_forecast"), ("curency", "currency_converter"), ("tempera", "weather_forecast")]
+    {
+        assert_eq!(found_by(&store, "zeta", query).await.first().map(String::as_str), Some(first), "{query}");
+        assert_eq!(found_by(&store, "local", query).await.first().map(String::as_str), Some(first), "{query}");
+    }
+    assert_eq!(found_by(&store, "acme", "wether").await, ["secret_project"]);
+    assert!(found_by(&store, "acme", "tempera").await.contains(&"secret_project".to_owned()));
+    assert_eq!(found_by(&store, "acme", "forcast").await, ["weather_forecast"]);
 }
 
 pub async fn words_of_other_scripts_are_found(adapter: impl Adapter) {

@@ -1,11 +1,12 @@
 //! Keeping the search index what the registry says, in the same transaction as each change. (REG-014)
 //!
-//! One document per tool: the version that stands for it. Beside the index is a count of documents per term, which tells
-//! rare words from common ones without reading postings; it is changed by the difference of the old and new vocabulary.
+//! One document per tool: the version that stands for it. Beside the index is a count of documents per tenant and term,
+//! which tells rare words from common ones without reading postings; it is changed by the difference of the old and new
+//! vocabulary.
 //!
 //! Invariants
 //! - INDEX-1: after every commit the index holds exactly the tools that have a searchable version.
-//! - INDEX-2: `search_terms` counts what the index holds. Terms nobody has any more are deleted.
+//! - INDEX-2: `search_terms` and `registry_tenants.documents` count what the index holds of each tenant. Terms nobody has any more are deleted.
 
 use contract::manifest::Manifest;
 use rusqlite::{Connection, OptionalExtension, named_params, params};
@@ -15,12 +16,10 @@ use super::registry;
 use crate::search::{Document, PIPELINE_VERSION, newest_searchable};
 
 /// Makes the document of one tool what its versions say.
-pub(super) fn refresh(connection: &Connection, tool: &str) -> Result<(), Fault> {
-    let key: i64 = connection
-        .prepare_cached("SELECT tool_key FROM tool_definitions WHERE tool_id = ?1")?
-        .query_row([tool], |row| row.get(0))?;
-    let newest = newest_searchable(registry::states(connection, tool)?);
-    let manifest = newest.as_ref().map(|version| registry::manifest(connection, tool, version)).transpose()?;
+pub(super) fn refresh(connection: &Connection, tenant: &str, tool: &str) -> Result<(), Fault> {
+    let Some(key) = registry::tool_key(connection, tenant, tool)? else { return Ok(()) };
+    let newest = newest_searchable(registry::states(connection, tenant, tool)?);
+    let manifest = newest.as_ref().map(|version| registry::manifest(connection, tenant, tool, version)).transpose()?;
     let text = newest.map(|version| version.to_string());
     if let Some(manifest) = &manifest {
         describe(connection, key, manifest)?;
@@ -41,14 +40,14 @@ pub(super) fn bring_up_to_date(connection: &Connection) -> Result<(), Fault> {
     let transaction = connection.unchecked_transaction()?;
     transaction.execute_batch(
         "DELETE FROM tool_search; DELETE FROM search_terms;
-         UPDATE store_numbers SET value = 0 WHERE name = 'search_documents';",
+         UPDATE registry_tenants SET documents = 0;",
     )?;
-    let tools: Vec<String> = transaction
-        .prepare("SELECT tool_id FROM tool_definitions ORDER BY tool_id")?
-        .query_map([], |row| row.get(0))?
+    let tools: Vec<(String, String)> = transaction
+        .prepare("SELECT tenant_id, tool_id FROM tool_definitions ORDER BY tenant_id, tool_id")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    for tool in &tools {
-        refresh(&transaction, tool)?;
+    for (tenant, tool) in &tools {
+        refresh(&transaction, tenant, tool)?;
     }
     transaction.execute("UPDATE store_numbers SET value = ?1 WHERE name = 'search_pipeline'", [PIPELINE_VERSION])?;
     transaction.commit()?;
@@ -82,14 +81,16 @@ fn replace(connection: &Connection, key: i64, new: Option<&Document>) -> Result<
     if old.as_ref() == new {
         return Ok(());
     }
+    let tenant = key >> registry::TENANT_SHIFT;
     if let Some(old) = &old {
         connection.prepare_cached("DELETE FROM tool_search WHERE rowid = ?1")?.execute([key])?;
-        let mut fewer =
-            connection.prepare_cached("UPDATE search_terms SET documents = documents - 1 WHERE term = ?1")?;
-        let mut gone = connection.prepare_cached("DELETE FROM search_terms WHERE term = ?1 AND documents = 0")?;
+        let mut fewer = connection
+            .prepare_cached("UPDATE search_terms SET documents = documents - 1 WHERE tenant_key = ?1 AND term = ?2")?;
+        let mut gone = connection
+            .prepare_cached("DELETE FROM search_terms WHERE tenant_key = ?1 AND term = ?2 AND documents = 0")?;
         for term in old.vocabulary() {
-            fewer.execute([term])?;
-            gone.execute([term])?;
+            fewer.execute(params![tenant, term])?;
+            gone.execute(params![tenant, term])?;
         }
     }
     if let Some(new) = new {
@@ -101,17 +102,17 @@ fn replace(connection: &Connection, key: i64, new: Option<&Document>) -> Result<
             )?
             .execute(params![key, name, labels, description, parameter_names, parameter_descriptions])?;
         let mut more = connection.prepare_cached(
-            "INSERT INTO search_terms (term, documents) VALUES (?1, 1)
-             ON CONFLICT (term) DO UPDATE SET documents = documents + 1",
+            "INSERT INTO search_terms (tenant_key, term, documents) VALUES (?1, ?2, 1)
+             ON CONFLICT (tenant_key, term) DO UPDATE SET documents = documents + 1",
         )?;
         for term in new.vocabulary() {
-            more.execute([term])?;
+            more.execute(params![tenant, term])?;
         }
     }
     let change = i64::from(new.is_some()) - i64::from(old.is_some());
     connection
-        .prepare_cached("UPDATE store_numbers SET value = value + ?1 WHERE name = 'search_documents'")?
-        .execute([change])?;
+        .prepare_cached("UPDATE registry_tenants SET documents = documents + ?2 WHERE tenant_key = ?1")?
+        .execute([tenant, change])?;
     Ok(())
 }
 

@@ -64,14 +64,20 @@ mod tests {
         migrate(&connection).unwrap();
         connection
             .execute_batch(
-                "INSERT INTO tool_definitions (tool_id, name, description, provider, protocol, created_at, updated_at)
-                 VALUES ('abc', 'n', 'd', 'p', 'native', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
-                 INSERT INTO tool_versions (tool_id, version, version_text, manifest, digest, published_at, published_by)
-                 VALUES ('abc', '1.0.0', '1.0.0', '{}', 'x', '2026-01-01T00:00:00.000Z', 'me');",
+                "INSERT INTO tool_definitions
+                     (tenant_id, tool_id, name, description, provider, protocol, created_at, updated_at)
+                 VALUES ('local', 'abc', 'n', 'd', 'p', 'native', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
+                 INSERT INTO tool_versions
+                     (tenant_id, tool_id, version, version_text, manifest, digest, published_at, published_by)
+                 VALUES ('local', 'abc', '1.0.0', '1.0.0', '{}', 'x', '2026-01-01T00:00:00.000Z', 'me');",
             )
             .unwrap();
         for sql in [
             "UPDATE tool_versions SET manifest = '[]'",
+            "UPDATE tool_versions SET tenant_id = 'acme'",
+            "UPDATE tool_definitions SET tenant_id = 'acme'",
+            "INSERT INTO tool_definitions (tenant_id, tool_id, name, description, provider, protocol, created_at, updated_at)
+             VALUES ('acme', 'abc', 'n', 'd', 'p', 'native', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z')",
             "DELETE FROM tool_versions",
             "UPDATE tool_versions SET lifecycle_state = 'gone'",
             "UPDATE tool_versions SET deprecated_at = '2026-01-01T00:00:00.000Z'",

@@ -14,12 +14,16 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use super::faults::{Fault, Unreadable};
 use super::index;
 
+/// The upper half of a tool's number is that of its tenant.
+pub(super) const TENANT_SHIFT: u32 = 32;
+
 const LIFECYCLE_COLUMNS: &str = "lifecycle_state, deprecated_at, sunset_at, removal_at, successor, migration_guide";
 
-/// Everything that was ever published, ordered by tool and version precedence.
+/// Everything that was ever published, ordered by tenant, tool and version precedence.
 pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {LIFECYCLE_COLUMNS}, tool_id, version_text, manifest, digest, published_at, published_by FROM tool_versions"
+        "SELECT {LIFECYCLE_COLUMNS}, tenant_id, tool_id, version_text, manifest, digest, published_at, published_by
+         FROM tool_versions"
     ))?;
     let mut rows = statement.query([])?;
     let mut versions = Vec::new();
@@ -27,20 +31,20 @@ pub(super) fn load(connection: &Connection) -> Result<Vec<StoredVersion>, Fault>
         versions.push(stored_version(row)?);
     }
     versions.sort_by(|left, right| {
-        left.tool.as_str().cmp(right.tool.as_str()).then_with(|| left.version.cmp(&right.version))
+        (&left.tenant, &left.tool, &left.version).cmp(&(&right.tenant, &right.tool, &right.version))
     });
     Ok(versions)
 }
 
 /// Publishes a version, unless there is one.
 pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &str) -> Result<Published, Fault> {
-    let tool = new.tool.as_str();
+    let (tenant, tool) = (new.tenant.as_str(), new.tool.as_str());
     // VER-1: build metadata takes no part in what a version is.
     let version = new.version.without_build().to_string();
     let digest = new.digest.to_string();
     let there: Option<String> = connection
-        .prepare_cached("SELECT digest FROM tool_versions WHERE tool_id = ?1 AND version = ?2")?
-        .query_row([tool, &version], |row| row.get(0))
+        .prepare_cached("SELECT digest FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3")?
+        .query_row([tenant, tool, &version], |row| row.get(0))
         .optional()?;
     if let Some(published) = there {
         return match published.parse() {
@@ -50,14 +54,20 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
         };
     }
     let published_at = new.published_at.to_string();
+    let key = match tool_key(connection, tenant, tool)? {
+        Some(key) => key,
+        None => next_tool_key(connection, tenant)?,
+    };
     connection
         .prepare_cached(
             "INSERT INTO tool_definitions
-                 (tool_id, namespace, name, description, provider, protocol, created_at, updated_at)
-             VALUES (:tool_id, :namespace, :name, :description, :provider, :protocol, :now, :now)
-             ON CONFLICT (tool_id) DO UPDATE SET updated_at = :now",
+                 (tool_key, tenant_id, tool_id, namespace, name, description, provider, protocol, created_at, updated_at)
+             VALUES (:key, :tenant_id, :tool_id, :namespace, :name, :description, :provider, :protocol, :now, :now)
+             ON CONFLICT (tenant_id, tool_id) DO UPDATE SET updated_at = :now",
         )?
         .execute(named_params! {
+            ":key": key,
+            ":tenant_id": tenant,
             ":tool_id": tool,
             ":namespace": new.manifest.namespace,
             ":name": new.manifest.name,
@@ -70,12 +80,13 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
     connection
         .prepare_cached(
             "INSERT INTO tool_versions
-                 (tool_id, version, version_text, manifest, digest, published_at, published_by, lifecycle_state,
-                  deprecated_at, sunset_at, removal_at, successor, migration_guide)
-             VALUES (:tool_id, :version, :version_text, :manifest, :digest, :published_at, :published_by, :state,
-                  :deprecated_at, :sunset_at, :removal_at, :successor, :migration_guide)",
+                 (tenant_id, tool_id, version, version_text, manifest, digest, published_at, published_by,
+                  lifecycle_state, deprecated_at, sunset_at, removal_at, successor, migration_guide)
+             VALUES (:tenant_id, :tool_id, :version, :version_text, :manifest, :digest, :published_at, :published_by,
+                  :state, :deprecated_at, :sunset_at, :removal_at, :successor, :migration_guide)",
         )?
         .execute(named_params! {
+            ":tenant_id": tenant,
             ":tool_id": tool,
             ":version": version,
             ":version_text": new.version.to_string(),
@@ -90,23 +101,23 @@ pub(super) fn publish(connection: &Connection, new: &StoredVersion, manifest: &s
             ":successor": notice.successor,
             ":migration_guide": notice.migration_guide,
         })?;
-    index::refresh(connection, tool)?;
+    index::refresh(connection, tenant, tool)?;
     Ok(Published::New)
 }
 
 /// Moves a version from one lifecycle record to another, if it still has the first.
 pub(super) fn change_lifecycle(
     connection: &Connection,
-    tool: &str,
+    (tenant, tool): (&str, &str),
     version: &Version,
     from: &Lifecycle,
     to: &Lifecycle,
 ) -> Result<LifecycleChange, Fault> {
     let version = version.without_build().to_string();
     let mut select = connection.prepare_cached(&format!(
-        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tool_id = ?1 AND version = ?2"
+        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3"
     ))?;
-    let mut rows = select.query([tool, &version])?;
+    let mut rows = select.query([tenant, tool, &version])?;
     let current = match rows.next()? {
         Some(row) => lifecycle(row, tool)?,
         None => return Ok(LifecycleChange::Unknown),
@@ -121,7 +132,7 @@ pub(super) fn change_lifecycle(
             "UPDATE tool_versions
              SET lifecycle_state = :state, deprecated_at = :deprecated_at, sunset_at = :sunset_at,
                  removal_at = :removal_at, successor = :successor, migration_guide = :migration_guide
-             WHERE tool_id = :tool_id AND version = :version",
+             WHERE tenant_id = :tenant_id AND tool_id = :tool_id AND version = :version",
         )?
         .execute(named_params! {
             ":state": to.recorded.as_str(),
@@ -130,18 +141,23 @@ pub(super) fn change_lifecycle(
             ":removal_at": notice.removal_at,
             ":successor": notice.successor,
             ":migration_guide": notice.migration_guide,
+            ":tenant_id": tenant,
             ":tool_id": tool,
             ":version": version,
         })?;
-    index::refresh(connection, tool)?;
+    index::refresh(connection, tenant, tool)?;
     Ok(LifecycleChange::Done)
 }
 
 /// Every version of a tool with its recorded state.
-pub(super) fn states(connection: &Connection, tool: &str) -> Result<Vec<(Version, LifecycleState)>, Fault> {
-    let mut statement =
-        connection.prepare_cached("SELECT version, lifecycle_state FROM tool_versions WHERE tool_id = ?1")?;
-    let mut rows = statement.query([tool])?;
+pub(super) fn states(
+    connection: &Connection,
+    tenant: &str,
+    tool: &str,
+) -> Result<Vec<(Version, LifecycleState)>, Fault> {
+    let mut statement = connection
+        .prepare_cached("SELECT version, lifecycle_state FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2")?;
+    let mut rows = statement.query([tenant, tool])?;
     let mut states = Vec::new();
     while let Some(row) = rows.next()? {
         let version = row.get::<_, String>(0)?.parse().map_err(|_| unreadable("version", tool))?;
@@ -151,11 +167,50 @@ pub(super) fn states(connection: &Connection, tool: &str) -> Result<Vec<(Version
 }
 
 /// The manifest of one version.
-pub(super) fn manifest(connection: &Connection, tool: &str, version: &Version) -> Result<Manifest, Fault> {
+pub(super) fn manifest(
+    connection: &Connection,
+    tenant: &str,
+    tool: &str,
+    version: &Version,
+) -> Result<Manifest, Fault> {
     let text: String = connection
-        .prepare_cached("SELECT manifest FROM tool_versions WHERE tool_id = ?1 AND version = ?2")?
-        .query_row([tool, &version.without_build().to_string()], |row| row.get(0))?;
+        .prepare_cached("SELECT manifest FROM tool_versions WHERE tenant_id = ?1 AND tool_id = ?2 AND version = ?3")?
+        .query_row([tenant, tool, &version.without_build().to_string()], |row| row.get(0))?;
     Ok(parse_manifest(&text, tool)?)
+}
+
+/// The number of a tenant, if it has published anything.
+pub(super) fn tenant_key(connection: &Connection, tenant: &str) -> Result<Option<i64>, Fault> {
+    let key = connection
+        .prepare_cached("SELECT tenant_key FROM registry_tenants WHERE tenant_id = ?1")?
+        .query_row([tenant], |row| row.get(0))
+        .optional()?;
+    Ok(key)
+}
+
+/// The number of a tool.
+pub(super) fn tool_key(connection: &Connection, tenant: &str, tool: &str) -> Result<Option<i64>, Fault> {
+    let key = connection
+        .prepare_cached("SELECT tool_key FROM tool_definitions WHERE tenant_id = ?1 AND tool_id = ?2")?
+        .query_row([tenant, tool], |row| row.get(0))
+        .optional()?;
+    Ok(key)
+}
+
+/// The number for a new tool. Rows are never deleted, so the greatest number in use is the last one given.
+fn next_tool_key(connection: &Connection, tenant: &str) -> Result<i64, Fault> {
+    connection
+        .prepare_cached("INSERT INTO registry_tenants (tenant_id) VALUES (?1) ON CONFLICT (tenant_id) DO NOTHING")?
+        .execute([tenant])?;
+    let none: i64 = tenant_key(connection, tenant)?.unwrap_or_default() << TENANT_SHIFT;
+    let last: Option<i64> = connection
+        .prepare_cached(
+            "SELECT tool_key FROM tool_definitions WHERE tool_key BETWEEN ?1 AND ?1 + 0xffffffff
+             ORDER BY tool_key DESC LIMIT 1",
+        )?
+        .query_row([none], |row| row.get(0))
+        .optional()?;
+    Ok(last.unwrap_or(none) + 1)
 }
 
 /// The word for where a tool comes from, as it is on the wire.
@@ -197,6 +252,7 @@ fn stored_version(row: &Row<'_>) -> Result<StoredVersion, Fault> {
         digest: text("digest")?.parse().map_err(|_| unreadable("digest", &tool))?,
         lifecycle: lifecycle(row, &tool)?,
         published_at: time(&text("published_at")?, "published_at", &tool)?,
+        tenant: text("tenant_id")?.parse().map_err(|_| unreadable("tenant_id", &tool))?,
         published_by: text("published_by")?.parse().map_err(|_| unreadable("published_by", &tool))?,
         tool: tool.parse().map_err(|_| unreadable("tool_id", &tool))?,
     })

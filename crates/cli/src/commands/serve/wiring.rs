@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use contract::error::ErrorCode;
+use contract::ids::TenantId;
 use executors::{BuiltinExecutor, ModelClient, ProcessExecutor, ProcessPolicy};
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
@@ -131,7 +132,7 @@ pub(super) async fn register_builtins(kernel: &Kernel, house: &House) -> Result<
     for manifest in &manifests {
         let known = manifest.id().ok().and_then(|id| {
             let snapshot = kernel.registry().snapshot();
-            snapshot.tool(&id)?.version(&manifest.version).map(|version| version.digest)
+            snapshot.tool(&TenantId::home(), &id)?.version(&manifest.version).map(|version| version.digest)
         });
         if known == Some(manifest.digest()) {
             continue;

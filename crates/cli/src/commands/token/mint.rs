@@ -2,7 +2,7 @@
 //! directory's key and recorded in the data directory's audit log, because a token that was never recorded must not exist.
 
 use clap::Args;
-use contract::ids::{Subject, TenantId};
+use contract::ids::{HOME_TENANT, Subject, TenantId};
 use contract::version::VersionRange;
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _};
 use kernel::ports::clock::{Clock as _, UnixMillis};
@@ -26,7 +26,7 @@ pub(crate) struct Mint {
     #[arg(long)]
     sub: Subject,
     /// On whose ground
-    #[arg(long, default_value = "local")]
+    #[arg(long, default_value = HOME_TENANT)]
     tenant: TenantId,
     /// A tool it may call: `id`, `namespace.*` or `*`, each with `@RANGE` if wanted (repeatable)
     #[arg(long = "tool", value_name = "PATTERN[@RANGE]", value_parser = grant)]

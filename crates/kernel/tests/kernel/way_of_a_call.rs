@@ -1,270 +1,17 @@
-//! The way of a call through the six phases, with time, randomness, tools and the audit log held in the test's hand.
+//! The way of a call through the six phases.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test crate")]
-#![expect(clippy::needless_pass_by_value, reason = "`json!` at the call reads better without an ampersand")]
-
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
+use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
-use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
-use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
-use gantry_kernel::ports::observer::{Finished, Observer};
-use gantry_kernel::registry::{LifecycleAction, Registry};
-use gantry_kernel::{Actor, Arrival, Failed, Identity, Kernel, KernelParts, Recorder, RecorderHandle};
-use policy::{Authenticator, BearerSecret, MintRequest, SigningKey};
+use gantry_kernel::ports::audit_sink::AuditAction;
+use gantry_kernel::registry::LifecycleAction;
+use gantry_kernel::{Actor, Arrival};
+use policy::BearerSecret;
 use serde_json::{Value, json};
-use store::memory::MemoryStore;
-use tokio::sync::Notify;
 
-const ADMIN: &str = "the-admin-secret";
-const START: i64 = 1_800_000_000_000;
-
-// ------------------------------------------------------------------------------------------------------------ fakes
-
-/// Wall time stands still until it is stepped; sleeping past the end of a call's time is decided by the test.
-#[derive(Debug, Default)]
-struct HeldClock {
-    now: AtomicI64,
-}
-
-impl Clock for HeldClock {
-    fn now(&self) -> UnixMillis {
-        UnixMillis(self.now.load(Ordering::SeqCst))
-    }
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(u64::try_from(self.now.load(Ordering::SeqCst)).unwrap())
-    }
-    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-        // Never by itself: only when the test says that time is up.
-        Box::pin(std::future::pending())
-    }
-}
-
-/// A clock whose sleeps end as soon as everybody else has had a turn.
-#[derive(Debug)]
-struct ImpatientClock(Arc<HeldClock>);
-
-impl Clock for ImpatientClock {
-    fn now(&self) -> UnixMillis {
-        self.0.now()
-    }
-    fn monotonic(&self) -> Duration {
-        self.0.monotonic()
-    }
-    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-        Box::pin(tokio::task::yield_now())
-    }
-}
-
-#[derive(Debug, Default)]
-struct CountingEntropy(AtomicUsize);
-
-impl Entropy for CountingEntropy {
-    fn fill(&self, bytes: &mut [u8]) {
-        let n = self.0.fetch_add(1, Ordering::SeqCst);
-        for (byte, source) in bytes.iter_mut().zip(n.to_be_bytes().into_iter().cycle()) {
-            *byte = source;
-        }
-    }
-}
-
-/// What the tool does next.
-#[derive(Debug, Clone)]
-enum Act {
-    Answer(Value),
-    Fail(Refusal),
-    Hang,
-}
-
-#[derive(Debug)]
-struct Puppet {
-    act: Mutex<Act>,
-    calls: Mutex<Vec<Value>>,
-}
-
-#[async_trait::async_trait]
-impl Executor for Puppet {
-    fn kind(&self) -> &'static str {
-        "builtin"
-    }
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
-        self.calls.lock().unwrap().push((*call.parameters).clone());
-        let act = self.act.lock().unwrap().clone();
-        match act {
-            Act::Answer(value) => Ok(ToolOutput::of(value)),
-            Act::Fail(refusal) => Err(refusal),
-            Act::Hang => std::future::pending().await,
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Paper {
-    records: Mutex<Vec<AuditRecord>>,
-    broken: AtomicBool,
-    tried: Notify,
-}
-
-#[async_trait::async_trait]
-impl AuditSink for Paper {
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
-        self.tried.notify_one();
-        if self.broken.load(Ordering::SeqCst) {
-            return Err(AuditError("the disk is full".into()));
-        }
-        self.records.lock().unwrap().extend_from_slice(records);
-        Ok(())
-    }
-}
-
-#[derive(Debug, Default)]
-struct Tally(Mutex<Vec<End>>);
-
-/// How a call ended: its tool, status and code.
-type End = (Option<String>, InvocationStatus, Option<ErrorCode>);
-
-impl Observer for Tally {
-    fn invocation_finished(&self, event: &Finished<'_>) {
-        self.0.lock().unwrap().push((event.tool.map(ToString::to_string), event.status, event.code));
-    }
-    fn registry_swapped(&self, _: usize, _: usize) {}
-    fn audit_queue(&self, _: usize) {}
-    fn audit_append_failed(&self) {}
-}
-
-// ------------------------------------------------------------------------------------------------------------ stage
-
-struct Stage {
-    kernel: Kernel,
-    clock: Arc<HeldClock>,
-    puppet: Arc<Puppet>,
-    paper: Arc<Paper>,
-    tally: Arc<Tally>,
-    recorder: RecorderHandle,
-}
-
-impl Stage {
-    async fn new() -> Self {
-        Self::with_patience(true).await
-    }
-
-    async fn with_patience(patient: bool) -> Self {
-        let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
-        let clock: Arc<dyn Clock> =
-            if patient { Arc::clone(&held) as _ } else { Arc::new(ImpatientClock(Arc::clone(&held))) };
-        let puppet =
-            Arc::new(Puppet { act: Mutex::new(Act::Answer(json!({ "text": "hi" }))), calls: Mutex::default() });
-        let paper = Arc::new(Paper::default());
-        let tally = Arc::new(Tally::default());
-        let store = Arc::new(MemoryStore::new());
-        let registry =
-            Registry::open(Arc::clone(&store) as _, store, Arc::clone(&clock), Arc::clone(&tally) as _).await.unwrap();
-        let key = SigningKey::from_seed(&[5; 32]);
-        let identity = Identity::new(Authenticator::new(ADMIN, vec![key.verifying_key()]).unwrap());
-        let (slots, recorder) = Recorder::start(
-            Arc::clone(&paper) as _,
-            Arc::new(ImpatientClock(Arc::clone(&held))),
-            Arc::clone(&tally) as _,
-        );
-        let kernel = Kernel::new(KernelParts {
-            registry,
-            identity,
-            signing_key: key,
-            recorder: slots,
-            executors: vec![Arc::clone(&puppet) as _],
-            clock,
-            entropy: Arc::new(CountingEntropy::default()),
-            observer: Arc::clone(&tally) as _,
-        });
-        Self { kernel, clock: held, puppet, paper, tally, recorder }
-    }
-
-    async fn publish(&self, change: Value) {
-        self.kernel.publish(admin(), manifest(change)).await.unwrap();
-    }
-
-    async fn token(&self, tools: Value, scopes: Value, ttl_seconds: u64) -> String {
-        let request = MintRequest {
-            sub: "did:key:agent".parse().unwrap(),
-            tenant: "acme".parse().unwrap(),
-            roles: vec![policy::Role::Agent],
-            tools: serde_json::from_value(tools).unwrap(),
-            scopes: serde_json::from_value(scopes).unwrap(),
-            user_did: None,
-            session_id: Some("s-1".into()),
-            ttl_seconds,
-        };
-        self.kernel.mint_token(admin(), &request).await.unwrap().token
-    }
-
-    async fn call_as(&self, secret: Option<&str>, request: Value) -> Result<InvokeResponse, Box<Failed>> {
-        let request: InvokeRequest = serde_json::from_value(request).unwrap();
-        let credential = secret.map(BearerSecret);
-        let arrival = Arrival { credential, request, trace_id: None, parent_left: None };
-        self.kernel.invoke(arrival).await.map(gantry_kernel::phases::Returned::into_response)
-    }
-
-    async fn call(&self, request: Value) -> Result<InvokeResponse, Box<Failed>> {
-        self.call_as(Some(ADMIN), request).await
-    }
-
-    async fn refusal(&self, request: Value) -> ErrorCode {
-        self.call(request).await.unwrap_err().refusal.code
-    }
-
-    fn runs(&self) -> usize {
-        self.puppet.calls.lock().unwrap().len()
-    }
-
-    /// Ends the recorder and gives what was recorded about calls.
-    async fn records(self) -> Vec<AuditRecord> {
-        self.recorder.close().await;
-        let records = self.paper.records.lock().unwrap().clone();
-        records
-            .into_iter()
-            .filter(|r| matches!(r.action, AuditAction::InvocationFinished | AuditAction::InvocationStarted))
-            .collect()
-    }
-}
-
-fn admin() -> Actor<'static> {
-    Actor { credential: Some(BearerSecret(ADMIN)), trace_id: contract::ids::TraceId::from_bytes([1; 16]) }
-}
-
-fn manifest(change: Value) -> Value {
-    let mut manifest = json!({
-        "tool_id": "greet", "version": "1.0.0", "name": "Greeter", "description": "Greets somebody by name.",
-        "provider": "Test", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
-        "parameters": {
-            "type": "object",
-            "properties": { "name": { "type": "string" }, "times": { "type": "integer", "default": 1, "minimum": 1 } },
-            "required": ["name"],
-        },
-        "result_schema": { "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] },
-        "execution": { "type": "builtin", "handler": "greet" },
-    });
-    for (member, value) in change.as_object().unwrap() {
-        if value.is_null() {
-            manifest.as_object_mut().unwrap().remove(member);
-        } else {
-            manifest[member] = value.clone();
-        }
-    }
-    manifest
-}
-
-fn greet() -> Value {
-    json!({ "tool_id": "greet", "parameters": { "name": "Ada" } })
-}
-
-// ------------------------------------------------------------------------------------------------------------ tests
+use crate::stage::{ADMIN, Act, Props, Stage, admin, greet, manifest};
 
 #[tokio::test]
 async fn a_call_passes_all_phases_and_leaves_one_record() {
@@ -282,7 +29,7 @@ async fn a_call_passes_all_phases_and_leaves_one_record() {
     assert_eq!(*stage.tally.0.lock().unwrap(), [(Some("greet".into()), InvocationStatus::Success, None)]);
     let records = stage.records().await;
     assert_eq!(records.len(), 1);
-    assert_eq!(records[0].subject.as_ref().unwrap().as_str(), "admin");
+    assert_eq!(records[0].who.as_ref().unwrap().subject.as_str(), "admin");
     assert!(records[0].parameters_digest.is_some());
 }
 
@@ -437,7 +184,7 @@ async fn agents_cannot_administer() {
 
 #[tokio::test]
 async fn a_tool_that_takes_too_long_is_left_and_says_so() {
-    let stage = Stage::with_patience(false).await;
+    let stage = Stage::with(Props { impatient: true, ..Props::default() }).await;
     stage.publish(json!({})).await;
     *stage.puppet.act.lock().unwrap() = Act::Hang;
     let failed = stage.call(greet()).await.unwrap_err();
@@ -474,7 +221,7 @@ async fn what_the_tool_itself_refuses_comes_through_with_its_code() {
 
 #[tokio::test]
 async fn a_call_that_cannot_be_recorded_does_not_run_until_it_can() {
-    let stage = Stage::with_patience(true).await;
+    let stage = Stage::new().await;
     stage.publish(json!({})).await;
     stage.paper.broken.store(true, Ordering::SeqCst);
     // The call that meets the breakage has room already; those after it find the log unwritable.
@@ -570,8 +317,13 @@ async fn a_parents_deadline_that_has_passed_refuses_the_call() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;
     let request = serde_json::from_value(greet()).unwrap();
-    let arrival =
-        Arrival { credential: Some(BearerSecret(ADMIN)), request, trace_id: None, parent_left: Some(Duration::ZERO) };
+    let arrival = Arrival {
+        credential: Some(BearerSecret(ADMIN)),
+        source: None,
+        request,
+        trace_id: None,
+        parent_left: Some(Duration::ZERO),
+    };
     assert_eq!(stage.kernel.invoke(arrival).await.unwrap_err().refusal.code, ErrorCode::E3002);
     assert_eq!(stage.runs(), 0);
 }

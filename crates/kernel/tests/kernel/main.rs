@@ -1,0 +1,9 @@
+//! The kernel through its public door, with time, randomness, tools, outside authorities and the audit log held in the
+//! test's hand. `stage` builds it; the other files are stories.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test crate")]
+#![expect(clippy::needless_pass_by_value, reason = "`json!` at the call reads better without an ampersand")]
+
+mod identity;
+mod stage;
+mod way_of_a_call;

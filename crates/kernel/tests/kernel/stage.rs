@@ -1,0 +1,401 @@
+//! A kernel on a stage: everything around it is a puppet that the test moves.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::Subject;
+use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use gantry_kernel::ports::clock::{Clock, UnixMillis};
+use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
+use gantry_kernel::ports::entropy::Entropy;
+use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
+use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
+use gantry_kernel::ports::observer::{Finished, Observer};
+use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
+use gantry_kernel::registry::Registry;
+use gantry_kernel::{
+    Access, AccessParts, AccessSettings, Actor, Arrival, ExternalIssuer, Failed, Identity, IdentitySettings, Kernel,
+    KernelParts, Mint, Recorder, RecorderHandle,
+};
+use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
+use serde_json::{Value, json};
+use shared_state::MemoryBus;
+use store::memory::MemoryStore;
+use tokio::sync::Notify;
+
+pub(crate) const ADMIN: &str = "the-admin-secret";
+pub(crate) const START: i64 = 1_800_000_000_000;
+
+// ------------------------------------------------------------------------------------------------------------ fakes
+
+/// Wall time stands still until it is stepped; sleeping past the end of a call's time is decided by the test.
+#[derive(Debug, Default)]
+pub(crate) struct HeldClock {
+    pub(crate) now: AtomicI64,
+}
+
+impl Clock for HeldClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.now.load(Ordering::SeqCst))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.now.load(Ordering::SeqCst)).unwrap())
+    }
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        // Never by itself: only when the test says that time is up.
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A clock whose sleeps end as soon as everybody else has had a turn.
+#[derive(Debug)]
+pub(crate) struct ImpatientClock(Arc<HeldClock>);
+
+impl Clock for ImpatientClock {
+    fn now(&self) -> UnixMillis {
+        self.0.now()
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        Box::pin(tokio::task::yield_now())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct CountingEntropy(AtomicUsize);
+
+impl Entropy for CountingEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        let n = self.0.fetch_add(1, Ordering::SeqCst);
+        for (byte, source) in bytes.iter_mut().zip(n.to_be_bytes().into_iter().cycle()) {
+            *byte = source;
+        }
+    }
+}
+
+/// What the tool does next.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    Answer(Value),
+    Fail(Refusal),
+    Hang,
+}
+
+#[derive(Debug)]
+pub(crate) struct Puppet {
+    pub(crate) act: Mutex<Act>,
+    pub(crate) calls: Mutex<Vec<Value>>,
+}
+
+#[async_trait::async_trait]
+impl Executor for Puppet {
+    fn kind(&self) -> &'static str {
+        "builtin"
+    }
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        self.calls.lock().unwrap().push((*call.parameters).clone());
+        let act = self.act.lock().unwrap().clone();
+        match act {
+            Act::Answer(value) => Ok(ToolOutput::of(value)),
+            Act::Fail(refusal) => Err(refusal),
+            Act::Hang => std::future::pending().await,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Paper {
+    pub(crate) records: Mutex<Vec<AuditRecord>>,
+    pub(crate) broken: AtomicBool,
+    pub(crate) tried: Notify,
+}
+
+#[async_trait::async_trait]
+impl AuditSink for Paper {
+    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+        self.tried.notify_one();
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(AuditError("the disk is full".into()));
+        }
+        self.records.lock().unwrap().extend_from_slice(records);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tally(pub(crate) Mutex<Vec<End>>, pub(crate) Mutex<Vec<bool>>);
+
+/// How a call ended: its tool, status and code.
+pub(crate) type End = (Option<String>, InvocationStatus, Option<ErrorCode>);
+
+impl Observer for Tally {
+    fn invocation_finished(&self, event: &Finished<'_>) {
+        self.0.lock().unwrap().push((event.tool.map(ToString::to_string), event.status, event.code));
+    }
+    fn registry_swapped(&self, _: usize, _: usize) {}
+    fn audit_queue(&self, _: usize) {}
+    fn audit_append_failed(&self) {}
+    fn decision(&self, remembered: bool) {
+        self.1.lock().unwrap().push(remembered);
+    }
+    fn authentication_failed(&self, _: ErrorCode) {}
+    fn keys_fetched(&self, _: bool) {}
+}
+
+/// Keeps nothing, or refuses to.
+#[derive(Debug, Default)]
+pub(crate) struct Drawer {
+    pub(crate) stuck: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl KeyVault for Drawer {
+    async fn replace(&self, _: &SigningKey) -> Result<(), KeyVaultError> {
+        if self.stuck.load(Ordering::SeqCst) { Err(KeyVaultError("stuck".into())) } else { Ok(()) }
+    }
+}
+
+/// A key set that the test changes, and counts the looks at.
+#[derive(Debug, Default)]
+pub(crate) struct Billboard {
+    pub(crate) text: Mutex<Option<String>>,
+    pub(crate) looks: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl KeySource for Billboard {
+    async fn fetch(&self) -> Result<Vec<u8>, KeySourceError> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        let text = self.text.lock().unwrap().clone();
+        text.map(String::into_bytes).ok_or_else(|| KeySourceError("it is down".into()))
+    }
+}
+
+/// An outside engine that says what the test wants.
+#[derive(Debug)]
+pub(crate) struct Oracle(pub(crate) Mutex<Result<Verdict, ()>>, pub(crate) AtomicUsize);
+
+#[async_trait::async_trait]
+impl PolicyEngine for Oracle {
+    async fn decide(&self, _: &Question<'_>) -> Result<Verdict, EngineError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.lock().unwrap().clone().map_err(|()| EngineError("it is down".into()))
+    }
+}
+
+/// Knows the DIDs that the test has written down.
+#[derive(Debug, Default)]
+pub(crate) struct Almanac(pub(crate) Mutex<Vec<String>>);
+
+#[async_trait::async_trait]
+impl DidResolver for Almanac {
+    async fn resolve(&self, did: &Subject) -> Result<(), DidError> {
+        if self.0.lock().unwrap().iter().any(|known| known == did.as_str()) { Ok(()) } else { Err(DidError::Unknown) }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ stage
+
+pub(crate) struct Stage {
+    pub(crate) kernel: Kernel,
+    pub(crate) clock: Arc<HeldClock>,
+    pub(crate) puppet: Arc<Puppet>,
+    pub(crate) paper: Arc<Paper>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) recorder: RecorderHandle,
+}
+
+/// What differs from the zero-configuration profile.
+#[derive(Default)]
+pub(crate) struct Props {
+    pub(crate) impatient: bool,
+    pub(crate) settings: AccessSettings,
+    pub(crate) engine: Option<Arc<Oracle>>,
+    pub(crate) dids: Option<Arc<Almanac>>,
+    pub(crate) external: Option<ExternalIssuer>,
+    pub(crate) leeway_seconds: u32,
+    pub(crate) failures_per_minute: Option<u32>,
+    pub(crate) drawer: Arc<Drawer>,
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::with(Props::default()).await
+    }
+
+    pub(crate) async fn with(props: Props) -> Self {
+        let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
+        let clock: Arc<dyn Clock> =
+            if props.impatient { Arc::new(ImpatientClock(Arc::clone(&held))) } else { Arc::clone(&held) as _ };
+        let puppet =
+            Arc::new(Puppet { act: Mutex::new(Act::Answer(json!({ "text": "hi" }))), calls: Mutex::default() });
+        let paper = Arc::new(Paper::default());
+        let tally = Arc::new(Tally::default());
+        let store = Arc::new(MemoryStore::new());
+        let registry = Registry::open(
+            Arc::clone(&store) as _,
+            Arc::clone(&store) as _,
+            Arc::clone(&clock),
+            Arc::clone(&tally) as _,
+        )
+        .await
+        .unwrap();
+        let access = Access::open(AccessParts {
+            store,
+            bus: Arc::new(MemoryBus::default()),
+            engine: props.engine.map(|engine| engine as _),
+            did_resolver: props.dids.map(|dids| dids as _),
+            clock: Arc::clone(&clock),
+            observer: Arc::clone(&tally) as _,
+            settings: props.settings,
+        })
+        .await
+        .unwrap();
+        let key = SigningKey::from_seed(&[5; 32]);
+        let mut settings = IdentitySettings::local(Arc::clone(&clock));
+        settings.external = props.external;
+        settings.leeway_seconds = props.leeway_seconds;
+        settings.failures_per_minute = props.failures_per_minute.unwrap_or(settings.failures_per_minute);
+        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::clone(&tally) as _).unwrap();
+        let (slots, recorder) = Recorder::start(
+            Arc::clone(&paper) as _,
+            Arc::new(ImpatientClock(Arc::clone(&held))),
+            Arc::clone(&tally) as _,
+        );
+        let kernel = Kernel::new(KernelParts {
+            registry,
+            identity,
+            access,
+            mint: Mint::new(key, Minter::default(), props.drawer),
+            recorder: slots,
+            executors: vec![Arc::clone(&puppet) as _],
+            clock,
+            entropy: Arc::new(CountingEntropy::default()),
+            observer: Arc::clone(&tally) as _,
+        });
+        Self { kernel, clock: held, puppet, paper, tally, recorder }
+    }
+
+    pub(crate) async fn publish(&self, change: Value) {
+        self.kernel.publish(admin(), manifest(change)).await.unwrap();
+    }
+
+    pub(crate) async fn token(&self, tools: Value, scopes: Value, ttl_seconds: u64) -> String {
+        let request = MintRequest { ttl_seconds, ..mint_request(json!({ "tools": tools, "scopes": scopes })) };
+        self.kernel.mint_token(admin(), &request).await.unwrap().token
+    }
+
+    /// A token with what `wish` says and otherwise what [`mint_request`] does.
+    pub(crate) async fn mint(&self, wish: Value) -> String {
+        self.kernel.mint_token(admin(), &mint_request(wish)).await.unwrap().token
+    }
+
+    pub(crate) async fn call_as(&self, secret: Option<&str>, request: Value) -> Result<InvokeResponse, Box<Failed>> {
+        let request: InvokeRequest = serde_json::from_value(request).unwrap();
+        let credential = secret.map(BearerSecret);
+        let arrival = Arrival { credential, source: None, request, trace_id: None, parent_left: None };
+        self.kernel.invoke(arrival).await.map(gantry_kernel::phases::Returned::into_response)
+    }
+
+    /// The code with which a call of `tool` by the holder of `token` is refused; `None` if it is not.
+    pub(crate) async fn code(&self, token: &str, tool: &str) -> Option<ErrorCode> {
+        let call = json!({ "tool_id": tool, "parameters": { "name": "Ada" } });
+        self.call_as(Some(token), call).await.err().map(|failed| failed.refusal.code)
+    }
+
+    pub(crate) fn step(&self, seconds: i64) {
+        self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+
+    pub(crate) async fn call(&self, request: Value) -> Result<InvokeResponse, Box<Failed>> {
+        self.call_as(Some(ADMIN), request).await
+    }
+
+    pub(crate) async fn refusal(&self, request: Value) -> ErrorCode {
+        self.call(request).await.unwrap_err().refusal.code
+    }
+
+    pub(crate) fn runs(&self) -> usize {
+        self.puppet.calls.lock().unwrap().len()
+    }
+
+    /// Ends the recorder and gives what was recorded.
+    pub(crate) async fn all_records(self) -> Vec<AuditRecord> {
+        self.recorder.close().await;
+        let records = self.paper.records.lock().unwrap().clone();
+        records
+    }
+
+    /// Ends the recorder and gives what was recorded about calls.
+    pub(crate) async fn records(self) -> Vec<AuditRecord> {
+        let records = self.all_records().await;
+        records
+            .into_iter()
+            .filter(|r| matches!(r.action, AuditAction::InvocationFinished | AuditAction::InvocationStarted))
+            .collect()
+    }
+}
+
+pub(crate) fn admin() -> Actor<'static> {
+    as_holder(ADMIN)
+}
+
+/// Whoever holds this token.
+pub(crate) fn as_holder(token: &str) -> Actor<'_> {
+    let trace_id = contract::ids::TraceId::from_bytes([1; 16]);
+    Actor { credential: Some(BearerSecret(token)), source: None, trace_id }
+}
+
+/// A wish for a token: an agent of `acme` that may call everything for a minute, unless `change` says otherwise.
+pub(crate) fn mint_request(change: Value) -> MintRequest {
+    fn member<T: serde::de::DeserializeOwned>(change: &Value, name: &str) -> Option<T> {
+        change.get(name).map(|value| serde_json::from_value(value.clone()).unwrap())
+    }
+    MintRequest {
+        sub: member(&change, "sub").unwrap_or_else(|| "agent-1".parse().unwrap()),
+        tenant: member(&change, "tenant").unwrap_or_else(|| "acme".parse().unwrap()),
+        roles: member(&change, "roles").unwrap_or_else(|| vec![policy::Role::Agent]),
+        tools: member(&change, "tools").unwrap_or_else(|| serde_json::from_value(json!([{ "tool_id": "*" }])).unwrap()),
+        scopes: member(&change, "scopes").unwrap_or_default(),
+        user_did: member(&change, "user_did"),
+        session_id: Some("s-1".into()),
+        ttl_seconds: member(&change, "ttl_seconds").unwrap_or(60),
+        limits: member(&change, "limits").unwrap_or_default(),
+        budget: member(&change, "budget"),
+        act: None,
+    }
+}
+
+pub(crate) fn manifest(change: Value) -> Value {
+    let mut manifest = json!({
+        "tool_id": "greet", "version": "1.0.0", "name": "Greeter", "description": "Greets somebody by name.",
+        "provider": "Test", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+        "parameters": {
+            "type": "object",
+            "properties": { "name": { "type": "string" }, "times": { "type": "integer", "default": 1, "minimum": 1 } },
+            "required": ["name"],
+        },
+        "result_schema": { "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] },
+        "execution": { "type": "builtin", "handler": "greet" },
+    });
+    for (member, value) in change.as_object().unwrap() {
+        if value.is_null() {
+            manifest.as_object_mut().unwrap().remove(member);
+        } else {
+            manifest[member] = value.clone();
+        }
+    }
+    manifest
+}
+
+pub(crate) fn greet() -> Value {
+    json!({ "tool_id": "greet", "parameters": { "name": "Ada" } })
+}

@@ -1,0 +1,191 @@
+//! From text to checked policies: cut, parse, name, check against the schema, sort into slices.
+//!
+//! Stricter than Cedar where silence would be dangerous: an annotation that is not known is a problem, because a misspelt
+//! `@obligations` would drop a duty; so is a comparison of a closed vocabulary with a word that is not in it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cedar_policy::ffi::DetailedError;
+use cedar_policy::{Effect, Policy, PolicyId, PolicySet, Template, ValidationMode, Validator};
+
+use super::Obligation;
+use super::problem::PolicyProblem;
+use super::reads::Reads;
+use super::slices::Slices;
+use super::source::{Statement, statements};
+use super::vocabulary::vocabulary;
+use super::words::unknown_words;
+
+/// Longest text of policies.
+pub const POLICY_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most policies in one text.
+pub const POLICIES_MAX: usize = 20_000;
+/// Longest single policy. Parsing and evaluation recurse; this bounds how deep.
+pub const POLICY_BYTES_MAX: usize = 16 * 1024;
+/// Most problems that are reported at once.
+const PROBLEMS_MAX: usize = 100;
+/// Longest name of a policy.
+const NAME_CHARS_MAX: usize = 128;
+
+/// What [`compile`] makes.
+pub(super) struct Compiled {
+    pub(super) slices: Slices,
+    pub(super) reads: Reads,
+    pub(super) names: Vec<String>,
+    pub(super) obligations: HashMap<PolicyId, Vec<Obligation>>,
+    pub(super) warnings: Vec<PolicyProblem>,
+}
+
+/// Reads and checks `text`, or says everything that is wrong with it.
+pub(super) fn compile(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
+    if text.len() > POLICY_TEXT_BYTES_MAX {
+        return Err(vec![PolicyProblem::whole(format!("the policies are longer than {POLICY_TEXT_BYTES_MAX} bytes"))]);
+    }
+    let statements = statements(text);
+    if statements.len() > POLICIES_MAX {
+        return Err(vec![PolicyProblem::whole(format!("there are more than {POLICIES_MAX} policies"))]);
+    }
+    let mut work = Work { text, problems: Vec::new(), found: BTreeMap::new(), names: Vec::new() };
+    for (index, statement) in statements.into_iter().enumerate() {
+        if work.problems.len() >= PROBLEMS_MAX {
+            break;
+        }
+        work.take(index, statement);
+    }
+    work.finish()
+}
+
+/// A text on its way.
+struct Work<'a> {
+    text: &'a str,
+    problems: Vec<PolicyProblem>,
+    found: BTreeMap<String, Found<'a>>,
+    names: Vec<String>,
+}
+
+struct Found<'a> {
+    statement: Statement<'a>,
+    policy: Policy,
+    obligations: Vec<Obligation>,
+}
+
+impl<'a> Work<'a> {
+    fn report(&mut self, statement: Statement<'_>, policy: &str, message: impl Into<String>) {
+        self.problems.push(PolicyProblem::about(self.text, statement, policy, message));
+    }
+
+    fn report_cedar(&mut self, statement: Statement<'_>, policy: &str, said: DetailedError) {
+        self.problems.push(PolicyProblem::from_cedar(self.text, statement, policy, said));
+    }
+
+    /// Parses and names one statement.
+    fn take(&mut self, index: usize, statement: Statement<'a>) {
+        let unnamed = format!("policy{index}");
+        if statement.text.len() > POLICY_BYTES_MAX {
+            return self.report(statement, &unnamed, format!("the policy is longer than {POLICY_BYTES_MAX} bytes"));
+        }
+        let policy = match Policy::parse(Some(PolicyId::new(&unnamed)), statement.text) {
+            Ok(policy) => policy,
+            Err(_) if Template::parse(None, statement.text).is_ok() => {
+                return self.report(statement, &unnamed, "templates are not supported: name the principal or resource");
+            }
+            Err(errors) => {
+                return errors
+                    .iter()
+                    .for_each(|error| self.report_cedar(statement, &unnamed, DetailedError::from(error)));
+            }
+        };
+        let name = policy.annotation("id").unwrap_or(&unnamed).to_owned();
+        if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+            let message =
+                format!("a policy's id has 1 to {NAME_CHARS_MAX} characters, none of them a control character");
+            return self.report(statement, &unnamed, message);
+        }
+        let obligations = self.annotations(statement, &name, &policy);
+        if self.found.contains_key(&name) {
+            return self.report(statement, &name, "another policy has the same id");
+        }
+        let policy = policy.new_id(PolicyId::new(&name));
+        self.names.push(name.clone());
+        self.found.insert(name, Found { statement, policy, obligations });
+    }
+
+    /// Checks the annotations; returns the obligations among them.
+    fn annotations(&mut self, statement: Statement<'_>, name: &str, policy: &Policy) -> Vec<Obligation> {
+        let mut obligations = Vec::new();
+        for (key, value) in policy.annotations() {
+            match key {
+                "id" | "description" => {}
+                "obligations" if policy.effect() == Effect::Forbid => {
+                    self.report(statement, name, "a forbid cannot have obligations: nothing goes on after it");
+                }
+                "obligations" => {
+                    for part in value.split(',') {
+                        match part.trim().parse() {
+                            Ok(obligation) => obligations.push(obligation),
+                            Err(error) => {
+                                let error: super::ObligationError = error;
+                                self.report(statement, name, error.to_string());
+                            }
+                        }
+                    }
+                }
+                _ => {
+                    let message =
+                        format!("annotation `@{key}` is not known: there are `@id`, `@description` and `@obligations`");
+                    self.report(statement, name, message);
+                }
+            }
+        }
+        obligations
+    }
+
+    /// Checks what was parsed against the schema, also when something else was not: problems are told at once.
+    fn finish(mut self) -> Result<Compiled, Vec<PolicyProblem>> {
+        let set = match PolicySet::from_policies(self.found.values().map(|found| found.policy.clone())) {
+            Ok(set) => set,
+            Err(error) => return Err(vec![PolicyProblem::whole(error.to_string())]),
+        };
+        let result = Validator::new(vocabulary().schema.clone()).validate(&set, ValidationMode::Strict);
+        for error in result.validation_errors().take(PROBLEMS_MAX) {
+            let name: &str = error.policy_id().as_ref();
+            if let Some(statement) = self.found.get(name).map(|found| found.statement) {
+                self.report_cedar(statement, name, DetailedError::from(error));
+            }
+        }
+        let mut warnings = Vec::new();
+        for warning in result.validation_warnings().take(PROBLEMS_MAX) {
+            let name: &str = warning.policy_id().as_ref();
+            if let Some(found) = self.found.get(name) {
+                let said = DetailedError::from(warning);
+                warnings.push(PolicyProblem::from_cedar(self.text, found.statement, name, said));
+            }
+        }
+        let (mut slices, mut reads) = (Slices::default(), Reads::nothing());
+        let mut obligations = HashMap::new();
+        for (name, Found { statement, policy, obligations: duties }) in std::mem::take(&mut self.found) {
+            match policy.to_json() {
+                Ok(json) => {
+                    reads.add_policy(&json);
+                    for message in unknown_words(&json) {
+                        self.report(statement, &name, message);
+                    }
+                }
+                Err(error) => self.report(statement, &name, error.to_string()),
+            }
+            if !duties.is_empty() {
+                obligations.insert(policy.id().clone(), duties);
+            }
+            if let Err(error) = slices.add(policy) {
+                self.report(statement, &name, error.to_string());
+            }
+        }
+        if self.problems.is_empty() {
+            Ok(Compiled { slices, reads, names: self.names, obligations, warnings })
+        } else {
+            self.problems.sort_by_key(|problem| problem.position);
+            self.problems.truncate(PROBLEMS_MAX);
+            Err(self.problems)
+        }
+    }
+}

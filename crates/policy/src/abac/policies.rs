@@ -1,0 +1,204 @@
+//! A checked set of Cedar policies and its decisions.
+//!
+//! Compiling is all or nothing: a text with one problem is refused as a whole, with every problem named, so that a broken
+//! update leaves the former policies in force. Deciding cannot fail: whatever goes wrong is a denial that says so.
+//!
+//! Cedar skips a policy whose evaluation fails. For a forbid that would open a door, so here any failure denies.
+//!
+//! Not here: where texts come from, their history, and whose policies apply to whom (the kernel's).
+
+use std::collections::{BTreeSet, HashMap};
+
+use cedar_policy::{EvaluationError, PolicyId};
+
+use super::arguments::fits;
+use super::compile::{Compiled, compile};
+use super::facts::Facts;
+use super::problem::PolicyProblem;
+use super::reads::{Reads, View};
+use super::slices::{Findings, Slices};
+use super::vocabulary::vocabulary;
+use super::{ContextNeeds, Obligation, Question, Verdict};
+
+/// The name of the built-in policy that permits everything.
+pub const PERMIT_ALL: &str = "permit-all";
+
+/// Policies that passed every check, ready to decide.
+#[derive(Debug)]
+pub struct Policies {
+    slices: Slices,
+    reads: Reads,
+    /// In the order of the text.
+    names: Vec<String>,
+    /// Of the permits that have any.
+    obligations: HashMap<PolicyId, Vec<Obligation>>,
+    warnings: Vec<PolicyProblem>,
+    /// The answer, when it is the same to every question.
+    constant: Option<Verdict>,
+}
+
+impl Policies {
+    /// Reads and checks a text of policies.
+    ///
+    /// ```
+    /// # use gantry_policy::Policies;
+    /// let text = r#"
+    ///     @id("pure-tools")
+    ///     permit (principal, action, resource) when { resource.side_effects == "pure" };
+    /// "#;
+    /// assert_eq!(Policies::compile(text).unwrap().names(), ["pure-tools"]);
+    ///
+    /// let problems = Policies::compile("permit (principal, action, resource) when { resource.colour == \"red\" };");
+    /// assert!(problems.unwrap_err()[0].to_string().contains("colour"));
+    /// ```
+    pub fn compile(text: &str) -> Result<Self, Vec<PolicyProblem>> {
+        let Compiled { slices, reads, names, obligations, warnings } = compile(text)?;
+        Ok(Self { slices, reads, names, obligations, warnings, constant: None })
+    }
+
+    /// The default of an installation without policies: tokens and activations alone decide.
+    pub fn permit_all() -> Self {
+        let verdict = Verdict {
+            allowed: true,
+            determining: vec![PERMIT_ALL.to_owned()],
+            obligations: Vec::new(),
+            reason: permitted_by(&[PERMIT_ALL.to_owned()]),
+        };
+        Self { names: vec![PERMIT_ALL.to_owned()], constant: Some(verdict), ..Self::none() }
+    }
+
+    /// No policies: denies everything.
+    pub fn none() -> Self {
+        Self {
+            slices: Slices::default(),
+            reads: Reads::nothing(),
+            names: Vec::new(),
+            obligations: HashMap::new(),
+            warnings: Vec::new(),
+            constant: None,
+        }
+    }
+
+    /// How many policies there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Are there none? Then everything is denied.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The names, in the order of the text.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What is suspicious but not wrong: a policy that can never hold, letters that look like others.
+    pub fn warnings(&self) -> &[PolicyProblem] {
+        &self.warnings
+    }
+
+    /// Which parts of the context any policy reads.
+    pub fn needs(&self) -> ContextNeeds {
+        self.reads.needs()
+    }
+
+    /// Decides one question.
+    pub fn decide(&self, question: &Question<'_>) -> Verdict {
+        if let Some(verdict) = &self.constant {
+            return verdict.clone();
+        }
+        let facts = match Facts::of(question, &self.reads, vocabulary()) {
+            Ok(facts) => facts,
+            Err(error) => return denied(Vec::new(), error.to_string()),
+        };
+        let Findings { permits, forbids, errors } = self.slices.ask(&facts);
+        if !forbids.is_empty() {
+            let names = sorted_names(&forbids);
+            let reason = format!("forbidden by {}", listed(&names));
+            return denied(names, reason);
+        }
+        if let Some((id, error)) = errors.iter().min_by(|one, other| one.0.cmp(&other.0)) {
+            let names = sorted_names(errors.iter().map(|(id, _)| id));
+            return denied(names, self.failure(question, &facts, id, error));
+        }
+        if permits.is_empty() {
+            return denied(Vec::new(), "no policy permits this".to_owned());
+        }
+        let obligations: BTreeSet<_> = permits.iter().filter_map(|id| self.obligations.get(id)).flatten().collect();
+        let determining = sorted_names(&permits);
+        Verdict {
+            allowed: true,
+            reason: permitted_by(&determining),
+            determining,
+            obligations: obligations.into_iter().cloned().collect(),
+        }
+    }
+
+    /// Why the policy could not be evaluated. Never with a value from the call: reasons are logged.
+    fn failure(&self, question: &Question<'_>, facts: &Facts, id: &PolicyId, error: &EvaluationError) -> String {
+        let why = match error {
+            EvaluationError::TypeError(_) => self.misfit_read(question, facts, id),
+            EvaluationError::IntegerOverflow(_) => Some("a number grows beyond 64 bits".to_owned()),
+            EvaluationError::RecursionLimit(_) => Some("its conditions are nested too deeply".to_owned()),
+            _ => None,
+        };
+        let why = why.unwrap_or_else(|| "a condition failed".to_owned());
+        format!("policy `{}` could not be evaluated: {why}", name(id))
+    }
+
+    /// The argument that the policy reads as what it is not.
+    fn misfit_read(&self, question: &Question<'_>, facts: &Facts, id: &PolicyId) -> Option<String> {
+        let mut reads = Reads::nothing();
+        reads.add_policy(&self.slices.find(facts, id)?.to_json().ok()?);
+        let (path, view) = View::ALL.into_iter().find_map(|view| {
+            let path = reads
+                .view(view)
+                .first_where(|path| at(question.arguments, path).is_some_and(|value| !fits(view, value)))?;
+            Some((path, view))
+        })?;
+        Some(format!("it reads the argument `{path}` as {}, and it is none", view.meaning()))
+    }
+}
+
+fn denied(determining: Vec<String>, reason: String) -> Verdict {
+    Verdict { allowed: false, determining, obligations: Vec::new(), reason }
+}
+
+fn permitted_by(names: &[String]) -> String {
+    format!("permitted by {}", listed(names))
+}
+
+/// The policies' ids are their names; see `compile`.
+fn name(id: &PolicyId) -> &str {
+    id.as_ref()
+}
+
+fn sorted_names<'a>(ids: impl IntoIterator<Item = &'a PolicyId>) -> Vec<String> {
+    let mut names: Vec<_> = ids.into_iter().map(|id| name(id).to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// `a`, `b` and 3 more.
+fn listed(names: &[String]) -> String {
+    const SHOWN_MAX: usize = 3;
+    let mut parts: Vec<_> = names.iter().take(SHOWN_MAX).map(|name| format!("`{name}`")).collect();
+    if names.len() > SHOWN_MAX {
+        parts.push(format!("{} more", names.len() - SHOWN_MAX));
+    }
+    match parts.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        Some((only, _)) => only.clone(),
+        None => String::new(),
+    }
+}
+
+/// The argument at a dotted path, for messages. Names with dots in them are not found; the message is then plainer.
+fn at<'v>(value: &'v serde_json::Value, path: &str) -> Option<&'v serde_json::Value> {
+    path.split('.').try_fold(value, |value, step| match value {
+        serde_json::Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        other => other.get(step),
+    })
+}

@@ -1,0 +1,85 @@
+//! Policies sorted by what their scope names, so that a decision evaluates only those that could hold.
+//!
+//! A policy whose scope demands `resource == Tool::"x"` cannot hold, nor fail, for another tool: its conditions are not
+//! reached. It therefore need not be evaluated for any question that does not name `Tool::"x"`. The same goes for agents,
+//! tenants and namespaces.
+//!
+//! INVARIANT: the findings are those of one set with all policies (`sliced_decisions_are_those_of_the_whole_set`).
+
+use std::collections::HashMap;
+
+use cedar_policy::{
+    AuthorizationError, Authorizer, Decision, EntityUid, EvaluationError, Policy, PolicyId, PolicySet, PolicySetError,
+    PrincipalConstraint, ResourceConstraint,
+};
+
+use super::facts::Facts;
+
+/// All policies, each in exactly one slice.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    general: PolicySet,
+    named: HashMap<EntityUid, PolicySet>,
+}
+
+/// What the policies say about one question.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// The permits that hold; incomplete when a forbid holds.
+    pub(super) permits: Vec<PolicyId>,
+    pub(super) forbids: Vec<PolicyId>,
+    pub(super) errors: Vec<(PolicyId, EvaluationError)>,
+}
+
+impl Slices {
+    pub(super) fn add(&mut self, policy: Policy) -> Result<(), Box<PolicySetError>> {
+        let slice = match key(&policy) {
+            Some(key) => self.named.entry(key).or_default(),
+            None => &mut self.general,
+        };
+        slice.add(policy).map_err(Box::new)
+    }
+
+    /// Asks the slices that could answer.
+    pub(super) fn ask(&self, facts: &Facts) -> Findings {
+        let authorizer = Authorizer::new();
+        let mut findings = Findings::default();
+        for set in self.relevant(facts) {
+            let response = authorizer.is_authorized(&facts.request, set, &facts.entities);
+            let diagnostics = response.diagnostics();
+            let determining = match response.decision() {
+                Decision::Allow => &mut findings.permits,
+                Decision::Deny => &mut findings.forbids,
+            };
+            determining.extend(diagnostics.reason().cloned());
+            findings.errors.extend(diagnostics.errors().map(|error| match error {
+                AuthorizationError::PolicyEvaluationError(error) => (error.policy_id().clone(), error.inner().clone()),
+            }));
+        }
+        findings
+    }
+
+    /// The policy with this name, if it is in a slice that answers these facts.
+    pub(super) fn find<'a>(&'a self, facts: &'a Facts, id: &PolicyId) -> Option<&'a Policy> {
+        self.relevant(facts).find_map(|set| set.policy(id))
+    }
+
+    fn relevant<'a>(&'a self, facts: &'a Facts) -> impl Iterator<Item = &'a PolicySet> {
+        let named = facts.named.iter().filter_map(|name| self.named.get(name));
+        std::iter::once(&self.general).filter(|set| !set.is_empty()).chain(named)
+    }
+}
+
+/// The narrowest entity that the scope demands.
+fn key(policy: &Policy) -> Option<EntityUid> {
+    match (policy.resource_constraint(), policy.principal_constraint()) {
+        (ResourceConstraint::Eq(one), _)
+        | (_, PrincipalConstraint::Eq(one))
+        | (ResourceConstraint::In(one) | ResourceConstraint::IsIn(_, one), _)
+        | (_, PrincipalConstraint::In(one) | PrincipalConstraint::IsIn(_, one)) => Some(one),
+        (
+            ResourceConstraint::Any | ResourceConstraint::Is(_),
+            PrincipalConstraint::Any | PrincipalConstraint::Is(_),
+        ) => None,
+    }
+}
