@@ -100,6 +100,12 @@ pub(crate) fn retired_keys(data_dir: &DataDir) -> Result<Vec<VerifyingKey>, Fail
     files.iter().take(RETIRED_MAX).map(read).collect()
 }
 
+/// The public halves of the present key and of those it followed, the present one first.
+pub(crate) fn own_keys(data_dir: &DataDir, present: &SigningKey) -> Result<Vec<VerifyingKey>, Failure> {
+    let former = retired_keys(data_dir)?.into_iter().filter(|key| key.id() != present.id());
+    Ok(std::iter::once(present.verifying_key()).chain(former).collect())
+}
+
 /// An Ed25519 public key as PEM; `None` for keys of other kinds, which never sign here.
 pub(crate) fn public_pem(key: &VerifyingKey) -> Option<String> {
     let jwk = key.to_jwk();

@@ -21,6 +21,8 @@ mod policy_files;
 mod printer;
 mod public_key_file;
 mod secret_file;
+#[cfg(test)]
+mod test_kernel;
 mod tool_folders;
 mod tool_reference;
 mod watching;

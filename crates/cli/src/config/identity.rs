@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use policy::Role;
+use policy::{Minter, Role};
 
 use super::key::{Key, Kind};
 use super::settings::{Problem, Settings};
@@ -230,6 +230,11 @@ impl IdentitySection {
             did_web_hosts: settings.list(&DID_WEB_HOSTS).to_vec(),
             failures_per_minute: small(settings, &AUTH_FAILURES_PER_MINUTE),
         }
+    }
+
+    /// In whose name and for whom this installation makes tokens.
+    pub(crate) fn minter(&self) -> Minter {
+        Minter { issuer: self.issuer.clone(), audience: self.audience.clone() }
     }
 }
 
