@@ -42,6 +42,9 @@ impl Observer for Nobody {
     fn registry_swapped(&self, _: usize, _: usize) {}
     fn audit_queue(&self, _: usize) {}
     fn audit_append_failed(&self) {}
+    fn decision(&self, _: bool) {}
+    fn authentication_failed(&self, _: contract::error::ErrorCode) {}
+    fn keys_fetched(&self, _: bool) {}
 }
 
 struct Stage {

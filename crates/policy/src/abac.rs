@@ -17,6 +17,7 @@ mod calendar;
 mod compile;
 mod expectations;
 mod facts;
+mod nesting;
 mod obligation;
 mod policies;
 mod problem;

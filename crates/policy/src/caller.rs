@@ -213,3 +213,46 @@ impl Caller {
         required.into_iter().find(|needed| !self.scopes.iter().any(|scope| scope.covers(needed)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn caller(change: impl FnOnce(&mut Value)) -> Caller {
+        let mut claims = json!({
+            "iss": "gantry", "aud": "gantry", "sub": "s", "exp": 60, "nbf": 0, "iat": 0, "jti": "j", "tenant": "t",
+            "roles": ["agent"], "tools": [{"tool_id": "demo.*"}], "scopes": ["tool:a"], "user_did": "u", "session_id": "i",
+        });
+        change(&mut claims);
+        Caller::from_token(serde_json::from_value(claims).unwrap(), Vec::new(), 30)
+    }
+
+    #[test]
+    fn the_digest_is_of_what_decisions_depend_on() {
+        let digest = *caller(|_| {}).digest();
+        let same = [("jti", json!("other")), ("exp", json!(70)), ("iat", json!(1)), ("budget", json!({"calls": 1}))];
+        for (name, value) in same {
+            assert_eq!(*caller(|claims| claims[name] = value).digest(), digest, "{name}");
+        }
+        let different = [
+            ("tenant", json!("t2")),
+            ("sub", json!("s2")),
+            ("user_did", Value::Null),
+            ("session_id", json!("i2")),
+            ("roles", json!([])),
+            ("tools", json!([{"tool_id": "demo.*", "version_range": "^1.0.0"}])),
+            ("scopes", json!(["tool:b"])),
+            ("limits", json!([{"tool_id": "*", "argument": "/a", "max": 1}])),
+        ];
+        for (name, value) in different {
+            assert_ne!(*caller(|claims| claims[name] = value).digest(), digest, "{name}");
+        }
+    }
+
+    #[test]
+    fn leeway_lengthens_the_life_here_and_not_what_may_be_handed_on() {
+        let caller = caller(|_| {});
+        assert_eq!((caller.expires_at_ms(), caller.rights().expires_at), (Some(90_000), 60));
+    }
+}

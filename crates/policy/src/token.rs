@@ -3,7 +3,7 @@
 //! Verification is a function of (token, trust, now), in three steps that each take the former's word: the signature
 //! ([`jose`](crate::jose)), the registered claims ([`verify_registered`]: issuer, audience, time), and the meaning of the
 //! rest ([`verify`]: tenant, rights, chain of delegation). Nothing a token says is looked at before its signature is
-//! verified, except which key it names.
+//! verified, except which key it names. A token that is not spelt as one is malformed, whoever signed it.
 //!
 //! Invariants
 //! - TOK-1: the issuer that a token names is the one whose key has signed it. A key of one issuer cannot speak for another.
@@ -140,7 +140,7 @@ pub fn verify(token: &str, trust: &Trust, now_ms: i64) -> Result<Caller, TokenEr
 pub fn verify_registered<'t>(token: &str, trust: &'t Trust, now_ms: i64) -> Result<Registered<'t>, TokenError> {
     let compact = Compact::read(token)?;
     let signers = trust.signers(&compact)?;
-    let Ok(claims @ Value::Object(_)) = json::read(&compact.payload()?, &JsonLimits::default()) else {
+    let Ok(claims @ Value::Object(_)) = json::read(compact.payload(), &JsonLimits::default()) else {
         return Err(TokenError::Malformed("its claims are not a JSON object with each member once"));
     };
     let name = claims.get("iss").and_then(Value::as_str).ok_or(TokenError::Malformed("it has no issuer (`iss`)"))?;

@@ -5,10 +5,12 @@
 //! ```text
 //! mod registry { gantry_store::registry_suite!(super::open); }
 //! mod search   { gantry_store::search_suite!(super::open); }
+//! mod access   { gantry_store::access_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
 
+pub mod access;
 pub mod registry;
 mod samples;
 pub mod search;
@@ -16,12 +18,13 @@ pub mod search;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use kernel::ports::access_store::AccessStore;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 
 pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
-/// Everything one store offers.
+/// What a store offers to the registry.
 pub trait AnyStore: RegistryStore + ToolSearch + 'static {}
 impl<T: RegistryStore + ToolSearch + 'static> AnyStore for T {}
 
@@ -30,6 +33,8 @@ impl<T: RegistryStore + ToolSearch + 'static> AnyStore for T {}
 pub trait Adapter: Send {
     /// The store.
     fn store(&self) -> Arc<dyn AnyStore>;
+    /// The same store as what keeps access. Apart, because both sides have a `load`.
+    fn access(&self) -> Arc<dyn AccessStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

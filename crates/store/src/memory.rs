@@ -3,6 +3,8 @@
 //! One lock, plain maps, and a BM25 computed by walking over all documents: as simple as can be, so that the adapters have
 //! something obvious to be compared with.
 
+mod access;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +26,7 @@ const B: f64 = 0.75;
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     versions: Mutex<Versions>,
+    access: Mutex<access::Access>,
 }
 
 /// Every version by what names it.

@@ -9,8 +9,9 @@
 //! - SQL-1: an answered write survives `kill -9` and power loss.
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
-//! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`).
+//! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`).
 
+mod access;
 mod faults;
 mod index;
 mod migrations;
@@ -168,7 +169,7 @@ impl ToolSearch for SqliteStore {
             let ranked = search::search(connection, tenant.as_str(), &query, limit)?;
             let hits = ranked.into_iter().map(|(tool, score)| match tool.parse() {
                 Ok(tool) => Ok(SearchHit { tool, score }),
-                Err(_) => Err(Unreadable { column: "tool_id", tool }.into()),
+                Err(_) => Err(Unreadable { column: "tool_id", of: tool }.into()),
             });
             hits.collect::<Result<Vec<_>, Fault>>()
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gantry_store::conformance::{Adapter, AnyStore};
 use gantry_store::memory::MemoryStore;
+use kernel::ports::access_store::AccessStore;
 
 struct Kept(Arc<MemoryStore>);
 
@@ -13,11 +14,19 @@ impl Adapter for Kept {
         Arc::clone(&self.0) as Arc<dyn AnyStore>
     }
 
+    fn access(&self) -> Arc<dyn AccessStore> {
+        Arc::clone(&self.0) as Arc<dyn AccessStore>
+    }
+
     async fn reopen(&mut self) {}
 }
 
 async fn open() -> Kept {
     Kept(Arc::default())
+}
+
+mod access {
+    gantry_store::access_suite!(super::open);
 }
 
 mod registry {

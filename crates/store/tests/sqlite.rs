@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gantry_store::conformance::{Adapter, AnyStore};
 use gantry_store::sqlite::{Options, SqliteStore};
+use kernel::ports::access_store::AccessStore;
 
 struct InFile {
     store: Arc<SqliteStore>,
@@ -19,6 +20,10 @@ impl Adapter for InFile {
         Arc::clone(&self.store) as Arc<dyn AnyStore>
     }
 
+    fn access(&self) -> Arc<dyn AccessStore> {
+        Arc::clone(&self.store) as Arc<dyn AccessStore>
+    }
+
     async fn reopen(&mut self) {
         self.store.close().await;
         self.store = Arc::new(SqliteStore::open(&self.path, &Options::default()).unwrap());
@@ -30,6 +35,10 @@ async fn open() -> InFile {
     let path = directory.path().join("gantry.db");
     let store = Arc::new(SqliteStore::open(&path, &Options::default()).unwrap());
     InFile { store, path, _directory: directory }
+}
+
+mod access {
+    gantry_store::access_suite!(super::open);
 }
 
 mod registry {

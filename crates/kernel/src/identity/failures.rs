@@ -15,7 +15,8 @@ use crate::ports::clock::UnixMillis;
 const SOURCES_MAX: usize = 10_000;
 const MINUTE_MS: i64 = 60_000;
 
-/// What an address has left. Thousandths of a failure, so that it refills evenly.
+/// What an address has left. One failure costs [`MINUTE_MS`], and every millisecond gives back the number of failures per
+/// minute, so that nothing is lost by rounding.
 #[derive(Debug)]
 struct Bucket {
     left: i64,
@@ -39,10 +40,10 @@ impl Failures {
         let Some(bucket) = source.and_then(|source| self.buckets.get(&source)) else { return Ok(()) };
         let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
         self.refill(&mut bucket, now);
-        if bucket.left >= 1000 {
+        if bucket.left >= MINUTE_MS {
             return Ok(());
         }
-        let wait_ms = (1000 - bucket.left).saturating_mul(MINUTE_MS) / (self.per_minute * 1000);
+        let wait_ms = (MINUTE_MS - bucket.left + self.per_minute - 1) / self.per_minute;
         let refusal = Refusal::new(ErrorCode::E3003, "too many failed authentications from this address")
             .hint("check the token; a valid one that was used before still works");
         Err(Refusal { retry_after_ms: Some(u64::try_from(wait_ms.max(1)).unwrap_or(1)), ..refusal })
@@ -51,7 +52,7 @@ impl Failures {
     /// One more failure.
     pub(super) fn count(&self, source: Option<IpAddr>, now: UnixMillis) {
         let Some(source) = source else { return };
-        let fresh = || Arc::new(Mutex::new(Bucket { left: self.per_minute * 1000, at: now }));
+        let fresh = || Arc::new(Mutex::new(Bucket { left: self.per_minute * MINUTE_MS, at: now }));
         let bucket = self.buckets.get(&source).unwrap_or_else(|| {
             let bucket = fresh();
             self.buckets.insert(source, Arc::clone(&bucket));
@@ -59,12 +60,12 @@ impl Failures {
         });
         let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
         self.refill(&mut bucket, now);
-        bucket.left = bucket.left.saturating_sub(1000).max(0);
+        bucket.left = bucket.left.saturating_sub(MINUTE_MS).max(0);
     }
 
     fn refill(&self, bucket: &mut Bucket, now: UnixMillis) {
         let passed = now.0.saturating_sub(bucket.at.0).clamp(0, MINUTE_MS);
-        bucket.left = (bucket.left + passed * self.per_minute * 1000 / MINUTE_MS).min(self.per_minute * 1000);
+        bucket.left = (bucket.left + passed * self.per_minute).min(self.per_minute * MINUTE_MS);
         bucket.at = now;
     }
 }

@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test crate")]
 #![expect(clippy::needless_pass_by_value, reason = "`json!` at the call reads better without an ampersand")]
 
+mod access;
+mod agreement;
 mod identity;
 mod stage;
 mod way_of_a_call;

@@ -20,8 +20,10 @@ use super::words::unknown_words;
 pub const POLICY_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most policies in one text.
 pub const POLICIES_MAX: usize = 20_000;
-/// Longest single policy. Parsing and evaluation recurse; this bounds how deep.
-pub const POLICY_BYTES_MAX: usize = 16 * 1024;
+/// Longest single policy.
+pub const POLICY_BYTES_MAX: usize = 64 * 1024;
+/// Parsing and checking recurse. The deepest policy that `nesting` lets through needs a third of this, unoptimised.
+const STACK_BYTES: usize = 32 * 1024 * 1024;
 /// Most problems that are reported at once.
 const PROBLEMS_MAX: usize = 100;
 /// Longest name of a policy.
@@ -33,11 +35,23 @@ pub(super) struct Compiled {
     pub(super) reads: Reads,
     pub(super) names: Vec<String>,
     pub(super) obligations: HashMap<PolicyId, Vec<Obligation>>,
+    /// Of each policy that reads arguments, to explain its failures.
+    pub(super) readers: HashMap<PolicyId, Reads>,
     pub(super) warnings: Vec<PolicyProblem>,
 }
 
 /// Reads and checks `text`, or says everything that is wrong with it.
 pub(super) fn compile(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
+    // A thread of its own, because the caller's stack may be small. Whatever goes wrong in it is a problem of the text.
+    let unable = || vec![PolicyProblem::whole("the policies could not be read")];
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("policies".to_owned()).stack_size(STACK_BYTES);
+        let compiled = thread.spawn_scoped(scope, || compile_here(text)).map_err(|_| unable())?;
+        compiled.join().unwrap_or_else(|_| Err(unable()))
+    })
+}
+
+fn compile_here(text: &str) -> Result<Compiled, Vec<PolicyProblem>> {
     if text.len() > POLICY_TEXT_BYTES_MAX {
         return Err(vec![PolicyProblem::whole(format!("the policies are longer than {POLICY_TEXT_BYTES_MAX} bytes"))]);
     }
@@ -83,6 +97,9 @@ impl<'a> Work<'a> {
         let unnamed = format!("policy{index}");
         if statement.text.len() > POLICY_BYTES_MAX {
             return self.report(statement, &unnamed, format!("the policy is longer than {POLICY_BYTES_MAX} bytes"));
+        }
+        if let Err(error) = statement.nesting {
+            return self.report(statement, &unnamed, error.to_string());
         }
         let policy = match Policy::parse(Some(PolicyId::new(&unnamed)), statement.text) {
             Ok(policy) => policy,
@@ -162,11 +179,16 @@ impl<'a> Work<'a> {
             }
         }
         let (mut slices, mut reads) = (Slices::default(), Reads::nothing());
-        let mut obligations = HashMap::new();
+        let (mut obligations, mut readers) = (HashMap::new(), HashMap::new());
         for (name, Found { statement, policy, obligations: duties }) in std::mem::take(&mut self.found) {
             match policy.to_json() {
                 Ok(json) => {
-                    reads.add_policy(&json);
+                    let mut own = Reads::nothing();
+                    own.add_policy(&json);
+                    reads.add(&own);
+                    if own.arguments() {
+                        readers.insert(policy.id().clone(), own);
+                    }
                     for message in unknown_words(&json) {
                         self.report(statement, &name, message);
                     }
@@ -181,7 +203,7 @@ impl<'a> Work<'a> {
             }
         }
         if self.problems.is_empty() {
-            Ok(Compiled { slices, reads, names: self.names, obligations, warnings })
+            Ok(Compiled { slices, reads, names: self.names, obligations, readers, warnings })
         } else {
             self.problems.sort_by_key(|problem| problem.position);
             self.problems.truncate(PROBLEMS_MAX);

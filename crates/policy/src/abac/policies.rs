@@ -32,6 +32,8 @@ pub struct Policies {
     names: Vec<String>,
     /// Of the permits that have any.
     obligations: HashMap<PolicyId, Vec<Obligation>>,
+    /// Of each policy that reads arguments.
+    readers: HashMap<PolicyId, Reads>,
     warnings: Vec<PolicyProblem>,
     /// The answer, when it is the same to every question.
     constant: Option<Verdict>,
@@ -52,8 +54,8 @@ impl Policies {
     /// assert!(problems.unwrap_err()[0].to_string().contains("colour"));
     /// ```
     pub fn compile(text: &str) -> Result<Self, Vec<PolicyProblem>> {
-        let Compiled { slices, reads, names, obligations, warnings } = compile(text)?;
-        Ok(Self { slices, reads, names, obligations, warnings, constant: None })
+        let Compiled { slices, reads, names, obligations, readers, warnings } = compile(text)?;
+        Ok(Self { slices, reads, names, obligations, readers, warnings, constant: None })
     }
 
     /// The default of an installation without policies: tokens and activations alone decide.
@@ -74,6 +76,7 @@ impl Policies {
             reads: Reads::nothing(),
             names: Vec::new(),
             obligations: HashMap::new(),
+            readers: HashMap::new(),
             warnings: Vec::new(),
             constant: None,
         }
@@ -121,7 +124,7 @@ impl Policies {
         }
         if let Some((id, error)) = errors.iter().min_by(|one, other| one.0.cmp(&other.0)) {
             let names = sorted_names(errors.iter().map(|(id, _)| id));
-            return denied(names, self.failure(question, &facts, id, error));
+            return denied(names, self.failure(question, id, error));
         }
         if permits.is_empty() {
             return denied(Vec::new(), "no policy permits this".to_owned());
@@ -137,9 +140,9 @@ impl Policies {
     }
 
     /// Why the policy could not be evaluated. Never with a value from the call: reasons are logged.
-    fn failure(&self, question: &Question<'_>, facts: &Facts, id: &PolicyId, error: &EvaluationError) -> String {
+    fn failure(&self, question: &Question<'_>, id: &PolicyId, error: &EvaluationError) -> String {
         let why = match error {
-            EvaluationError::TypeError(_) => self.misfit_read(question, facts, id),
+            EvaluationError::TypeError(_) => self.misfit_read(question, id),
             EvaluationError::IntegerOverflow(_) => Some("a number grows beyond 64 bits".to_owned()),
             EvaluationError::RecursionLimit(_) => Some("its conditions are nested too deeply".to_owned()),
             _ => None,
@@ -149,9 +152,8 @@ impl Policies {
     }
 
     /// The argument that the policy reads as what it is not.
-    fn misfit_read(&self, question: &Question<'_>, facts: &Facts, id: &PolicyId) -> Option<String> {
-        let mut reads = Reads::nothing();
-        reads.add_policy(&self.slices.find(facts, id)?.to_json().ok()?);
+    fn misfit_read(&self, question: &Question<'_>, id: &PolicyId) -> Option<String> {
+        let reads = self.readers.get(id)?;
         let (path, view) = View::ALL.into_iter().find_map(|view| {
             let path = reads
                 .view(view)

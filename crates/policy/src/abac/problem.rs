@@ -54,12 +54,12 @@ impl PolicyProblem {
         let within = said.source_locations.first().map_or(0, |label| label.loc.start.min(statement.text.len()));
         // Cedar names the policy in front of its message; here the name is a part of its own.
         let own_name = format!("for policy `{policy}`, ");
-        let message = said.message.strip_prefix(&own_name).unwrap_or(&said.message).to_owned();
+        let bare = |text: &str| text.strip_prefix(&own_name).unwrap_or(text).to_owned();
         Self {
             policy: Some(policy.to_owned()),
             position: position(whole, statement.offset + within),
-            message,
-            help: said.help,
+            message: bare(&said.message),
+            help: said.help.as_deref().map(bare),
         }
     }
 }

@@ -170,6 +170,19 @@ impl Reads {
         ContextNeeds { arguments: self.arguments(), time: self.time, session: self.session }
     }
 
+    /// Adds what other policies read.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.time |= other.time;
+        self.session |= other.session;
+        self.names |= other.names;
+        for view in View::ALL {
+            match other.view(view) {
+                Paths::All => self.view_mut(view).add(None),
+                Paths::Only(paths) => paths.iter().for_each(|path| self.view_mut(view).add(Some(path))),
+            }
+        }
+    }
+
     /// Adds what the policy with this JSON form reads.
     pub(super) fn add_policy(&mut self, policy: &Value) {
         match policy.get("conditions") {

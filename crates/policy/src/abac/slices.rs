@@ -59,11 +59,6 @@ impl Slices {
         findings
     }
 
-    /// The policy with this name, if it is in a slice that answers these facts.
-    pub(super) fn find<'a>(&'a self, facts: &'a Facts, id: &PolicyId) -> Option<&'a Policy> {
-        self.relevant(facts).find_map(|set| set.policy(id))
-    }
-
     fn relevant<'a>(&'a self, facts: &'a Facts) -> impl Iterator<Item = &'a PolicySet> {
         let named = facts.named.iter().filter_map(|name| self.named.get(name));
         std::iter::once(&self.general).filter(|set| !set.is_empty()).chain(named)
@@ -83,3 +78,6 @@ fn key(policy: &Policy) -> Option<EntityUid> {
         ) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

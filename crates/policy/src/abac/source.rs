@@ -3,6 +3,8 @@
 //! Each policy is parsed alone, so that one broken policy does not hide the others, every problem can name its policy, and
 //! a statement that is too long is never handed to a recursive parser.
 
+use super::nesting::{Nesting, NestingError};
+
 /// A place in a text, counted from 1 in lines and characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -16,6 +18,8 @@ pub(super) struct Statement<'a> {
     /// In bytes from the start of the whole text.
     pub(super) offset: usize,
     pub(super) text: &'a str,
+    /// Is it shallow enough to be parsed?
+    pub(super) nesting: Result<(), NestingError>,
 }
 
 /// Where in `text` the byte `offset` stands.
@@ -30,7 +34,7 @@ pub(super) fn position(text: &str, offset: usize) -> Position {
 /// The statements of `text`. What follows the last `;` is one too, unless it is only space and comments.
 pub(super) fn statements(text: &str) -> Vec<Statement<'_>> {
     let mut found = Vec::new();
-    let mut start = None;
+    let mut open: Option<Open> = None;
     let mut state = State::Code;
     let mut previous = '\0';
     for (at, c) in text.char_indices() {
@@ -38,31 +42,40 @@ pub(super) fn statements(text: &str) -> Vec<Statement<'_>> {
         match (state, next) {
             (State::Code, State::Comment) => {
                 // A statement does not begin with the first slash of a comment.
-                if start == Some(at.saturating_sub(1)) {
-                    start = None;
-                }
+                open = open.filter(|open| open.from + 1 != at);
             }
-            (State::Code, _) if !c.is_whitespace() => {
-                let begun = *start.get_or_insert(at);
+            (State::Code, _) => {
+                if open.is_none() && !c.is_whitespace() {
+                    open = Some(Open { from: at, nesting: Nesting::default(), checked: Ok(()) });
+                }
+                if let Some(open) = &mut open {
+                    open.checked = open.checked.and_then(|()| open.nesting.take(c));
+                }
                 if c == ';' {
-                    found.extend(cut(text, begun, at + 1));
-                    start = None;
+                    found.extend(open.take().and_then(|open| open.close(text, at + 1)));
                 }
             }
-            (State::Code | State::Comment | State::Text | State::Escape, _) => {}
+            (State::Comment | State::Text | State::Escape, _) => {}
         }
         // The slash that ended a comment's opening must not open another one.
         previous = if state == State::Code && next == State::Code { c } else { '\0' };
         state = next;
     }
-    if let Some(begun) = start {
-        found.extend(cut(text, begun, text.trim_end().len()));
-    }
+    found.extend(open.and_then(|open| open.close(text, text.trim_end().len())));
     found
 }
 
-fn cut(text: &str, from: usize, to: usize) -> Option<Statement<'_>> {
-    text.get(from..to).map(|text| Statement { offset: from, text })
+/// A statement whose end has not come yet.
+struct Open {
+    from: usize,
+    nesting: Nesting,
+    checked: Result<(), NestingError>,
+}
+
+impl Open {
+    fn close(self, whole: &str, to: usize) -> Option<Statement<'_>> {
+        whole.get(self.from..to).map(|text| Statement { offset: self.from, text, nesting: self.checked })
+    }
 }
 
 /// What a character stands in.

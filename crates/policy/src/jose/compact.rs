@@ -37,7 +37,7 @@ pub(crate) struct Compact<'t> {
     algorithm: Algorithm,
     key_id: String,
     signed: &'t str,
-    payload: &'t str,
+    payload: Vec<u8>,
     signature: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ pub fn verified_payload(token: &str, keys: &KeySet) -> Result<Vec<u8>, JwsError>
     let compact = Compact::read(token)?;
     let key = keys.get(compact.key_id()).ok_or(JwsError::UnknownKey)?;
     compact.verify(key)?;
-    compact.payload()
+    Ok(compact.payload)
 }
 
 /// The name of the key that a token of the right shape claims to be signed with. Nothing is verified: this is only for
@@ -84,6 +84,7 @@ impl<'t> Compact<'t> {
         }
         let header = object(header)?;
         let (algorithm, key_id) = read_header(&header)?;
+        let payload = decode(payload, "its claims are not base64url without padding")?;
         let signature = decode(signature, "its signature is not base64url without padding")?;
         Ok(Self { algorithm, key_id, signed, payload, signature })
     }
@@ -101,9 +102,9 @@ impl<'t> Compact<'t> {
         if key.verifies(self.signed.as_bytes(), &self.signature) { Ok(()) } else { Err(JwsError::Signature) }
     }
 
-    /// What was signed. To be asked for after [`verify`](Self::verify).
-    pub(crate) fn payload(&self) -> Result<Vec<u8>, JwsError> {
-        decode(self.payload, "its claims are not base64url without padding")
+    /// What was signed. To be read after [`verify`](Self::verify).
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
     }
 }
 

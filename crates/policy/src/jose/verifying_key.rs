@@ -128,6 +128,9 @@ impl Material {
         if n.last().is_none_or(|last| last % 2 == 0) {
             return Err(KeyError::Unusable("its RSA modulus is even"));
         }
+        if is_of_the_roca_family(n) {
+            return Err(KeyError::Unusable("its RSA modulus is of a kind whose private half can be computed"));
+        }
         let exponent = if e.len() <= 5 { e.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)) } else { 0 };
         if !(3..=EXPONENT_MAX).contains(&exponent) || exponent % 2 == 0 {
             return Err(KeyError::Unusable("an RSA exponent must be odd, at least 3 and at most 33 bits long"));
@@ -158,6 +161,26 @@ impl Material {
 fn without_leading_zeros(bytes: &[u8]) -> &[u8] {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.get(zeros..).unwrap_or(&[])
+}
+
+/// CVE-2017-15361: a library of smart cards made primes of the form k·M + 65537^a mod M, with M the product of the first
+/// primes, for keys of 2048 bits and more at least those up to 701. Then the modulus is a power of 65537 modulo each of
+/// them, which of honest keys not one in 2^100 is.
+fn is_of_the_roca_family(n: &[u8]) -> bool {
+    let primes =
+        (3_u32..=701).step_by(2).filter(|p| (3..*p).step_by(2).take_while(|d| d * d <= *p).all(|d| p % d != 0));
+    primes.into_iter().all(|prime| {
+        let rest = n.iter().fold(0, |rest, byte| (rest * 256 + u32::from(*byte)) % prime);
+        let mut power = 1;
+        // The powers come back to one after at most `prime - 1` steps.
+        for _ in 1..prime {
+            if power == rest {
+                return true;
+            }
+            power = power * (65_537 % prime) % prime;
+        }
+        false
+    })
 }
 
 /// Of a number without leading zeros.
@@ -226,6 +249,17 @@ mod tests {
         assert!(Material::ed25519(&[2; 31]).is_err() && Material::p256(&[]).is_err());
         assert!(Material::p256(&[0]).is_err(), "the identity");
         assert!(Material::p256(&[&[4], &[1; 64][..]].concat()).is_err(), "not on the curve");
+    }
+
+    #[test]
+    fn a_modulus_of_the_roca_family_is_refused() {
+        // k·M + 65537^a mod M, with M the product of the primes up to 701.
+        let n = "2QXT5xWCCj8IAprSAkAztwj709F9vZ7716iRSnUCU1Zg1nah7V58iZyCPav7WvC__aFvFi_X74XM5oZZ2s_r6ra9wBI-Ri1bGgMWlSPmxFN3d_2Gsa0y0ea4Sg_FrbBr83HmpUi67Kvu5L0qEwLsfcsNWcJ7-KkIkTH_XZvVCy5souG5wzMYqv-3R505eIAc5wEgRGhAIiNVidehZCWtRvCeCOWVIZungB0Zw7JPQNVxhvan8mPJiGOxlM9G-4Yzxh8uaIfA2RcfhXPDKObwYcCcvLiAl9p5fLGxBcsvevjSFq7HqKk95wkLJ8ejAIBOkPtyf4PfiQcuiOgadXsIGQ";
+        let n = URL_SAFE_NO_PAD.decode(n).unwrap();
+        assert!(matches!(Material::rsa(&n, &[1, 0, 1]), Err(KeyError::Unusable(why)) if why.contains("computed")));
+        let mut other = n;
+        other[255] ^= 2;
+        assert!(Material::rsa(&other, &[1, 0, 1]).is_ok());
     }
 
     #[test]

@@ -100,3 +100,94 @@ pub fn mint(
 ) -> Result<(String, Claims), MintError> {
     Minter::default().mint(request, key, token_id, now_ms)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::{TokenError, Trust, verify};
+
+    const NOW: i64 = 1_800_000_000_000;
+
+    fn request() -> MintRequest {
+        MintRequest {
+            sub: "did:key:z6Mk".parse().unwrap(),
+            tenant: "acme".parse().unwrap(),
+            roles: vec![Role::Agent],
+            tools: vec![ToolGrant { tool_id: "demo.*".parse().unwrap(), version_range: None }],
+            scopes: vec!["tool:*".parse().unwrap()],
+            user_did: None,
+            session_id: None,
+            ttl_seconds: 60,
+            limits: Vec::new(),
+            budget: Some(Budget { calls: Some(3) }),
+            act: None,
+        }
+    }
+
+    #[test]
+    fn a_minted_token_verifies_until_the_second_it_expires() {
+        let key = SigningKey::from_seed(&[1; 32]);
+        let (token, claims) = mint(&request(), &key, "t-1".into(), NOW).unwrap();
+        let trust = Trust::own(key.verifying_key());
+        let caller = verify(&token, &trust, NOW).unwrap();
+        assert_eq!((caller.subject().as_str(), caller.token_id()), ("did:key:z6Mk", Some("t-1")));
+        assert_eq!((caller.issued_at(), caller.budget()), (Some(NOW / 1000), request().budget.as_ref()));
+        assert_eq!(caller.rights(), claims.rights());
+        assert!(verify(&token, &trust, claims.exp * 1000 - 1).is_ok());
+        assert_eq!(verify(&token, &trust, claims.exp * 1000), Err(TokenError::Expired));
+        assert_eq!(verify(&token, &trust, NOW - 1000), Err(TokenError::NotYetValid));
+    }
+
+    #[test]
+    fn a_delegated_token_carries_its_chain_nearest_first() {
+        let key = SigningKey::from_seed(&[1; 32]);
+        let (_, parent) = mint(&request(), &key, "p-1".into(), NOW).unwrap();
+        let user = Delegator {
+            sub: "did:key:user".parse().unwrap(),
+            jti: None,
+            iat: None,
+            exp: None,
+            tools: None,
+            scopes: None,
+            limits: None,
+            budget: None,
+            act: None,
+        };
+        let agent = Delegator {
+            sub: "did:key:agent".parse().unwrap(),
+            jti: Some(parent.jti),
+            tools: Some(parent.tools),
+            scopes: Some(parent.scopes),
+            act: Some(Box::new(user.clone())),
+            ..user.clone()
+        };
+        let request = MintRequest { act: Some(Box::new(agent.clone())), ..request() };
+        let (token, _) = mint(&request, &key, "c-1".into(), NOW).unwrap();
+        let caller = verify(&token, &Trust::own(key.verifying_key()), NOW).unwrap();
+        assert_eq!(caller.chain(), [Delegator { act: None, ..agent }, user]);
+    }
+
+    #[test]
+    fn the_names_of_issuer_and_audience_can_be_chosen() {
+        let key = SigningKey::from_seed(&[1; 32]);
+        let minter = Minter { issuer: "https://g.example".into(), audience: "tools".into() };
+        let (token, _) = minter.mint(&request(), &key, "t-1".into(), NOW).unwrap();
+        let mut trust = Trust::own(key.verifying_key());
+        assert_eq!(verify(&token, &trust, NOW), Err(TokenError::WrongIssuer));
+        trust.issuers[0].name.clone_from(&minter.issuer);
+        assert_eq!(verify(&token, &trust, NOW), Err(TokenError::WrongAudience));
+        trust.audience.clone_from(&minter.audience);
+        assert!(verify(&token, &trust, NOW).is_ok());
+    }
+
+    #[test]
+    fn lifetimes_outside_the_range_and_endless_lists_are_not_minted() {
+        let key = SigningKey::from_seed(&[1; 32]);
+        for ttl in [0, 31_536_001] {
+            let request = MintRequest { ttl_seconds: ttl, ..request() };
+            assert_eq!(mint(&request, &key, "t".into(), NOW).unwrap_err(), MintError::Ttl);
+        }
+        let request = MintRequest { tools: vec![request().tools[0].clone(); 2_000], ..request() };
+        assert_eq!(mint(&request, &key, "t".into(), NOW).unwrap_err(), MintError::TooLong);
+    }
+}

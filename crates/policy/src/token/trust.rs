@@ -67,3 +67,50 @@ impl Trust {
         if signers.is_empty() { Err(worst.into()) } else { Ok(signers) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jose::{SigningKey, VerifyingKey};
+    use crate::token::verify_registered;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    /// A token under a name of one's choice, as other issuers give them.
+    fn token(key: &SigningKey, issuer: &str) -> String {
+        let part = |text: String| URL_SAFE_NO_PAD.encode(text);
+        let signed = format!(
+            "{}.{}",
+            part(r#"{"alg":"EdDSA","kid":"1"}"#.to_owned()),
+            part(format!(r#"{{"iss":"{issuer}","aud":"gantry","exp":60}}"#))
+        );
+        let signature = URL_SAFE_NO_PAD.encode(key.sign(signed.as_bytes()));
+        format!("{signed}.{signature}")
+    }
+
+    fn issuer(name: &str, key: &SigningKey) -> Issuer {
+        let mut jwk = key.verifying_key().to_jwk();
+        jwk["kid"] = "1".into();
+        let key: VerifyingKey = crate::jose::read_jwk(&jwk, None).unwrap();
+        Issuer { name: name.to_owned(), keys: key.into(), roles: Vec::new() }
+    }
+
+    #[test]
+    fn issuers_may_use_one_name_for_their_keys_and_still_speak_for_themselves_only() {
+        let (a, b, c) =
+            (SigningKey::from_seed(&[1; 32]), SigningKey::from_seed(&[2; 32]), SigningKey::from_seed(&[3; 32]));
+        // The third shares its key with the first.
+        let trust = Trust::new(AUDIENCE, vec![issuer("a", &a), issuer("b", &b), issuer("a2", &a)]);
+        let issued_by = |key, name| {
+            verify_registered(&token(key, name), &trust, 0).map(|registered| registered.issuer.name.clone())
+        };
+        assert_eq!(issued_by(&a, "a").as_deref(), Ok("a"));
+        assert_eq!(issued_by(&b, "b").as_deref(), Ok("b"));
+        assert_eq!(issued_by(&a, "a2").as_deref(), Ok("a2"));
+        assert_eq!(issued_by(&a, "b"), Err(TokenError::WrongIssuer));
+        assert_eq!(issued_by(&b, "a"), Err(TokenError::WrongIssuer));
+        assert_eq!(issued_by(&c, "a"), Err(TokenError::Signature));
+        let nobody = Trust::new(AUDIENCE, Vec::new());
+        assert_eq!(verify_registered(&token(&a, "a"), &nobody, 0).unwrap_err(), TokenError::UnknownKey);
+    }
+}

@@ -31,10 +31,11 @@ impl From<Busy> for StoreError {
 
 /// A stored value that cannot be what this program wrote.
 #[derive(Debug, thiserror::Error)]
-#[error("stored `{column}` of `{tool}` cannot be read")]
+#[error("stored `{column}` of `{of}` cannot be read")]
 pub(super) struct Unreadable {
     pub(super) column: &'static str,
-    pub(super) tool: String,
+    /// The tool, tenant, agent or token it belongs to.
+    pub(super) of: String,
 }
 
 /// What went wrong inside one piece of work.

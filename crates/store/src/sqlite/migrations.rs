@@ -9,8 +9,11 @@
 use rusqlite::Connection;
 
 /// All steps, oldest first.
-const STEPS: &[&str] =
-    &[include_str!("../../migrations/0001_registry.sql"), include_str!("../../migrations/0002_search.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../../migrations/0001_registry.sql"),
+    include_str!("../../migrations/0002_search.sql"),
+    include_str!("../../migrations/0003_access.sql"),
+];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.
 pub(super) fn newest() -> i64 {

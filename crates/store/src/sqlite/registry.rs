@@ -283,8 +283,9 @@ fn state(text: &str, tool: &str) -> Result<LifecycleState, Unreadable> {
         .ok_or_else(|| unreadable("lifecycle_state", tool))
 }
 
-fn time(text: &str, column: &'static str, tool: &str) -> Result<UnixMillis, Unreadable> {
-    let stamp: jiff::Timestamp = text.parse().map_err(|_| unreadable(column, tool))?;
+/// A moment as it stands in a column.
+pub(super) fn time(text: &str, column: &'static str, of: &str) -> Result<UnixMillis, Unreadable> {
+    let stamp: jiff::Timestamp = text.parse().map_err(|_| unreadable(column, of))?;
     Ok(UnixMillis(stamp.as_millisecond()))
 }
 
@@ -293,5 +294,5 @@ fn parse_manifest(text: &str, tool: &str) -> Result<Manifest, Unreadable> {
 }
 
 fn unreadable(column: &'static str, tool: &str) -> Unreadable {
-    Unreadable { column, tool: tool.to_owned() }
+    Unreadable { column, of: tool.to_owned() }
 }

@@ -162,7 +162,7 @@ fn case(table: Table) -> Result<Case, String> {
     })
 }
 
-/// Arguments are JSON; what JSON has not, a case cannot have.
+/// Arguments are JSON.
 fn json(value: toml::Value) -> Result<serde_json::Value, String> {
     Ok(match value {
         toml::Value::String(text) => text.into(),
@@ -171,7 +171,8 @@ fn json(value: toml::Value) -> Result<serde_json::Value, String> {
             serde_json::Number::from_f64(number).ok_or("arguments cannot be infinite or not a number")?.into()
         }
         toml::Value::Boolean(flag) => flag.into(),
-        toml::Value::Datetime(_) => return Err("arguments have no dates: write them as strings".to_owned()),
+        // JSON has no dates; tools take them as text.
+        toml::Value::Datetime(moment) => moment.to_string().into(),
         toml::Value::Array(items) => serde_json::Value::Array(items.into_iter().map(json).collect::<Result<_, _>>()?),
         toml::Value::Table(members) => serde_json::Value::Object(
             members.into_iter().map(|(name, value)| Ok((name, json(value)?))).collect::<Result<_, String>>()?,

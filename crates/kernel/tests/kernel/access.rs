@@ -1,0 +1,409 @@
+//! Who may use what: tenants that do not see each other, activations, policies that take effect at once, engines outside.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use contract::error::ErrorCode;
+use contract::ids::TenantId;
+use gantry_kernel::registry::ListFilter;
+use gantry_kernel::{AccessSettings, ActivationWish, Arrival, TenantWish, Tier};
+use policy::{BearerSecret, PolicyOverrides, Verdict, VisibilityDefault, WhyUnavailable};
+use serde_json::{Value, json};
+
+use crate::stage::{ADMIN, Act, Oracle, Props, Stage, admin, as_holder, greet, manifest};
+
+fn tenant(name: &str) -> TenantId {
+    name.parse().unwrap()
+}
+
+fn activation(tenant: &str, agent: Option<&str>, tool: &str, enabled: bool) -> ActivationWish {
+    ActivationWish {
+        tenant: Some(tenant.parse().unwrap()),
+        agent: agent.map(|agent| agent.parse().unwrap()),
+        tool: tool.parse().unwrap(),
+        enabled,
+        overrides: PolicyOverrides::default(),
+    }
+}
+
+async fn listed(stage: &Stage, token: &str, tier: Option<Tier>) -> Vec<String> {
+    let filter = ListFilter { page: 1, page_size: 200, ..ListFilter::default() };
+    let page = stage.kernel.list_tools(as_holder(token), &filter, tier).await.unwrap();
+    page.tools.iter().map(|listed| listed.tool.id.to_string()).collect()
+}
+
+async fn found(stage: &Stage, token: &str) -> Vec<String> {
+    let hits = stage.kernel.search_tools(as_holder(token), "greets somebody", 50).await.unwrap();
+    let mut ids: Vec<String> = hits.iter().map(|hit| hit.tool.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+async fn unavailable(stage: &Stage, token: &str, agent: &str) -> Vec<(String, WhyUnavailable)> {
+    let list = stage.kernel.unavailable_tools(as_holder(token), &agent.parse().unwrap()).await.unwrap();
+    list.iter().map(|one| (one.current.id.to_string(), one.why)).collect()
+}
+
+fn idempotent(tool: &str) -> Value {
+    let effects = json!([{ "resource": "r", "op": "UPDATE", "scope": "s" }]);
+    json!({ "tool_id": tool, "side_effect_policy": "idempotent", "side_effects": effects, "idempotency": {} })
+}
+
+#[tokio::test]
+async fn two_tenants_and_three_agents_see_and_use_exactly_what_was_configured() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    stage.publish(idempotent("writer")).await;
+    let ann = stage.mint(json!({ "sub": "ann" })).await;
+    let bob = stage.mint(json!({ "sub": "bob" })).await;
+    let eve = stage.mint(json!({ "sub": "eve", "tenant": "globex" })).await;
+    // By default what changes nothing may be used, and nothing else.
+    for token in [&ann, &bob, &eve] {
+        assert_eq!(listed(&stage, token, None).await, ["greet"]);
+        assert_eq!(stage.code(token, "writer").await, Some(ErrorCode::E3101));
+    }
+    let wishes = vec![
+        activation("acme", Some("ann"), "writer", true),
+        activation("acme", Some("bob"), "greet", false),
+        activation("globex", None, "*", true),
+        activation("globex", Some("eve"), "greet", false),
+    ];
+    stage.kernel.put_activations(admin(), wishes).await.unwrap();
+    let both = vec!["greet".to_owned(), "writer".to_owned()];
+    for (token, agent, may, may_not) in [
+        (&ann, "ann", both.clone(), vec![]),
+        (
+            &bob,
+            "bob",
+            vec![],
+            vec![("greet", WhyUnavailable::DisabledForAgent), ("writer", WhyUnavailable::NeverActivated)],
+        ),
+        (&eve, "eve", vec!["writer".to_owned()], vec![("greet", WhyUnavailable::DisabledForAgent)]),
+    ] {
+        assert_eq!(listed(&stage, token, None).await, may, "{agent} lists");
+        assert_eq!(listed(&stage, token, Some(Tier::Agent)).await, may, "{agent} lists");
+        assert_eq!(listed(&stage, token, Some(Tier::Tenant)).await, both, "{agent}'s tenant has both");
+        assert_eq!(found(&stage, token).await, may, "{agent} searches");
+        for tool in &both {
+            let expected = (!may.contains(tool)).then_some(ErrorCode::E3101);
+            assert_eq!(stage.code(token, tool).await, expected, "{agent} calls {tool}");
+        }
+        let expected: Vec<_> = may_not.into_iter().map(|(tool, why)| (tool.to_owned(), why)).collect();
+        assert_eq!(unavailable(&stage, token, agent).await, expected, "{agent} asks what it could do");
+    }
+    // Nobody looks at another agent, and an agent does not see the catalogue.
+    let other = stage.kernel.unavailable_tools(as_holder(&ann), &"bob".parse().unwrap()).await.unwrap_err();
+    assert_eq!(other.code, ErrorCode::E3207);
+    let filter = ListFilter { page: 1, page_size: 10, ..ListFilter::default() };
+    let refused = stage.kernel.list_tools(as_holder(&ann), &filter, Some(Tier::Catalogue)).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3206);
+}
+
+#[tokio::test]
+async fn a_tenants_own_tools_do_not_exist_for_anybody_else() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let author = stage.mint(json!({ "sub": "author", "roles": ["tool_author", "operator"] })).await;
+    let eve = stage.mint(json!({ "sub": "eve", "tenant": "globex", "roles": ["tool_author", "operator"] })).await;
+    let secret = |version: &str| manifest(json!({ "tool_id": "secret_tool", "version": version }));
+    stage.kernel.publish(as_holder(&author), secret("1.0.0")).await.unwrap();
+    assert_eq!(stage.code(&author, "secret_tool").await, None);
+    assert_eq!(listed(&stage, &eve, None).await, ["greet"]);
+    // By its name it is as unknown as one that nobody has.
+    let of = async |name: &str| {
+        let shown = stage.kernel.tool(as_holder(&eve), name).await.unwrap_err();
+        let called = stage.call_as(Some(&eve), json!({ "tool_id": name, "parameters": {} })).await.unwrap_err();
+        (shown.code, shown.hint, called.refusal.code, called.refusal.hint)
+    };
+    assert_eq!(of("secret_tool").await, of("xecret_xool").await);
+    // The same id is free for every tenant, but not one that the shared catalogue has.
+    stage.kernel.publish(as_holder(&eve), secret("7.0.0")).await.unwrap();
+    let taken = stage.kernel.publish(as_holder(&eve), manifest(json!({ "version": "9.0.0" }))).await.unwrap_err();
+    assert_eq!(taken.code, ErrorCode::E3103);
+    let remove = gantry_kernel::registry::LifecycleAction::Remove;
+    assert!(stage.kernel.change_lifecycle(as_holder(&eve), "greet", None, &remove).await.is_err());
+    assert_eq!(stage.code(&author, "greet").await, None);
+}
+
+#[tokio::test]
+async fn a_tenant_has_the_shared_tools_it_was_given_and_nothing_when_switched_off() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    stage.publish(json!({ "tool_id": "stats", "namespace": "demo" })).await;
+    let agent = stage.mint(json!({})).await;
+    let wish = |tools: &[&str], enabled: bool| TenantWish {
+        tenant: tenant("acme"),
+        name: None,
+        visibility: None,
+        tools: Some(tools.iter().map(|pattern| pattern.parse().unwrap()).collect()),
+        enabled: Some(enabled),
+    };
+    stage.kernel.put_tenants(admin(), &[wish(&["demo.*"], true)]).await.unwrap();
+    assert_eq!(listed(&stage, &agent, Some(Tier::Tenant)).await, ["demo.stats"]);
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3101));
+    assert_eq!(unavailable(&stage, &agent, "agent-1").await, []);
+    stage.kernel.put_tenants(admin(), &[wish(&["*"], false)]).await.unwrap();
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3206));
+    // The administrators' own tenant cannot lock itself out.
+    let home = TenantWish { tenant: TenantId::home(), ..wish(&["*"], false) };
+    assert_eq!(stage.kernel.put_tenants(admin(), &[home]).await.unwrap_err().code, ErrorCode::E3004);
+}
+
+#[tokio::test]
+async fn administrators_of_a_tenant_administer_that_tenant_only() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let chief = stage.mint(json!({ "sub": "chief", "roles": ["admin"] })).await;
+    let wish =
+        |name: &str| TenantWish { tenant: tenant(name), name: None, visibility: None, tools: None, enabled: None };
+    assert_eq!(stage.kernel.put_tenants(as_holder(&chief), &[wish("acme")]).await.unwrap_err().code, ErrorCode::E3206);
+    // The same answer whether the other tenant exists or not.
+    stage.mint(json!({ "tenant": "globex" })).await;
+    let mut answers = Vec::new();
+    for name in ["globex", "nowhere"] {
+        let put = stage.kernel.put_activations(as_holder(&chief), vec![activation(name, None, "greet", false)]).await;
+        let policies = stage.kernel.put_policies(as_holder(&chief), Some(&tenant(name)), PERMIT.into()).await;
+        let minted =
+            stage.kernel.mint_token(as_holder(&chief), &crate::stage::mint_request(json!({ "tenant": name }))).await;
+        let shown = stage.kernel.tenant_tools(as_holder(&chief), &tenant(name)).await.map(|tools| tools.len());
+        answers.push((put.unwrap_err(), policies.unwrap_err(), minted.unwrap_err(), shown.unwrap_err().code));
+    }
+    assert_eq!(answers[0], answers[1]);
+    let own = vec![activation("acme", None, "greet", false)];
+    stage.kernel.put_activations(as_holder(&chief), own).await.unwrap();
+    let agent = stage.mint(json!({})).await;
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3101));
+    let tenants = stage.kernel.tenants(as_holder(&chief)).await.unwrap();
+    assert_eq!(tenants.iter().map(|record| record.tenant.as_str()).collect::<Vec<_>>(), ["acme"]);
+}
+
+#[tokio::test]
+async fn overrides_only_tighten() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let agent = stage.mint(json!({})).await;
+    let with =
+        |overrides: PolicyOverrides| vec![ActivationWish { overrides, ..activation("acme", None, "greet", true) }];
+    let put = async |overrides: PolicyOverrides| stage.kernel.put_activations(admin(), with(overrides)).await;
+    put(PolicyOverrides { requires_confirmation: Some(true), ..Default::default() }).await.unwrap();
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3210));
+    let enabled = stage.kernel.agent_tools(as_holder(&agent), &"agent-1".parse().unwrap()).await.unwrap();
+    assert!(enabled.iter().all(|tool| tool.requires_confirmation));
+    put(PolicyOverrides { requires_approval: Some(true), ..Default::default() }).await.unwrap();
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3208));
+    put(PolicyOverrides { redact: vec!["text".into()], ..Default::default() }).await.unwrap();
+    let answer = stage.call_as(Some(&agent), greet()).await.unwrap();
+    assert_eq!(answer.result, json!({ "text": "[redacted]" }));
+    let loosened = put(PolicyOverrides { requires_confirmation: Some(false), ..Default::default() }).await.unwrap_err();
+    assert_eq!(loosened.code, ErrorCode::E3004);
+}
+
+#[tokio::test]
+async fn the_default_decides_where_no_activation_does() {
+    for (default, pure, writing) in [
+        (VisibilityDefault::Enabled, None, None),
+        (VisibilityDefault::ReadOnly, None, Some(ErrorCode::E3101)),
+        (VisibilityDefault::Disabled, Some(ErrorCode::E3101), Some(ErrorCode::E3101)),
+    ] {
+        let settings = AccessSettings { visibility: Some(default), ..AccessSettings::default() };
+        let stage = Stage::with(Props { settings, ..Props::default() }).await;
+        stage.publish(json!({})).await;
+        stage.publish(idempotent("writer")).await;
+        let agent = stage.mint(json!({})).await;
+        assert_eq!(stage.code(&agent, "greet").await, pure, "{default:?}");
+        assert_eq!(stage.code(&agent, "writer").await, writing, "{default:?}");
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- policies
+
+const PERMIT: &str = "permit (principal, action, resource);";
+const NO_LOUD_GREETINGS: &str = r#"
+    @id("everybody") permit (principal, action, resource);
+    @id("no-loud-greetings") forbid (principal, action, resource == Tool::"greet")
+    when { context.arguments.number.hasTag("times") && context.arguments.number.getTag("times") > 3 };"#;
+
+fn loud(times: i64) -> Value {
+    json!({ "tool_id": "greet", "parameters": { "name": "Ada", "times": times } })
+}
+
+#[tokio::test]
+async fn policies_see_the_arguments_take_effect_at_once_and_say_why() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let agent = stage.mint(json!({})).await;
+    assert!(stage.call_as(Some(&agent), loud(9)).await.is_ok());
+    let record = stage.kernel.put_policies(admin(), None, NO_LOUD_GREETINGS.into()).await.unwrap();
+    assert_eq!(record.version, 1);
+    let refused = stage.call_as(Some(&agent), loud(9)).await.unwrap_err().refusal;
+    assert_eq!(refused.code, ErrorCode::E3206);
+    assert!(refused.message.contains("no-loud-greetings"), "{}", refused.message);
+    assert_eq!(refused.details.unwrap()["policies"], json!(["no-loud-greetings"]));
+    assert!(stage.call_as(Some(&agent), loud(3)).await.is_ok());
+    // Text that cannot be used changes nothing.
+    for broken in ["permit (", "permit (principal, action, resource) when { resource.colour == \"red\" };"] {
+        let refused = stage.kernel.put_policies(admin(), None, broken.into()).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::E3004, "{broken}");
+    }
+    assert!(stage.call_as(Some(&agent), loud(9)).await.is_err());
+    stage.kernel.put_policies(admin(), None, PERMIT.into()).await.unwrap();
+    assert!(stage.call_as(Some(&agent), loud(9)).await.is_ok());
+    let view = stage.kernel.policies(admin(), None).await.unwrap();
+    assert_eq!(view.history.iter().map(|version| version.version).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(stage.kernel.policy_version(admin(), None, 1).await.unwrap().text, NO_LOUD_GREETINGS);
+    assert_eq!(stage.kernel.policies(as_holder(&agent), None).await.unwrap_err().code, ErrorCode::E3206);
+}
+
+#[tokio::test]
+async fn a_tenants_policies_are_asked_besides_the_platforms_and_for_that_tenant_only() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let chief = stage.mint(json!({ "sub": "chief", "roles": ["admin"] })).await;
+    let agent = stage.mint(json!({})).await;
+    let other = stage.mint(json!({ "tenant": "globex" })).await;
+    let nothing = r#"@id("closed") forbid (principal, action, resource);"#;
+    stage.kernel.put_policies(as_holder(&chief), None, nothing.into()).await.unwrap();
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3206));
+    assert_eq!(stage.code(&other, "greet").await, None);
+    // A tenant's permit does not undo what the platform forbids.
+    stage.kernel.put_policies(as_holder(&chief), None, PERMIT.into()).await.unwrap();
+    stage.kernel.put_policies(admin(), None, nothing.into()).await.unwrap();
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3206));
+}
+
+#[tokio::test]
+async fn obligations_are_honoured() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let agent = stage.mint(json!({})).await;
+    let with = async |obligations: &str| {
+        let text = format!("@obligations(\"{obligations}\") permit (principal, action, resource);");
+        stage.kernel.put_policies(admin(), None, text).await.unwrap();
+        stage.call_as(Some(&agent), greet()).await.map(|answer| answer.result).map_err(|failed| failed.refusal.code)
+    };
+    assert_eq!(with("redact=text").await, Ok(json!({ "text": "[redacted]" })));
+    assert_eq!(with("require_approval").await, Err(ErrorCode::E3208));
+    assert_eq!(with("require_confirmation").await, Err(ErrorCode::E3210));
+    assert_eq!(with("result_bytes=5").await, Err(ErrorCode::E3407));
+    assert_eq!(with("timeout_seconds=1, redact=other").await, Ok(json!({ "text": "hi" })));
+    let unknown = "@obligations(\"sing=loudly\") permit (principal, action, resource);".to_owned();
+    assert_eq!(stage.kernel.put_policies(admin(), None, unknown).await.unwrap_err().code, ErrorCode::E3004);
+}
+
+#[tokio::test]
+async fn a_lowered_time_limit_ends_the_call() {
+    let stage = Stage::with(Props { impatient: true, ..Props::default() }).await;
+    stage.publish(json!({})).await;
+    *stage.puppet.act.lock().unwrap() = Act::Hang;
+    let text = "@obligations(\"timeout_seconds=2\") permit (principal, action, resource);".to_owned();
+    stage.kernel.put_policies(admin(), None, text).await.unwrap();
+    let failed = stage.call(greet()).await.unwrap_err();
+    assert_eq!(failed.refusal.code, ErrorCode::E3402);
+    assert!(failed.refusal.message.contains("2000 ms"), "{}", failed.refusal.message);
+}
+
+#[tokio::test]
+async fn decisions_are_remembered_per_caller_and_context_and_forgotten_when_anything_changes() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let (ann, bob) = (stage.mint(json!({ "sub": "ann" })).await, stage.mint(json!({ "sub": "bob" })).await);
+    stage.kernel.put_policies(admin(), None, NO_LOUD_GREETINGS.into()).await.unwrap();
+    let remembered = async |token: &str, times: i64| {
+        let _either = stage.call_as(Some(token), loud(times)).await;
+        *stage.tally.1.lock().unwrap().last().unwrap()
+    };
+    assert!(!remembered(&ann, 1).await && remembered(&ann, 1).await);
+    // Other arguments are another question, because these policies read them; so is another caller.
+    assert!(!remembered(&ann, 2).await && !remembered(&bob, 1).await);
+    // A denial is remembered as well, and stays a denial.
+    assert!(!remembered(&ann, 9).await && remembered(&ann, 9).await);
+    assert!(stage.call_as(Some(&ann), loud(9)).await.is_err());
+    stage.step(50);
+    assert!(remembered(&ann, 1).await);
+    stage.kernel.put_activations(admin(), vec![activation("acme", None, "greet", true)]).await.unwrap();
+    assert!(!remembered(&ann, 1).await);
+    // Another token of the same agent with the same rights asks the same question; a narrower one does not.
+    let again = stage.mint(json!({ "sub": "ann", "ttl_seconds": 3600 })).await;
+    assert!(remembered(&again, 1).await);
+    stage.step(301);
+    assert!(!remembered(&again, 1).await, "nothing is remembered for longer than five minutes");
+}
+
+#[tokio::test]
+async fn a_policy_about_time_is_asked_anew_as_time_passes() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let agent = stage.mint(json!({ "ttl_seconds": 86400 })).await;
+    // The stage's clock starts at 08:00.
+    let office = "permit (principal, action, resource) when { context.hour >= 8 && context.hour < 9 };".to_owned();
+    stage.kernel.put_policies(admin(), None, office).await.unwrap();
+    assert_eq!(stage.code(&agent, "greet").await, None);
+    stage.step(3599);
+    assert_eq!(stage.code(&agent, "greet").await, None);
+    stage.step(1);
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3206));
+}
+
+#[tokio::test]
+async fn an_engine_outside_can_deny_and_its_silence_denies_too() {
+    let yes = Verdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
+    let oracle = Arc::new(Oracle(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
+    let stage = Stage::with(Props { engine: Some(Arc::clone(&oracle)), ..Props::default() }).await;
+    stage.publish(json!({})).await;
+    let agent = stage.mint(json!({})).await;
+    assert_eq!(stage.code(&agent, "greet").await, None);
+    assert_eq!(stage.code(&agent, "greet").await, None);
+    assert_eq!(oracle.1.load(Ordering::SeqCst), 1, "the second answer was remembered");
+    *oracle.0.lock().unwrap() = Err(());
+    stage.kernel.put_activations(admin(), vec![activation("acme", None, "greet", true)]).await.unwrap();
+    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3205));
+    // Trouble is not remembered: the next call asks again.
+    let no = Verdict { allowed: false, reason: "not on Mondays".into(), ..yes };
+    *oracle.0.lock().unwrap() = Ok(no);
+    let refused = stage.call_as(Some(&agent), greet()).await.unwrap_err().refusal;
+    assert_eq!(refused.code, ErrorCode::E3206);
+    assert!(refused.message.contains("not on Mondays"));
+    assert_eq!(oracle.1.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_cached_allow_never_helps_a_token_that_does_not_name_the_tool() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    stage.kernel.put_policies(admin(), None, PERMIT.into()).await.unwrap();
+    let wide = stage.mint(json!({})).await;
+    let narrow = stage.mint(json!({ "tools": [{ "tool_id": "other_tool" }] })).await;
+    assert_eq!(stage.code(&wide, "greet").await, None);
+    assert_eq!(stage.code(&narrow, "greet").await, Some(ErrorCode::E3204));
+}
+
+#[tokio::test]
+async fn a_call_can_be_explained_without_being_run() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    stage.kernel.put_policies(admin(), None, NO_LOUD_GREETINGS.into()).await.unwrap();
+    let agent = stage.mint(json!({ "budget": { "calls": 1 } })).await;
+    let explain = async |times: i64| {
+        let request = serde_json::from_value(loud(times)).unwrap();
+        let credential = Some(BearerSecret(&agent));
+        let arrival = Arrival { credential, source: None, request, trace_id: None, parent_left: None };
+        stage.kernel.explain(arrival).await.unwrap()
+    };
+    let fine = explain(1).await;
+    assert!(fine.refusal.is_none());
+    assert_eq!(fine.policies, ["everybody"]);
+    let loud = explain(9).await.refusal.unwrap();
+    assert!(loud.message.contains("no-loud-greetings"));
+    assert_eq!(stage.runs(), 0);
+    // Nothing was spent by asking.
+    assert_eq!(stage.code(&agent, "greet").await, None);
+    let nobody = Arrival {
+        credential: None,
+        source: None,
+        request: serde_json::from_value(greet()).unwrap(),
+        trace_id: None,
+        parent_left: None,
+    };
+    assert_eq!(stage.kernel.explain(nobody).await.unwrap_err().code, ErrorCode::E3203);
+    assert_eq!(stage.call_as(Some(ADMIN), greet()).await.map(|_| ()).map_err(|f| f.refusal.code), Ok(()));
+}

@@ -1,0 +1,135 @@
+//! `AccessStore` without durability: the records in maps, under one lock. Passes the same suite as the real ones.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use contract::ids::{Subject, TenantId};
+use kernel::ports::access_store::{
+    AccessState, AccessStore, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, Spending, TenantRecord,
+};
+use kernel::ports::registry_store::StoreError;
+
+use super::MemoryStore;
+
+/// All of it, by what names each record.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    epoch: u64,
+    tenants: BTreeMap<TenantId, TenantRecord>,
+    agents: BTreeMap<(TenantId, Subject), AgentRecord>,
+    activations: BTreeMap<(TenantId, Subject, String), Activation>,
+    /// Each in ascending order of versions, which begin with 1 and have no gaps.
+    policies: BTreeMap<Option<TenantId>, Vec<PolicyRecord>>,
+    /// By subject's tenant, if it is one, and name.
+    revocations: BTreeMap<(Option<TenantId>, String), Revocation>,
+    spending: BTreeMap<String, u64>,
+}
+
+impl Access {
+    fn raised(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+}
+
+impl MemoryStore {
+    fn access(&self) -> MutexGuard<'_, Access> {
+        let lock: &Mutex<Access> = &self.access;
+        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl AccessStore for MemoryStore {
+    async fn load(&self) -> Result<AccessState, StoreError> {
+        let access = self.access();
+        // As SQLite orders them: by kind (subject, token), tenant and name.
+        let (tokens, mut revocations): (Vec<_>, Vec<_>) =
+            access.revocations.values().cloned().partition(|revocation| matches!(revocation.what, Revoked::Token(_)));
+        revocations.extend(tokens);
+        Ok(AccessState {
+            epoch: access.epoch,
+            tenants: access.tenants.values().cloned().collect(),
+            agents: access.agents.values().cloned().collect(),
+            activations: access.activations.values().cloned().collect(),
+            policies: access.policies.values().filter_map(|versions| versions.last().cloned()).collect(),
+            revocations,
+        })
+    }
+
+    async fn put_tenants(&self, tenants: &[TenantRecord]) -> Result<u64, StoreError> {
+        let mut access = self.access();
+        access.tenants.extend(tenants.iter().map(|record| (record.tenant.clone(), record.clone())));
+        Ok(access.raised())
+    }
+
+    async fn put_agents(&self, agents: &[AgentRecord]) -> Result<u64, StoreError> {
+        let mut access = self.access();
+        for record in agents {
+            let key = (record.tenant.clone(), record.agent.clone());
+            if record.document.is_some() || !access.agents.contains_key(&key) {
+                access.agents.insert(key, record.clone());
+            }
+        }
+        Ok(access.raised())
+    }
+
+    async fn remove_agent(&self, tenant: &TenantId, agent: &Subject) -> Result<Option<u64>, StoreError> {
+        let mut access = self.access();
+        let removed = access.agents.remove(&(tenant.clone(), agent.clone()));
+        Ok(removed.map(|_| access.raised()))
+    }
+
+    async fn put_activations(&self, activations: &[Activation]) -> Result<u64, StoreError> {
+        let mut access = self.access();
+        access.activations.extend(
+            activations
+                .iter()
+                .map(|record| ((record.tenant.clone(), record.agent.clone(), record.tool.to_string()), record.clone())),
+        );
+        Ok(access.raised())
+    }
+
+    async fn add_policies(&self, record: &PolicyRecord) -> Result<Option<u64>, StoreError> {
+        let mut access = self.access();
+        let versions = access.policies.entry(record.tenant.clone()).or_default();
+        if versions.last().map_or(0, |last| last.version).checked_add(1) != Some(record.version) {
+            return Ok(None);
+        }
+        versions.push(record.clone());
+        Ok(Some(access.raised()))
+    }
+
+    async fn policy_history(&self, tenant: Option<&TenantId>, limit: usize) -> Result<Vec<PolicyRecord>, StoreError> {
+        let access = self.access();
+        let versions = access.policies.get(&tenant.cloned()).into_iter().flatten();
+        Ok(versions.rev().take(limit).cloned().collect())
+    }
+
+    async fn revoke(&self, revocation: &Revocation) -> Result<u64, StoreError> {
+        let key = match &revocation.what {
+            Revoked::Token(token) => (None, token.clone()),
+            Revoked::Subject(tenant, subject) => (Some(tenant.clone()), subject.to_string()),
+        };
+        let mut access = self.access();
+        if access.revocations.get(&key).is_none_or(|there| there.at < revocation.at) {
+            access.revocations.insert(key, revocation.clone());
+        }
+        Ok(access.raised())
+    }
+
+    async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+        let mut access = self.access();
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for Spending { token, calls_max } in spendings {
+            let calls = counts.get(token.as_str()).or_else(|| access.spending.get(token)).copied().unwrap_or(0);
+            if calls >= *calls_max {
+                return Ok(Err(token.clone()));
+            }
+            counts.insert(token, calls + 1);
+        }
+        access.spending.extend(counts.into_iter().map(|(token, calls)| (token.to_owned(), calls)));
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,145 @@
+//! The statements that change access. Each runs in a savepoint of the writer, so it is done whole or not at all.
+
+use std::collections::BTreeMap;
+
+use contract::ids::{Subject, TenantId};
+use kernel::ports::access_store::{Activation, AgentRecord, PolicyRecord, Revocation, Revoked, Spending, TenantRecord};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::super::faults::Fault;
+use super::reading::unreadable;
+use super::{NO_TENANT, policy_owner, visibility_word};
+
+pub(super) fn put_tenants(connection: &Connection, tenants: &[TenantRecord]) -> Result<u64, Fault> {
+    let mut put = connection.prepare_cached(
+        "INSERT INTO access_tenants (tenant_id, name, visibility, tools, enabled) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (tenant_id) DO UPDATE
+         SET name = excluded.name, visibility = excluded.visibility, tools = excluded.tools, enabled = excluded.enabled",
+    )?;
+    for record in tenants {
+        let visibility = record.visibility.map(visibility_word);
+        put.execute(params![record.tenant.as_str(), record.name, visibility, json(&record.tools)?, record.enabled])?;
+    }
+    raise_epoch(connection)
+}
+
+pub(super) fn put_agents(connection: &Connection, agents: &[AgentRecord]) -> Result<u64, Fault> {
+    let mut put = connection.prepare_cached(
+        "INSERT INTO access_agents (tenant_id, agent, document, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (tenant_id, agent) DO UPDATE
+         SET document = excluded.document, added_at = excluded.added_at, added_by = excluded.added_by
+         WHERE excluded.document IS NOT NULL",
+    )?;
+    for record in agents {
+        put.execute(params![
+            record.tenant.as_str(),
+            record.agent.as_str(),
+            record.document,
+            record.added_at.to_string(),
+            record.added_by.as_str()
+        ])?;
+    }
+    raise_epoch(connection)
+}
+
+pub(super) fn remove_agent(connection: &Connection, tenant: &TenantId, agent: &Subject) -> Result<Option<u64>, Fault> {
+    let removed = connection
+        .prepare_cached("DELETE FROM access_agents WHERE tenant_id = ?1 AND agent = ?2")?
+        .execute([tenant.as_str(), agent.as_str()])?;
+    if removed == 0 { Ok(None) } else { raise_epoch(connection).map(Some) }
+}
+
+pub(super) fn put_activations(connection: &Connection, activations: &[Activation]) -> Result<u64, Fault> {
+    let mut put = connection.prepare_cached(
+        "INSERT INTO access_activations (tenant_id, agent, tool, enabled, overrides) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (tenant_id, agent, tool) DO UPDATE
+         SET enabled = excluded.enabled, overrides = excluded.overrides",
+    )?;
+    for record in activations {
+        put.execute(params![
+            record.tenant.as_str(),
+            record.agent.as_str(),
+            record.tool.to_string(),
+            record.enabled,
+            json(&record.overrides)?
+        ])?;
+    }
+    raise_epoch(connection)
+}
+
+pub(super) fn add_policies(connection: &Connection, record: &PolicyRecord) -> Result<Option<u64>, Fault> {
+    let owner = policy_owner(record.tenant.as_ref());
+    let next: i64 = connection
+        .prepare_cached("SELECT 1 + coalesce(max(version), 0) FROM access_policies WHERE tenant_id = ?1")?
+        .query_row([owner], |row| row.get(0))?;
+    if u64::try_from(next) != Ok(record.version) {
+        return Ok(None);
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO access_policies (tenant_id, version, text, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![owner, next, record.text, record.added_at.to_string(), record.added_by.as_str()])?;
+    raise_epoch(connection).map(Some)
+}
+
+pub(super) fn revoke(connection: &Connection, revocation: &Revocation) -> Result<u64, Fault> {
+    let (kind, tenant, name) = match &revocation.what {
+        Revoked::Token(token) => ("token", NO_TENANT, token.as_str()),
+        Revoked::Subject(tenant, subject) => ("subject", tenant.as_str(), subject.as_str()),
+    };
+    // Text in this form has the order of time.
+    connection
+        .prepare_cached(
+            "INSERT INTO access_revocations (kind, tenant_id, name, revoked_at, revoked_by) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (kind, tenant_id, name) DO UPDATE
+             SET revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by
+             WHERE excluded.revoked_at > revoked_at",
+        )?
+        .execute(params![kind, tenant, name, revocation.at.to_string(), revocation.by.as_str()])?;
+    raise_epoch(connection)
+}
+
+/// ACCESS-2: nothing is written before every budget has been asked. A token that is named twice is counted twice.
+pub(super) fn spend(connection: &Connection, spendings: &[Spending]) -> Result<Result<(), String>, Fault> {
+    let mut read = connection.prepare_cached("SELECT calls FROM access_spending WHERE token = ?1")?;
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for spending in spendings {
+        let token = spending.token.as_str();
+        let calls = match counts.get(token) {
+            Some(calls) => *calls,
+            None => {
+                let stored: Option<i64> = read.query_row([token], |row| row.get(0)).optional()?;
+                stored.and_then(|calls| u64::try_from(calls).ok()).unwrap_or(0)
+            }
+        };
+        if calls >= spending.calls_max {
+            return Ok(Err(spending.token.clone()));
+        }
+        counts.insert(token, calls.saturating_add(1));
+    }
+    let mut write = connection.prepare_cached(
+        "INSERT INTO access_spending (token, calls) VALUES (?1, ?2)
+         ON CONFLICT (token) DO UPDATE SET calls = excluded.calls",
+    )?;
+    for (token, calls) in counts {
+        write.execute(params![token, i64::try_from(calls).unwrap_or(i64::MAX)])?;
+    }
+    Ok(Ok(()))
+}
+
+// --------------------------------------------------------------------------------------------------- private parts
+
+/// ACCESS-1: part of every change.
+fn raise_epoch(connection: &Connection) -> Result<u64, Fault> {
+    let epoch: Option<i64> = connection
+        .prepare_cached("UPDATE store_numbers SET value = value + 1 WHERE name = 'access_epoch' RETURNING value")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    let epoch = epoch.and_then(|epoch| u64::try_from(epoch).ok());
+    epoch.ok_or_else(|| unreadable("access_epoch", "store_numbers").into())
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<String, Fault> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)).into())
+}
