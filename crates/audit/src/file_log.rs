@@ -138,7 +138,7 @@ fn end_of_last_line(file: &mut File, length: u64) -> io::Result<u64> {
 mod tests {
     use super::*;
     use contract::ids::TraceId;
-    use kernel::ports::audit_sink::AuditAction;
+    use kernel::ports::audit_sink::{AuditAction, Link, Who};
     use kernel::ports::clock::UnixMillis;
 
     fn record(note: &str) -> AuditRecord {
@@ -147,8 +147,13 @@ mod tests {
             action: AuditAction::InvocationFinished,
             trace_id: TraceId::from_bytes([7; 16]),
             invocation_id: None,
-            tenant: Some("local".parse().unwrap()),
-            subject: Some("admin".parse().unwrap()),
+            who: Some(Arc::new(Who {
+                tenant: "acme".parse().unwrap(),
+                subject: "did:example:bot".parse().unwrap(),
+                user: Some("did:example:ann".parse().unwrap()),
+                token_id: Some("t-2".into()),
+                chain: vec![Link { subject: "did:example:ann".parse().unwrap(), token_id: Some("t-1".into()) }],
+            })),
             tool: Some("calculator".parse().unwrap()),
             version: None,
             status: None,
@@ -172,6 +177,19 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["note"], "one\ntwo");
         assert_eq!(lines[0]["at"], "2027-01-15T08:00:00.000Z");
+    }
+
+    #[tokio::test]
+    async fn a_record_says_who_acted_for_whom_and_through_whose_hands() {
+        let dir = tempfile::tempdir().unwrap();
+        FileLog::open(dir.path()).unwrap().append(&[record("x")]).await.unwrap();
+        let line = &lines(&dir.path().join("audit-000001.jsonl"))[0];
+        assert_eq!(
+            (&line["tenant"], &line["subject"], &line["user"]),
+            (&"acme".into(), &"did:example:bot".into(), &"did:example:ann".into())
+        );
+        assert_eq!(line["token_id"], "t-2");
+        assert_eq!(line["chain"], serde_json::json!([{ "subject": "did:example:ann", "token_id": "t-1" }]));
     }
 
     #[tokio::test]

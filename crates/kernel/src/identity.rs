@@ -225,7 +225,7 @@ impl Identity {
 
     /// The public keys of this server's own tokens, for its JWK set: the present one and those it followed.
     pub fn own_keys(&self) -> Vec<VerifyingKey> {
-        self.keyring.ring().own.clone()
+        self.keyring.ring().own
     }
 
     /// Trusts one more key of this server's own.

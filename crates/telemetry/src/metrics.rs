@@ -240,6 +240,25 @@ mod tests {
     }
 
     #[test]
+    fn decisions_failures_and_fetches_are_counted_by_how_they_went() {
+        let metrics = Metrics::new();
+        metrics.decision(true);
+        metrics.decision(true);
+        metrics.decision(false);
+        metrics.authentication_failed(ErrorCode::E3202);
+        metrics.keys_fetched(false);
+        let page = metrics.render();
+        for line in [
+            r#"gantry_policy_decisions_total{cache="hit"} 2"#,
+            r#"gantry_policy_decisions_total{cache="miss"} 1"#,
+            r#"gantry_authentication_failures_total{code="E3202"} 1"#,
+            r#"gantry_issuer_key_fetches_total{outcome="failed"} 1"#,
+        ] {
+            assert!(page.contains(line), "{line} in {page}");
+        }
+    }
+
+    #[test]
     fn callers_cannot_make_up_labels_without_end() {
         let metrics = Metrics::new();
         for n in 0..TOOL_LABELS_MAX + 50 {

@@ -167,11 +167,8 @@ impl AccessSnapshot {
     /// What holds in a tenant where no activation says otherwise.
     pub(crate) fn visibility_of(&self, tenant: &TenantId) -> VisibilityDefault {
         let own = self.grounds.get(tenant).and_then(|ground| ground.record.visibility);
-        own.or(self.visibility).unwrap_or(if tenant.is_home() {
-            VisibilityDefault::Enabled
-        } else {
-            VisibilityDefault::ReadOnly
-        })
+        let unconfigured = || if tenant.is_home() { VisibilityDefault::Enabled } else { VisibilityDefault::ReadOnly };
+        own.or(self.visibility).unwrap_or_else(unconfigured)
     }
 
     /// Has an administrator introduced this subject to this tenant?

@@ -330,8 +330,7 @@ impl Stage {
     /// Ends the recorder and gives what was recorded.
     pub(crate) async fn all_records(self) -> Vec<AuditRecord> {
         self.recorder.close().await;
-        let records = self.paper.records.lock().unwrap().clone();
-        records
+        self.paper.records.lock().unwrap().clone()
     }
 
     /// Ends the recorder and gives what was recorded about calls.
