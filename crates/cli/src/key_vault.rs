@@ -166,7 +166,8 @@ mod tests {
         age(&data);
         vault.replace(&key(2)).await.unwrap();
         assert_eq!(retired_keys(&data).unwrap(), [key(1).verifying_key(), key(0).verifying_key()]);
-        let left: Vec<_> = std::fs::read_dir(data.path().join("keys")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(data.path().join("keys")).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "no temporary file is left: {left:?}");
     }
 

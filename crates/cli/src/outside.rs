@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use authorities::{
-    AuthorizeEngine, BearerToken, CheckPermissionEngine, DidWeb, EngineSettings, EngineSetupError, KeySetFile, KeySetUrl,
-    OpaEngine, Outbound,
+    AuthorizeEngine, BearerToken, CheckPermissionEngine, DidWeb, EngineSettings, EngineSetupError, KeySetFile,
+    KeySetUrl, OpaEngine, Outbound,
 };
 use kernel::ExternalIssuer;
 use kernel::ports::clock::Clock;
@@ -50,8 +50,9 @@ impl Outside {
 pub(crate) fn trusted_keys(trusted: &TrustedIssuer) -> Result<Vec<VerifyingKey>, Failure> {
     let mut keys: Vec<VerifyingKey> = Vec::new();
     for path in &trusted.key_files {
-        let name = public_key_file::name_of(path)
-            .ok_or_else(|| unusable(&identity::TRUSTED_KEYS, &format!("`{}` is not the name of a file", path.display())))?;
+        let name = public_key_file::name_of(path).ok_or_else(|| {
+            unusable(&identity::TRUSTED_KEYS, &format!("`{}` is not the name of a file", path.display()))
+        })?;
         let text = public_key_file::text_of(path)?;
         let key = public_key_file::key_in(path, &text, name)?;
         let thumbprint = key.thumbprint();

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kernel::registry::Registry;
-use kernel::{
-    Access, AccessParts, AccessSettings, Identity, IdentitySettings, Kernel, KernelParts, Mint, Recorder,
-};
+use kernel::{Access, AccessParts, AccessSettings, Identity, IdentitySettings, Kernel, KernelParts, Mint, Recorder};
 use policy::{Minter, SigningKey};
 use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};

@@ -95,9 +95,12 @@ mod tests {
         let (created, opened) =
             (EventKind::Create(CreateKind::Any), EventKind::Access(AccessKind::Open(AccessMode::Read)));
         let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
-        for (kind, path, expected) in
-            [(created, "/t/a.txt", true), (written, "/t/a.txt", true), (opened, "/t/a.txt", false), (created, "/t/a.log", false)]
-        {
+        for (kind, path, expected) in [
+            (created, "/t/a.txt", true),
+            (written, "/t/a.txt", true),
+            (opened, "/t/a.txt", false),
+            (created, "/t/a.log", false),
+        ] {
             assert_eq!(is_change(&event(kind, path), is_text), expected, "{kind:?} {path}");
         }
     }

@@ -195,11 +195,7 @@ fn keepers(kernel: &Arc<Kernel>, policies: Option<PolicyFollower>, house: &House
     keepers
 }
 
-fn watch(
-    loader: crate::tool_folders::loading::Loader,
-    watched: &[PathBuf],
-    house: &House,
-) -> Option<JoinHandle<()>> {
+fn watch(loader: crate::tool_folders::loading::Loader, watched: &[PathBuf], house: &House) -> Option<JoinHandle<()>> {
     match ToolWatcher::start(watched) {
         Ok(watcher) => Some(tokio::spawn(watcher.run(loader, Arc::clone(&house.clock) as Arc<dyn Clock>))),
         Err(error) => {

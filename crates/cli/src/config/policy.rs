@@ -242,8 +242,7 @@ mod tests {
 
     #[test]
     fn the_engines_token_is_never_told() {
-        let (section, _) =
-            read(&[("ENGINE", "authorize"), ("ENGINE_URL", "https://a"), ("ENGINE_TOKEN", "s3cret")]);
+        let (section, _) = read(&[("ENGINE", "authorize"), ("ENGINE_URL", "https://a"), ("ENGINE_TOKEN", "s3cret")]);
         assert!(!format!("{section:?}").contains("s3cret"));
     }
 }

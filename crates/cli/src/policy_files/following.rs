@@ -165,3 +165,106 @@ fn matters(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == EXTENSION)
         || path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::SystemClock;
+    use crate::test_kernel;
+
+    const ONE: &str = "@id(\"one\")\npermit (principal, action, resource);\n";
+    const TWO: &str = "@id(\"two\")\npermit (principal, action, resource);\n";
+    const BROKEN: &str = "permit (principal, action, resource) when { resource.colour };\n";
+
+    async fn follower(dir: &Path, kernel: Option<Arc<Kernel>>) -> PolicyFollower {
+        let kernel = match kernel {
+            Some(kernel) => kernel,
+            None => test_kernel::kernel(&dir.join("data")).await,
+        };
+        PolicyFollower { kernel, admin_token: test_kernel::ADMIN.into(), path: dir.join("policies"), last: None }
+    }
+
+    fn put(dir: &Path, file: &str, text: &str) {
+        std::fs::create_dir_all(dir.join("policies")).unwrap();
+        std::fs::write(dir.join("policies").join(file), text).unwrap();
+    }
+
+    fn in_force(follower: &PolicyFollower) -> Vec<String> {
+        let snapshot = follower.kernel.access().snapshot();
+        snapshot.platform().policies.as_ref().map(|policies| policies.names().to_vec()).unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn files_are_followed_and_broken_ones_leave_the_former_policies_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "a.cedar", ONE);
+        let mut follower = follower(dir.path(), None).await;
+        assert_eq!(follower.look().await, Look::InForce(1));
+        assert_eq!(follower.look().await, Look::Same);
+        put(dir.path(), "b.cedar", TWO);
+        assert_eq!(follower.look().await, Look::InForce(2));
+        assert_eq!(in_force(&follower), ["one", "two"]);
+        put(dir.path(), "b.cedar", BROKEN);
+        assert_eq!(follower.look().await, Look::Unusable);
+        let Some(Err(troubles)) = &follower.last else { panic!("troubles") };
+        assert!(troubles[0].contains("b.cedar:1:"), "{troubles:?}");
+        assert_eq!(in_force(&follower), ["one", "two"]);
+        assert_eq!(follower.look().await, Look::Same, "FILES-2");
+        std::fs::remove_dir_all(dir.path().join("policies")).unwrap();
+        assert_eq!(follower.look().await, Look::Unusable);
+        assert_eq!(in_force(&follower), ["one", "two"]);
+    }
+
+    #[tokio::test]
+    async fn a_first_start_with_broken_policies_is_refused_and_a_later_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "a.cedar", BROKEN);
+        let mut first = follower(dir.path(), None).await;
+        let failure = first.begin().await.unwrap_err();
+        assert!(failure.reasons[0].contains("a.cedar:1:"), "{failure:?}");
+        put(dir.path(), "a.cedar", ONE);
+        first.begin().await.unwrap();
+        put(dir.path(), "a.cedar", BROKEN);
+        let mut again = follower(dir.path(), Some(Arc::clone(&first.kernel))).await;
+        again.begin().await.unwrap();
+        assert_eq!(in_force(&again), ["one"]);
+    }
+
+    #[tokio::test]
+    async fn the_same_text_is_no_new_version_and_the_api_is_not_fought() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "a.cedar", ONE);
+        let mut first = follower(dir.path(), None).await;
+        first.begin().await.unwrap();
+        let mut again = follower(dir.path(), Some(Arc::clone(&first.kernel))).await;
+        assert_eq!(again.look().await, Look::Same, "a restart");
+        let trace_id = new_trace_id(first.kernel.entropy());
+        let actor = Actor { credential: Some(BearerSecret(test_kernel::ADMIN)), source: None, trace_id };
+        first.kernel.put_policies(actor, None, TWO.into()).await.unwrap();
+        assert_eq!(first.look().await, Look::Same);
+        assert_eq!(in_force(&first), ["two"]);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_noticed_without_being_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "a.cedar", ONE);
+        let mut following = follower(dir.path(), None).await;
+        following.begin().await.unwrap();
+        let kernel = Arc::clone(&following.kernel);
+        let task = tokio::spawn(following.run(Arc::new(SystemClock::start())));
+        let noticed = async {
+            loop {
+                // The watcher may start after the first write: written until it is seen.
+                put(dir.path(), "a.cedar", TWO);
+                let version = kernel.access().snapshot().platform().record.as_ref().map(|record| record.version);
+                if version == Some(2) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), noticed).await.unwrap();
+        task.abort();
+    }
+}
