@@ -10,10 +10,12 @@ use crate::failure::Failure;
 use crate::offline::OfflineRegistry;
 use crate::tool_reference::ToolReference;
 
-/// One page of tools.
-pub(crate) async fn list(context: &Context, filter: &ListFilter) -> Result<Value, Failure> {
-    match ask(context, &list_path(filter)).await? {
+/// One page of tools: of a tier, or of what the token may know. Without a server only the latter can be told.
+pub(crate) async fn list(context: &Context, filter: &ListFilter, tier: Option<&str>) -> Result<Value, Failure> {
+    match ask(context, &list_path(filter, tier)).await? {
         Some(answer) => Ok(answer),
+        None if tier.is_some() => Err(Failure::new(format!("no server answers at {}", context.server_url()))
+            .hint("tiers depend on who asks: start a server with `gantry serve`, or leave --tier out")),
         None => Ok(OfflineRegistry::open(context).await?.list(filter)),
     }
 }
@@ -53,12 +55,13 @@ async fn ask(context: &Context, path: &str) -> Result<Option<Value>, Failure> {
     }
 }
 
-fn list_path(filter: &ListFilter) -> String {
+fn list_path(filter: &ListFilter, tier: Option<&str>) -> String {
     let mut path = format!("/v1/tools?page={}&page_size={}", filter.page, filter.page_size);
     let words = [
         ("category", filter.category.as_deref()),
         ("q", filter.text.as_deref()),
         ("lifecycle", filter.lifecycle.map(contract::manifest::LifecycleState::as_str)),
+        ("tier", tier),
     ];
     let words = words.into_iter().filter_map(|(name, value)| Some((name, value?)));
     for (name, value) in words.chain(filter.tags.iter().map(|tag| ("tags", tag.as_str()))) {
@@ -82,8 +85,8 @@ mod tests {
             page_size: 50,
         };
         assert_eq!(
-            list_path(&filter),
-            "/v1/tools?page=2&page_size=50&category=a%20b&lifecycle=sunset&tags=x&tags=y%26z"
+            list_path(&filter, Some("agent")),
+            "/v1/tools?page=2&page_size=50&category=a%20b&lifecycle=sunset&tier=agent&tags=x&tags=y%26z"
         );
     }
 }

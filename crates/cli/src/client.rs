@@ -80,6 +80,16 @@ impl Client {
         self.send(Method::POST, path, Some(body), ANSWER_TIMEOUT).await
     }
 
+    /// Puts something in its place.
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+        self.send(Method::PUT, path, Some(body), ANSWER_TIMEOUT).await
+    }
+
+    /// Takes something away.
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, ClientError> {
+        self.send(Method::DELETE, path, None, ANSWER_TIMEOUT).await
+    }
+
     /// Sends a body whose answer may take as long as `patience`.
     pub(crate) async fn post_patiently(
         &self,

@@ -5,11 +5,16 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::failure::Failure;
 
+mod activation;
+mod agent;
 mod call;
 mod completions;
 mod config_reference;
 mod doctor;
+mod keys;
+mod policy;
 mod serve;
+mod tenant;
 mod token;
 mod tool;
 
@@ -30,6 +35,16 @@ pub(crate) enum Command {
     Tool(tool::Tool),
     #[command(subcommand)]
     Token(token::Token),
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    #[command(subcommand)]
+    Policy(policy::Policy),
+    #[command(subcommand)]
+    Tenant(tenant::Tenant),
+    #[command(subcommand)]
+    Agent(agent::Agent),
+    #[command(subcommand)]
+    Activation(activation::Activation),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -51,9 +66,14 @@ impl Command {
         match self {
             Self::Serve(command) => return command.run(context).await,
             Self::Doctor(command) => return command.run(context).await,
+            Self::Token(command) => return command.run(context).await,
+            Self::Policy(command) => return command.run(context).await,
             Self::Call(command) => command.run(context).await?,
             Self::Tool(command) => command.run(context).await?,
-            Self::Token(command) => command.run(context).await?,
+            Self::Keys(command) => command.run(context).await?,
+            Self::Tenant(command) => command.run(context).await?,
+            Self::Agent(command) => command.run(context).await?,
+            Self::Activation(command) => command.run(context).await?,
             Self::Completions(command) => command.run(context),
             Self::ConfigReference(command) => command.run(context),
         }

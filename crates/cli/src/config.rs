@@ -14,9 +14,11 @@ use std::path::Path;
 use crate::failure::Failure;
 
 pub(crate) mod audit;
+pub(crate) mod identity;
 pub(crate) mod key;
 pub(crate) mod log;
 pub(crate) mod model;
+pub(crate) mod policy;
 pub(crate) mod process;
 pub(crate) mod reference;
 pub(crate) mod server;
@@ -24,6 +26,7 @@ pub(crate) mod settings;
 pub(crate) mod shared_state;
 pub(crate) mod store;
 pub(crate) mod tools;
+pub(crate) mod visibility;
 
 use key::{Key, Value};
 use settings::{ConfigFile, Problem, Settings};
@@ -34,14 +37,29 @@ const DEFAULT_FILE: &str = "gantry.toml";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Every section's keys, in the order of the reference page.
-const KEYS: &[&[&Key]] =
-    &[server::KEYS, store::KEYS, shared_state::KEYS, audit::KEYS, log::KEYS, tools::KEYS, process::KEYS, model::KEYS];
+const KEYS: &[&[&Key]] = &[
+    server::KEYS,
+    store::KEYS,
+    shared_state::KEYS,
+    identity::KEYS,
+    visibility::KEYS,
+    policy::KEYS,
+    audit::KEYS,
+    log::KEYS,
+    tools::KEYS,
+    process::KEYS,
+    model::KEYS,
+];
 
 /// The configuration in force.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) server: server::ServerSection,
     pub(crate) store: store::StoreSection,
+    pub(crate) identity: identity::IdentitySection,
+    /// What agents may use without an activation.
+    pub(crate) visibility: Option<::policy::VisibilityDefault>,
+    pub(crate) policy: policy::PolicySection,
     pub(crate) audit: audit::AuditSection,
     pub(crate) log: log::LogSection,
     pub(crate) tools: tools::ToolsSection,
@@ -72,6 +90,9 @@ impl Config {
         let server = server::ServerSection::read(&settings, &mut problems);
         let store = store::StoreSection::read(&settings, &mut problems);
         shared_state::check(&settings, &mut problems);
+        let identity = identity::IdentitySection::read(&settings, &mut problems);
+        let visibility = visibility::read(&settings);
+        let policy = policy::PolicySection::read(&settings, &mut problems);
         let audit = audit::AuditSection::read(&settings);
         let log = log::LogSection::read(&settings);
         let tools = tools::ToolsSection::read(&settings);
@@ -79,7 +100,7 @@ impl Config {
         let model = model::read(&settings, &mut problems);
         match (server, store) {
             (Some(server), Some(store)) if problems.is_empty() => {
-                Ok(Self { server, store, audit, log, tools, process, model, settings })
+                Ok(Self { server, store, identity, visibility, policy, audit, log, tools, process, model, settings })
             }
             _ => Err(problems),
         }

@@ -80,7 +80,8 @@ impl Context {
         Client::new(&self.server_url(), None)
     }
 
-    fn token(&self) -> Result<Option<String>, Failure> {
+    /// The token that was given by flag, variable or file; never the admin token by itself.
+    pub(crate) fn given_token(&self) -> Result<Option<String>, Failure> {
         if let Some(token) = self.global.token.as_deref().map(str::trim) {
             // An unset variable in a script must not turn into the administrator.
             if token.is_empty() {
@@ -90,8 +91,12 @@ impl Context {
             }
             return Ok(Some(token.to_owned()));
         }
-        match &self.global.token_file {
-            Some(path) => token_in(path).map(Some),
+        self.global.token_file.as_deref().map(token_in).transpose()
+    }
+
+    fn token(&self) -> Result<Option<String>, Failure> {
+        match self.given_token()? {
+            Some(token) => Ok(Some(token)),
             // The admin token is for the server of its own data directory, or for one that was named.
             None if self.global.server.is_none() && self.data_dir().running_server().is_none() => Ok(None),
             None => Ok(self.data_dir().admin_token()?.map(|kept| kept.value)),
@@ -99,7 +104,8 @@ impl Context {
     }
 }
 
-fn token_in(path: &Path) -> Result<String, Failure> {
+/// The token in a file.
+pub(crate) fn token_in(path: &Path) -> Result<String, Failure> {
     match secret_file::read(path) {
         Ok(Some(secret)) => Ok(secret.text.trim().to_owned()),
         Ok(None) => Err(Failure::new(format!("there is no token file `{}`", path.display()))

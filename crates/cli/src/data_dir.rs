@@ -4,6 +4,7 @@
 //! .gantry/                 0700
 //!   admin.token            the bootstrap secret, made at the first start
 //!   keys/signing.pem       signs capability tokens, made at the first start
+//!   keys/retired/          public halves of the keys it followed
 //!   gantry.db              the store, unless `[store] url` says otherwise
 //!   audit/                 the audit log, unless `[audit] dir` says otherwise
 //!   server.json            where the running server is; gone when it is not running
@@ -71,9 +72,26 @@ impl DataDir {
         self.path.join("keys").join("signing.pem")
     }
 
+    /// Where the public halves of former signing keys are.
+    pub(crate) fn retired_keys_dir(&self) -> PathBuf {
+        self.path.join("keys").join("retired")
+    }
+
     /// Makes the directory and its folders, for their owner only.
     pub(crate) fn create(&self) -> Result<(), Failure> {
-        DirBuilder::new().recursive(true).mode(0o700).create(self.path.join("keys")).map_err(|error| {
+        self.create_folder(&self.path.join("keys"))
+    }
+
+    /// Makes the folder of former keys.
+    pub(crate) fn create_retired(&self) -> Result<(), Failure> {
+        self.create_folder(&self.retired_keys_dir())?;
+        // The folder must be as durable as what is about to be written into it.
+        let synced = std::fs::File::open(self.path.join("keys")).and_then(|keys| keys.sync_all());
+        synced.map_err(|error| Failure::new(format!("the folder of keys cannot be synced: {error}")))
+    }
+
+    fn create_folder(&self, folder: &Path) -> Result<(), Failure> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
             Failure::new(format!("the data directory `{}` cannot be made: {error}", self.path.display()))
                 .hint("name another one with --data-dir, or check the owner and mode of its parent")
         })

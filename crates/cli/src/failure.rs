@@ -72,6 +72,9 @@ impl Failure {
     /// From the problem document a server answered with; `None` if it is not one of ours.
     pub(crate) fn from_problem(document: Value) -> Option<Self> {
         let error = document.get("error")?;
+        if error.is_string() {
+            return Self::from_oauth(document);
+        }
         let text = |member: &str| error.get(member).and_then(Value::as_str).map(str::to_owned);
         let reasons = error.get("details").map(reasons_in).unwrap_or_default();
         let failure = Self {
@@ -82,6 +85,13 @@ impl Failure {
             exit: Exit::Failed,
             document: None,
         };
+        Some(Self { document: Some(Box::new(document)), ..failure })
+    }
+
+    /// From a refusal in the form of RFC 6749, which has our own code beside the standard's word.
+    fn from_oauth(document: Value) -> Option<Self> {
+        let text = |member: &str| document.get(member).and_then(Value::as_str).map(str::to_owned);
+        let failure = Self { code: Some(text("code")?), ..Self::new(text("error_description")?) };
         Some(Self { document: Some(Box::new(document)), ..failure })
     }
 
@@ -117,7 +127,8 @@ fn without_reasons(message: &str, reasons: &[String]) -> String {
 
 /// The `{ path, message }` pairs of an error's details, whatever the list is called.
 fn reasons_in(details: &Value) -> Vec<String> {
-    let lists = ["reasons", "violations", "errors"].into_iter().filter_map(|name| details.get(name)?.as_array());
+    let lists =
+        ["reasons", "violations", "errors", "problems"].into_iter().filter_map(|name| details.get(name)?.as_array());
     lists
         .flatten()
         .filter_map(|reason| match reason {
@@ -169,6 +180,16 @@ mod tests {
         ] {
             assert_eq!(without_reasons(message, &reasons), expected);
         }
+    }
+
+    #[test]
+    fn a_refusal_in_the_form_of_oauth_is_one_of_ours_if_it_has_our_code() {
+        let ours =
+            json!({ "error": "invalid_scope", "error_description": "too much", "code": "E3206", "trace_id": "x" });
+        let failure = Failure::from_problem(ours.clone()).unwrap();
+        assert_eq!((failure.code.as_deref(), failure.message.as_str()), (Some("E3206"), "too much"));
+        assert_eq!(failure.to_json(), ours);
+        assert_eq!(Failure::from_problem(json!({ "error": "invalid_scope", "error_description": "x" })), None);
     }
 
     #[test]

@@ -11,14 +11,21 @@ mod config;
 mod context;
 mod data_dir;
 mod failure;
+mod key_vault;
 mod lifespan;
 mod machine;
 mod manifest_file;
 mod offline;
+mod outside;
+mod policy_files;
 mod printer;
+mod public_key_file;
 mod secret_file;
+#[cfg(test)]
+mod test_kernel;
 mod tool_folders;
 mod tool_reference;
+mod watching;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use contract::version::VersionSpec;
 use kernel::ports::clock::Clock;
@@ -35,6 +36,9 @@ impl Observer for Nobody {
     fn registry_swapped(&self, _: usize, _: usize) {}
     fn audit_queue(&self, _: usize) {}
     fn audit_append_failed(&self) {}
+    fn decision(&self, _: bool) {}
+    fn authentication_failed(&self, _: ErrorCode) {}
+    fn keys_fetched(&self, _: bool) {}
 }
 
 impl OfflineRegistry {

@@ -28,6 +28,19 @@ const ON_THE_WAY: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_version_flag = true)]
 pub(crate) struct Call {
+    #[command(flatten)]
+    what: WhatToCall,
+    /// Seconds the call may take
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Names this call, so that a repetition is recognised (pure tools have nothing to protect and simply run again)
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+/// A tool and its parameters.
+#[derive(Debug, Args)]
+pub(crate) struct WhatToCall {
     /// The tool: `id`, `namespace.id` or an alias; `id@range` picks a version
     tool: ToolReference,
     /// Parameters: `key=value` typed by the tool's schema, `key:=JSON` taken literally
@@ -39,16 +52,36 @@ pub(crate) struct Call {
     /// Version or range, such as `^1.0.0`, `1.x` or LATEST
     #[arg(long, value_name = "RANGE")]
     version: Option<String>,
-    /// Seconds the call may take
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<f64>,
-    /// Names this call, so that a repetition is recognised (pure tools have nothing to protect and simply run again)
-    #[arg(long, value_name = "KEY")]
-    idempotency_key: Option<String>,
 }
 
 impl Call {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        if self.timeout.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 86_400.0)) {
+            return Err(Failure::usage("--timeout must be more than 0 and at most 86400 seconds"));
+        }
+        let client = context.client()?;
+        let request = self.request(self.what.request(&client).await?);
+        let patience = self.timeout.map_or(kernel::SYNC_MAX, Duration::from_secs_f64) + ON_THE_WAY;
+        let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await?;
+        show(&context.printer, &answer);
+        Ok(())
+    }
+
+    fn request(&self, mut request: Value) -> Value {
+        let members = [
+            ("execution_options", self.idempotency_key.as_ref().map(|key| json!({ "idempotency_key": key }))),
+            ("resource_limits", self.timeout.map(|seconds| json!({ "timeout_seconds": seconds }))),
+        ];
+        if let Some(object) = request.as_object_mut() {
+            object.extend(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        }
+        request
+    }
+}
+
+impl WhatToCall {
+    /// The body that names tool, version and parameters. The server is asked for the tool's schema where that matters.
+    pub(crate) async fn request(&self, client: &Client) -> Result<Value, Failure> {
         let version = match (&self.version, &self.tool.version) {
             (Some(_), Some(_)) => {
                 return Err(
@@ -57,36 +90,23 @@ impl Call {
             }
             (flag, inline) => flag.as_ref().or(inline.as_ref()).cloned(),
         };
-        if self.timeout.is_some_and(|seconds| !(seconds > 0.0 && seconds <= 86_400.0)) {
-            return Err(Failure::usage("--timeout must be more than 0 and at most 86400 seconds"));
-        }
         let given = self.params.as_deref().map(parameters::document).transpose()?.unwrap_or_default();
         let pairs = self.pairs.iter().map(|text| parameters::Pair::parse(text)).collect::<Result<Vec<_>, _>>()?;
-        let client = context.client()?;
         let schema = if pairs.iter().any(parameters::Pair::needs_schema) {
-            schema_of(&client, &self.tool.tool, version.as_deref()).await?
+            schema_of(client, &self.tool.tool, version.as_deref()).await?
         } else {
             Value::Null
         };
         let parameters = parameters::merge(given, &pairs, &schema)?;
-        let patience = self.timeout.map_or(kernel::SYNC_MAX, Duration::from_secs_f64) + ON_THE_WAY;
-        let request = self.request(version.as_deref(), &parameters);
-        let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await?;
-        show(&context.printer, &answer);
-        Ok(())
+        Ok(self.body(version.as_deref(), &parameters))
     }
 
-    fn request(&self, version: Option<&str>, parameters: &Map<String, Value>) -> Value {
-        let mut request = json!({ "tool_id": self.tool.tool, "parameters": parameters });
-        let members = [
-            ("tool_version", version.map(Value::from)),
-            ("execution_options", self.idempotency_key.as_ref().map(|key| json!({ "idempotency_key": key }))),
-            ("resource_limits", self.timeout.map(|seconds| json!({ "timeout_seconds": seconds }))),
-        ];
-        if let Some(object) = request.as_object_mut() {
-            object.extend(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    fn body(&self, version: Option<&str>, parameters: &Map<String, Value>) -> Value {
+        let mut body = json!({ "tool_id": self.tool.tool, "parameters": parameters });
+        if let (Some(members), Some(version)) = (body.as_object_mut(), version) {
+            members.insert("tool_version".to_owned(), version.into());
         }
-        request
+        body
     }
 }
 
@@ -171,15 +191,10 @@ mod tests {
 
     #[test]
     fn the_request_carries_only_what_was_asked_for() {
-        let call = Call {
-            tool: "calculator".parse().unwrap(),
-            pairs: Vec::new(),
-            params: None,
-            version: None,
-            timeout: Some(1.5),
-            idempotency_key: None,
-        };
-        let request = call.request(None, &Map::new());
+        let what = WhatToCall { tool: "calculator".parse().unwrap(), pairs: Vec::new(), params: None, version: None };
+        let body = what.body(None, &Map::new());
+        let call = Call { what, timeout: Some(1.5), idempotency_key: None };
+        let request = call.request(body);
         assert_eq!(
             request,
             json!({ "tool_id": "calculator", "parameters": {}, "resource_limits": { "timeout_seconds": 1.5 } })

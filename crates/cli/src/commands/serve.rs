@@ -1,7 +1,7 @@
 //! `gantry serve`: one server on one data directory, from the first file to the last flush. (DESIGN §3 Start, OPS-011)
 //!
 //! ```text
-//! configuration ─▶ data directory ─▶ store (lock) ─▶ keys ─▶ audit log ─▶ port ─▶ kernel ─▶ tools ─▶ doors open
+//! configuration ─▶ data directory ─▶ store (lock) ─▶ keys ─▶ audit log ─▶ port ─▶ kernel ─▶ policies ─▶ tools ─▶ doors open
 //! signal ─▶ drain ─▶ audit flushed ─▶ store closed ─▶ exit 0          second signal ─▶ exit at once
 //! ```
 //!
@@ -13,9 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use kernel::Kernel;
 use kernel::ports::clock::Clock;
 use server::{Door, MetricsText};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::Outcome;
 use crate::config::key::{Key, Value};
@@ -23,6 +25,7 @@ use crate::config::{Config, process, server as server_section, tools};
 use crate::context::Context;
 use crate::data_dir::RunningServer;
 use crate::failure::Failure;
+use crate::policy_files::following::PolicyFollower;
 use crate::tool_folders::watching::ToolWatcher;
 
 mod banner;
@@ -30,7 +33,7 @@ mod signals;
 mod wiring;
 
 use banner::Banner;
-use wiring::House;
+use wiring::{House, Household};
 
 /// How long the audit log and the store have to finish after the last call.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,7 +66,11 @@ impl Serve {
         let mut signals = signals::Signals::listen()?;
         let house = wiring::build(context, &config)?;
         let listener = bind(&config).await?;
-        let (kernel, recorder, mut loader) = house.open(&config).await?;
+        let Household { kernel, recorder, mut loader, mut policies } = house.open(&config).await?;
+        // Before anything can be called: what policies forbid must never have been allowed.
+        if let Some(policies) = &mut policies {
+            policies.begin().await?;
+        }
         let builtin = wiring::register_builtins(&kernel, &house).await?;
         let (round, watched) = loader.load().await;
         for warning in &round.warnings {
@@ -75,7 +82,8 @@ impl Serve {
         let metrics = Arc::clone(&house.metrics);
         let door =
             Door::new(Arc::clone(&kernel), MetricsText::new(move || metrics.render()), config.server.limits.clone());
-        let watching = (!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten();
+        let mut keepers = keepers(&kernel, policies, &house);
+        keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
         let tools = kernel.registry().snapshot().tool_count();
         Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
             .show(&context.printer);
@@ -93,8 +101,8 @@ impl Serve {
             aborted = drained.aborted,
             "drained"
         );
-        if let Some(task) = watching {
-            task.abort();
+        for keeper in keepers {
+            keeper.abort();
         }
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
             recorder.close().await;
@@ -173,11 +181,21 @@ fn announcement(listener: &TcpListener) -> Result<RunningServer, Failure> {
     })
 }
 
-fn watch(
-    loader: crate::tool_folders::loading::Loader,
-    watched: &[PathBuf],
-    house: &House,
-) -> Option<tokio::task::JoinHandle<()>> {
+/// What keeps the kernel up to date for as long as the doors are open: access as other instances change it, the keys of
+/// another issuer, policies in files.
+fn keepers(kernel: &Arc<Kernel>, policies: Option<PolicyFollower>, house: &House) -> Vec<JoinHandle<()>> {
+    let (following, fetching) = (Arc::clone(kernel), Arc::clone(kernel));
+    let clock = || Arc::clone(&house.clock) as Arc<dyn Clock>;
+    let keys_clock = clock();
+    let mut keepers = vec![
+        tokio::spawn(async move { following.access().follow().await }),
+        tokio::spawn(async move { fetching.identity().keep_keys_fresh(&*keys_clock).await }),
+    ];
+    keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
+    keepers
+}
+
+fn watch(loader: crate::tool_folders::loading::Loader, watched: &[PathBuf], house: &House) -> Option<JoinHandle<()>> {
     match ToolWatcher::start(watched) {
         Ok(watcher) => Some(tokio::spawn(watcher.run(loader, Arc::clone(&house.clock) as Arc<dyn Clock>))),
         Err(error) => {

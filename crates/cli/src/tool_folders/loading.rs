@@ -103,8 +103,11 @@ impl Loader {
 
     async fn publish(&mut self, folder: &PathBuf, manifest: &Manifest, round: &mut Round) -> Result<(), Refusal> {
         let id = manifest.id().map_err(|error| Refusal::new(ErrorCode::E3105, error.to_string()))?;
-        let actor =
-            Actor { credential: Some(BearerSecret(&self.admin_token)), trace_id: new_trace_id(self.kernel.entropy()) };
+        let actor = Actor {
+            credential: Some(BearerSecret(&self.admin_token)),
+            source: None,
+            trace_id: new_trace_id(self.kernel.entropy()),
+        };
         let document = serde_json::to_value(manifest).unwrap_or_default();
         match self.kernel.publish(actor, document).await {
             Ok(registration) => {
@@ -175,37 +178,15 @@ fn in_full(refusal: Refusal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{OsEntropy, SystemClock};
     use crate::manifest_file::tests::smallest;
     use executors::ProcessPolicy;
-    use kernel::registry::Registry;
-    use kernel::{Identity, KernelParts, Recorder};
-    use policy::{Authenticator, SigningKey};
     use std::path::Path;
-    use store::sqlite::{Options, SqliteStore};
-    use telemetry::Metrics;
 
     async fn loader(dir: &Path) -> Loader {
-        let store = Arc::new(SqliteStore::open(&dir.join("data/gantry.db"), &Options::default()).unwrap());
-        let (clock, metrics) = (Arc::new(SystemClock::start()), Arc::new(Metrics::new()));
-        let log = Arc::new(audit::FileLog::open(&dir.join("data/audit")).unwrap());
-        let (recorder, _) = Recorder::start(log, clock.clone(), metrics.clone());
-        let key = SigningKey::from_seed(&[1; 32]);
-        let authenticator = Authenticator::new("admin", vec![key.verifying_key()]).unwrap();
-        let kernel = Kernel::new(KernelParts {
-            registry: Registry::open(store.clone(), store, clock.clone(), metrics.clone()).await.unwrap(),
-            identity: Identity::new(authenticator),
-            signing_key: key,
-            recorder,
-            executors: Vec::new(),
-            clock,
-            entropy: Arc::new(OsEntropy::open().unwrap()),
-            observer: metrics,
-        });
         Loader {
-            kernel: Arc::new(kernel),
+            kernel: crate::test_kernel::kernel(&dir.join("data")).await,
             processes: Arc::new(ProcessExecutor::new(ProcessPolicy::Refuse)),
-            admin_token: "admin".into(),
+            admin_token: crate::test_kernel::ADMIN.into(),
             dirs: vec![dir.join("tools")],
             homes: HashMap::new(),
             said: HashMap::new(),

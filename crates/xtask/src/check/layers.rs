@@ -20,20 +20,24 @@ struct Room {
     may_in_tests: &'static [&'static str],
 }
 
-const ALL: &[&str] =
-    &["contract", "policy", "kernel", "store", "executors", "audit", "telemetry", "server", "cli", "xtask"];
+const ALL: &[&str] = &[
+    "contract", "policy", "kernel", "store", "shared-state", "executors", "authorities", "audit", "telemetry", "server",
+    "cli", "xtask",
+];
 
 #[rustfmt::skip]
 const ROOMS: &[Room] = &[
     Room { name: "contract", may: &[], may_in_tests: &[] },
     Room { name: "policy", may: &["contract"], may_in_tests: &[] },
     // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
-    Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store"] },
+    Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store", "shared-state"] },
     Room { name: "store", may: &["contract", "policy", "kernel"], may_in_tests: &[] },
+    Room { name: "shared-state", may: &["kernel"], may_in_tests: &["contract"] },
     Room { name: "executors", may: &["contract", "kernel"], may_in_tests: &["policy"] },
+    Room { name: "authorities", may: &["contract", "policy", "kernel"], may_in_tests: &[] },
     Room { name: "audit", may: &["contract", "kernel"], may_in_tests: &["policy"] },
     Room { name: "telemetry", may: &["contract", "kernel"], may_in_tests: &["policy"] },
-    Room { name: "server", may: &["contract", "policy", "kernel", "telemetry"], may_in_tests: &["store"] },
+    Room { name: "server", may: &["contract", "policy", "kernel", "telemetry"], may_in_tests: &["store", "shared-state"] },
     Room { name: "cli", may: ALL, may_in_tests: ALL },
     Room { name: "xtask", may: ALL, may_in_tests: ALL },
     Room { name: "tests", may: &[], may_in_tests: ALL },
@@ -43,14 +47,18 @@ const ROOMS: &[Room] = &[
 const SEAMS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "xtask"]),
     ("axum", &["server"]),
+    ("bs58", &["policy"]),
+    ("cedar-policy", &["policy"]),
     ("clap", &["cli"]),
     ("ed25519-dalek", &["policy"]),
     ("getrandom", &["cli"]),
     ("hyper", &["server", "xtask"]),
     ("hyper-util", &["server", "xtask"]),
     ("notify", &["cli"]),
+    ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
-    ("reqwest", &["executors", "cli"]),
+    ("reqwest", &["executors", "authorities", "cli"]),
+    ("ring", &["policy"]),
     ("rusqlite", &["store"]),
     ("tower", &["server"]),
 ];
@@ -127,11 +135,12 @@ mod tests {
     #[test]
     fn arrows_of_the_table_are_allowed_and_all_others_are_named() {
         let arrow = |to: &str, kind: Value| json!({ "name": to, "kind": kind, "path": format!("/src/crates/{to}") });
-        let allowed = [("policy", "contract"), ("kernel", "policy"), ("cli", "server"), ("xtask", "kernel")];
+        let allowed =
+            [("policy", "contract"), ("kernel", "policy"), ("authorities", "kernel"), ("cli", "server"), ("xtask", "kernel")];
         for (from, to) in allowed {
             assert_eq!(check(from, &arrow(to, Value::Null)), Vec::<String>::new(), "{from} → {to}");
         }
-        let refused = [("contract", "policy"), ("kernel", "store"), ("store", "server"), ("tests", "cli")];
+        let refused = [("contract", "policy"), ("kernel", "store"), ("store", "server"), ("kernel", "authorities"), ("tests", "cli")];
         for (from, to) in refused {
             let found = check(from, &arrow(to, Value::Null));
             assert!(found.len() == 1 && found[0].contains(from) && found[0].contains(to), "{from} → {to}: {found:?}");

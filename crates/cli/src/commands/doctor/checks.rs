@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use contract::manifest::Execution;
-use kernel::ports::registry_store::RegistryStore as _;
+use kernel::ports::clock::Clock;
+use kernel::ports::registry_store::RegistryStore;
 use serde_json::Value;
 use store::sqlite::SqliteStore;
 
@@ -13,7 +14,10 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::data_dir::{DataDir, Kept};
 use crate::failure::Failure;
-use crate::tool_folders;
+use crate::machine::SystemClock;
+use crate::outside::Outside;
+use crate::policy_files::PolicyText;
+use crate::{key_vault, tool_folders};
 
 /// Less free space than this is worth a word.
 const FREE_MIB_MIN: u64 = 256;
@@ -43,6 +47,7 @@ pub(super) fn data_dir(dir: &DataDir) -> Vec<Finding> {
     };
     let mut findings =
         vec![directory, secret("admin token", dir.admin_token()), secret("signing key", dir.signing_key())];
+    findings.extend(former_keys(dir));
     findings.extend(disk(dir));
     findings
 }
@@ -71,12 +76,26 @@ fn secret<T>(what: &'static str, found: Result<Option<Kept<T>>, Failure>) -> Fin
     }
 }
 
+/// Keys that signed before; their tokens are accepted until they expire.
+fn former_keys(dir: &DataDir) -> Option<Finding> {
+    const WHAT: &str = "former keys";
+    match key_vault::retired_keys(dir) {
+        Ok(keys) if keys.is_empty() => None,
+        Ok(keys) => {
+            Some(Finding::new(WHAT, Health::Well, format!("tokens of {} former keys are accepted", keys.len())))
+        }
+        Err(failure) => Some(Finding::of_failure(WHAT, failure)),
+    }
+}
+
 /// Everything the configuration speaks about.
 pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
     let dir = context.data_dir();
     let mut findings = vec![store(&config.store.file(dir.path())).await, audit(config, &dir)];
     findings.extend(tools(config));
     findings.push(isolation(config));
+    findings.push(outside(config));
+    findings.push(policies(config));
     findings.push(match &config.model {
         Some(model) => Finding::new("model", Health::Well, format!("{} is set; it is not asked here", model.model)),
         None => Finding::new(
@@ -98,7 +117,7 @@ async fn store(file: &std::path::Path) -> Finding {
         Err(error) => return Finding::new(WHAT, Health::Bad, error.to_string()),
     };
     // Reads every published version, so that damage anywhere in them shows.
-    match store.load().await {
+    match RegistryStore::load(&*store).await {
         Ok(versions) => Finding::new(WHAT, Health::Well, format!("{} published versions can be read", versions.len())),
         Err(error) => Finding::new(WHAT, Health::Bad, error.to_string()).hint("restore a backup of the database file"),
     }
@@ -162,6 +181,54 @@ fn isolation(config: &Config) -> Finding {
             Health::Well,
             "this build has no sandbox, so process tools are refused (E3405); built-in tools run inside Gantry",
         )
+    }
+}
+
+/// Can the authorities outside be asked as they are configured? Nobody is asked here.
+fn outside(config: &Config) -> Finding {
+    const WHAT: &str = "authorities";
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let outside = match Outside::from_config(config, &clock) {
+        Ok(outside) => outside,
+        Err(failure) => return Finding::of_failure(WHAT, failure),
+    };
+    let named = [
+        outside.issuer.map(|issuer| format!("tokens of issuer `{}`", issuer.name)),
+        outside.did_resolver.map(|_| format!("did:web on {}", config.identity.did_web_hosts.join(", "))),
+        outside.engine.map(|_| "a policy engine".to_owned()),
+    ];
+    let named: Vec<String> = named.into_iter().flatten().collect();
+    let detail = if named.is_empty() {
+        "none: this server trusts its own keys and policies only".to_owned()
+    } else {
+        format!("{} (not asked here)", named.join("; "))
+    };
+    Finding::new(WHAT, Health::Well, detail)
+}
+
+/// Can the policies in files be put in force?
+fn policies(config: &Config) -> Finding {
+    const WHAT: &str = "policy files";
+    let Some(path) = &config.policy.file else {
+        return Finding::new(WHAT, Health::Well, "none in the configuration; policies come by the API");
+    };
+    let text = match PolicyText::read(std::slice::from_ref(path)) {
+        Ok(text) => text,
+        Err(failure) => return Finding::of_failure(WHAT, failure),
+    };
+    match text.compile() {
+        Ok(policies) if policies.warnings().is_empty() => {
+            Finding::new(WHAT, Health::Well, format!("{} policies, all usable", policies.len()))
+        }
+        Ok(policies) => {
+            let warnings: Vec<String> = policies.warnings().iter().map(|found| text.place(found).to_string()).collect();
+            Finding::new(WHAT, Health::Notable, warnings.join("; "))
+        }
+        Err(problems) => {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Finding::new(WHAT, Health::Bad, problems.join("; "))
+                .hint("a running server keeps the former policies; a first start is refused")
+        }
     }
 }
 

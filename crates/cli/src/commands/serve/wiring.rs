@@ -7,6 +7,7 @@ use std::sync::Arc;
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use executors::{BuiltinExecutor, ModelClient, ProcessExecutor, ProcessPolicy};
+use kernel::ports::access_store::AccessStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
@@ -14,15 +15,23 @@ use kernel::ports::observer::Observer;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
-use kernel::{Actor, Identity, Kernel, KernelParts, Recorder, RecorderHandle};
-use policy::{Authenticator, BearerSecret, SigningKey};
+use kernel::{
+    Access, AccessParts, AccessSettings, Actor, ExternalIssuer, Identity, IdentitySettings, Kernel, KernelParts, Mint,
+    Recorder, RecorderHandle,
+};
+use policy::{BearerSecret, SigningKey, VerifyingKey};
+use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
 
 use crate::config::Config;
 use crate::context::Context;
+use crate::data_dir::DataDir;
 use crate::failure::Failure;
+use crate::key_vault::{self, DataDirVault};
 use crate::machine::{OsEntropy, SystemClock};
+use crate::outside::Outside;
+use crate::policy_files::following::PolicyFollower;
 use crate::tool_folders::loading::Loader;
 
 /// What the kernel is built from.
@@ -32,9 +41,21 @@ pub(super) struct House {
     pub(super) clock: Arc<SystemClock>,
     entropy: Arc<OsEntropy>,
     admin_token: String,
+    data_dir: DataDir,
     /// Where the signing key is read again, because it is not `Clone`.
     signing_pem: String,
+    /// The public halves of the signing key and of those it followed, the present one first.
+    own_keys: Vec<VerifyingKey>,
     audit_dir: PathBuf,
+}
+
+/// The kernel, and what works for it.
+pub(super) struct Household {
+    pub(super) kernel: Arc<Kernel>,
+    pub(super) recorder: RecorderHandle,
+    pub(super) loader: Loader,
+    /// There if policies come from files.
+    pub(super) policies: Option<PolicyFollower>,
 }
 
 /// Opens everything on disk, or says what is wrong. Makes keys at the first start.
@@ -49,6 +70,7 @@ pub(super) fn build(context: &Context, config: &Config) -> Result<House, Failure
     for warning in [admin.warning, key.warning].into_iter().flatten() {
         tracing::warn!("{warning}");
     }
+    let own_keys = key_vault::own_keys(&data_dir, &key.value)?;
     Ok(House {
         store: Arc::new(store),
         metrics: Arc::new(Metrics::new()),
@@ -56,15 +78,18 @@ pub(super) fn build(context: &Context, config: &Config) -> Result<House, Failure
         entropy: Arc::new(entropy),
         admin_token: admin.value,
         signing_pem: key.value.to_pem().map_err(|error| Failure::new(error.to_string()))?,
+        own_keys,
         audit_dir: config.audit.dir(data_dir.path()),
+        data_dir,
     })
 }
 
 impl House {
-    /// Builds the kernel on it, and what loads tools into the kernel.
-    pub(super) async fn open(&self, config: &Config) -> Result<(Arc<Kernel>, RecorderHandle, Loader), Failure> {
+    /// Builds the kernel on it, and what loads tools and policies into the kernel.
+    pub(super) async fn open(&self, config: &Config) -> Result<Household, Failure> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let observer = Arc::clone(&self.metrics) as Arc<dyn Observer>;
+        let outside = Outside::from_config(config, &clock)?;
         let log = audit::FileLog::open(&self.audit_dir).map_err(|error| Failure::new(error.to_string()))?;
         let (recorder, handle) = Recorder::start(Arc::new(log), Arc::clone(&clock), Arc::clone(&observer));
         let registry = Registry::open(
@@ -80,10 +105,23 @@ impl House {
         } else {
             ProcessPolicy::Refuse
         }));
+        let Outside { issuer, did_resolver, engine } = outside;
+        let access = Access::open(AccessParts {
+            store: Arc::clone(&self.store) as Arc<dyn AccessStore>,
+            bus: Arc::new(MemoryBus::default()),
+            engine,
+            did_resolver,
+            clock: Arc::clone(&clock),
+            observer: Arc::clone(&observer),
+            settings: access_settings(config),
+        })
+        .await
+        .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
         let kernel = Arc::new(Kernel::new(KernelParts {
             registry,
-            identity: self.identity()?,
-            signing_key: self.signing_key()?,
+            identity: self.identity(config, issuer)?,
+            access,
+            mint: self.mint(config)?,
             recorder,
             executors: executors(config, &clock, &processes)?,
             clock,
@@ -98,17 +136,44 @@ impl House {
             homes: HashMap::new(),
             said: HashMap::new(),
         };
-        Ok((kernel, handle, loader))
+        let policies = config.policy.file.clone().map(|path| PolicyFollower {
+            kernel: Arc::clone(&kernel),
+            admin_token: self.admin_token.clone(),
+            path,
+            last: None,
+        });
+        Ok(Household { kernel, recorder: handle, loader, policies })
     }
 
-    fn identity(&self) -> Result<Identity, Failure> {
-        let authenticator = Authenticator::new(&self.admin_token, vec![self.signing_key()?.verifying_key()])
-            .map_err(|error| Failure::new(error.to_string()))?;
-        Ok(Identity::new(authenticator))
+    fn identity(&self, config: &Config, external: Option<ExternalIssuer>) -> Result<Identity, Failure> {
+        let section = &config.identity;
+        let settings = IdentitySettings {
+            issuer: section.issuer.clone(),
+            audience: section.audience.clone(),
+            leeway_seconds: section.clock_skew_seconds,
+            delegation_depth_max: section.delegation_depth,
+            external,
+            failures_per_minute: section.failures_per_minute,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+        };
+        let observer = Arc::clone(&self.metrics) as Arc<dyn Observer>;
+        Identity::new(&self.admin_token, self.own_keys.clone(), settings, observer)
+            .map_err(|error| Failure::new(error.to_string()))
     }
 
-    fn signing_key(&self) -> Result<SigningKey, Failure> {
-        SigningKey::from_pem(&self.signing_pem).map_err(|error| Failure::new(error.to_string()))
+    fn mint(&self, config: &Config) -> Result<Mint, Failure> {
+        let key = SigningKey::from_pem(&self.signing_pem).map_err(|error| Failure::new(error.to_string()))?;
+        let vault = DataDirVault::new(self.data_dir.clone());
+        Ok(Mint::new(key, config.identity.minter(), Arc::new(vault)))
+    }
+}
+
+fn access_settings(config: &Config) -> AccessSettings {
+    AccessSettings {
+        visibility: config.visibility,
+        environment: config.policy.environment.clone(),
+        decision_ttl: config.policy.decision_ttl,
+        require_did: config.identity.require_did,
     }
 }
 
@@ -137,8 +202,11 @@ pub(super) async fn register_builtins(kernel: &Kernel, house: &House) -> Result<
         if known == Some(manifest.digest()) {
             continue;
         }
-        let actor =
-            Actor { credential: Some(BearerSecret(&house.admin_token)), trace_id: new_trace_id(kernel.entropy()) };
+        let actor = Actor {
+            credential: Some(BearerSecret(&house.admin_token)),
+            source: None,
+            trace_id: new_trace_id(kernel.entropy()),
+        };
         let document = serde_json::to_value(manifest).unwrap_or_default();
         match kernel.publish(actor, document).await {
             Ok(_) => {}

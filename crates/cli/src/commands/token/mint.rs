@@ -1,16 +1,20 @@
 //! `gantry token mint`: a capability token. Asked of the running server; if none runs, signed here with the data
 //! directory's key and recorded in the data directory's audit log, because a token that was never recorded must not exist.
 
+use std::sync::Arc;
+
 use clap::Args;
 use contract::ids::{HOME_TENANT, Subject, TenantId};
-use contract::version::VersionRange;
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _};
+use kernel::ports::access_store::{AccessStore, AgentRecord, TenantRecord};
+use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, Who};
 use kernel::ports::clock::{Clock as _, UnixMillis};
 use kernel::ports::entropy::{new_token_id, new_trace_id};
-use policy::{Claims, MintRequest, Role, Scope, ToolGrant, ToolPattern};
+use kernel::ports::registry_store::StoreError;
+use policy::{Claims, MintRequest, Role, ToolPattern};
 use serde_json::{Value, json};
 use store::sqlite::{Options, SqliteStore};
 
+use super::rights::{RightsFlags, role};
 use crate::client::ClientError;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -28,12 +32,8 @@ pub(crate) struct Mint {
     /// On whose ground
     #[arg(long, default_value = HOME_TENANT)]
     tenant: TenantId,
-    /// A tool it may call: `id`, `namespace.*` or `*`, each with `@RANGE` if wanted (repeatable)
-    #[arg(long = "tool", value_name = "PATTERN[@RANGE]", value_parser = grant)]
-    tools: Vec<ToolGrant>,
-    /// A scope it holds, such as `tool:*` or `network:https://api.example.com` (repeatable)
-    #[arg(long = "scope", value_name = "SCOPE")]
-    scopes: Vec<Scope>,
+    #[command(flatten)]
+    rights: RightsFlags,
     /// A role it has: admin, tool_author, operator, approver, auditor or agent (repeatable) [default: agent]
     #[arg(long = "role", value_name = "ROLE", value_parser = role)]
     roles: Vec<Role>,
@@ -64,11 +64,14 @@ impl Mint {
             sub: self.sub,
             tenant: self.tenant,
             roles: if self.roles.is_empty() { vec![Role::Agent] } else { self.roles },
-            tools: self.tools,
-            scopes: self.scopes,
+            budget: self.rights.budget(),
+            tools: self.rights.tools,
+            scopes: self.rights.scopes,
+            limits: self.rights.limits,
             user_did: None,
             session_id: None,
             ttl_seconds: self.ttl,
+            act: None,
         }
     }
 }
@@ -76,7 +79,8 @@ impl Mint {
 fn body(request: &MintRequest) -> Value {
     json!({
         "sub": request.sub, "tenant": request.tenant, "roles": request.roles, "tools": request.tools,
-        "scopes": request.scopes, "ttl_seconds": request.ttl_seconds,
+        "scopes": request.scopes, "limits": request.limits, "budget": request.budget,
+        "ttl_seconds": request.ttl_seconds,
     })
 }
 
@@ -96,7 +100,10 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
         .map_err(|error| Failure::new(error.to_string()).hint("no token was made"))?;
     let (clock, entropy) = (SystemClock::start(), OsEntropy::open()?);
     let token_id = new_token_id(&entropy).to_string();
-    let (token, claims) = policy::mint(request, &key.value, token_id, clock.now().0)
+    let (token, claims) = config
+        .identity
+        .minter()
+        .mint(request, &key.value, token_id, clock.now().0)
         .map_err(|error| Failure::new(error.to_string()).hint("mend the request; no token was made"))?;
     let log = audit::FileLog::open(&config.audit.dir(data_dir.path()))
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
@@ -104,10 +111,45 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
     log.append(&[record])
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
+    introduce(&store, request, clock.now()).await?;
     store.close().await;
     context.printer.note("no server is running: signed with the data directory's key");
     let expires_at = UnixMillis(claims.exp.saturating_mul(1000)).to_string();
     Ok(json!({ "token": token, "expires_at": expires_at, "jti": claims.jti }))
+}
+
+/// Whoever a token is for is thereby introduced to its tenant, as the server does it.
+async fn introduce(store: &SqliteStore, request: &MintRequest, now: UnixMillis) -> Result<(), Failure> {
+    let broken =
+        |error: StoreError| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory");
+    let Some(added_by) = administrator() else { return Ok(()) };
+    let state = AccessStore::load(store).await.map_err(broken)?;
+    if !state.tenants.iter().any(|record| record.tenant == request.tenant) {
+        let tenant = TenantRecord {
+            tenant: request.tenant.clone(),
+            name: request.tenant.to_string(),
+            visibility: None,
+            tools: vec![ToolPattern::All],
+            enabled: true,
+        };
+        store.put_tenants(&[tenant]).await.map_err(broken)?;
+    }
+    let is_it = |record: &AgentRecord| record.tenant == request.tenant && record.agent == request.sub;
+    if !state.agents.iter().any(is_it) {
+        let agent = AgentRecord {
+            tenant: request.tenant.clone(),
+            agent: request.sub.clone(),
+            document: None,
+            added_at: now,
+            added_by,
+        };
+        store.put_agents(&[agent]).await.map_err(broken)?;
+    }
+    Ok(())
+}
+
+fn administrator() -> Option<Subject> {
+    "admin".parse().ok()
 }
 
 fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> AuditRecord {
@@ -116,9 +158,10 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         action: AuditAction::TokenMinted,
         trace_id,
         invocation_id: None,
-        tenant: Some(claims.tenant.clone()),
         // Whoever can read the signing key acts as the administrator.
-        subject: "admin".parse().ok(),
+        who: administrator().map(|subject| {
+            Arc::new(Who { tenant: claims.tenant.clone(), subject, user: None, token_id: None, chain: Vec::new() })
+        }),
         tool: None,
         version: None,
         status: None,
@@ -126,47 +169,5 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         parameters_digest: None,
         duration_ms: None,
         note: Some(format!("jti {} (signed on the command line)", claims.jti)),
-    }
-}
-
-fn grant(text: &str) -> Result<ToolGrant, String> {
-    let (pattern, range) = match text.split_once('@') {
-        Some((pattern, range)) => (pattern, Some(VersionRange::parse(range).map_err(|error| error.to_string())?)),
-        None => (text, None),
-    };
-    let tool_id = pattern.parse::<ToolPattern>().map_err(|error| error.to_string())?;
-    Ok(ToolGrant { tool_id, version_range: range })
-}
-
-fn role(text: &str) -> Result<Role, String> {
-    serde_json::from_value(Value::String(text.to_owned()))
-        .map_err(|_| "use admin, tool_author, operator, approver, auditor or agent".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grants_are_patterns_with_an_optional_range() {
-        for (text, fine) in [
-            ("calculator", true),
-            ("demo.*@^1", true),
-            ("*", true),
-            ("calculator@>=1 <2", true),
-            ("calculator@", true),
-            ("de*", false),
-            ("calculator@^x^", false),
-        ] {
-            assert_eq!(grant(text).is_ok(), fine, "{text}");
-        }
-    }
-
-    #[test]
-    fn every_role_has_the_name_the_help_gives_it() {
-        for name in ["admin", "tool_author", "operator", "approver", "auditor", "agent"] {
-            assert!(role(name).is_ok(), "{name}");
-        }
-        assert!(role("root").is_err());
     }
 }

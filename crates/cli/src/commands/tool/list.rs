@@ -29,6 +29,10 @@ pub(crate) struct List {
     /// Only tools in this state [default: active and deprecated]
     #[arg(long, value_name = "STATE", value_parser = state)]
     lifecycle: Option<LifecycleState>,
+    /// How far to look: `catalog` what there is, `tenant` what the token's tenant has, `agent` what the token may use
+    /// [default: what the token may know]
+    #[arg(long, value_name = "TIER", value_parser = ["catalog", "tenant", "agent"])]
+    tier: Option<String>,
 }
 
 impl List {
@@ -43,7 +47,7 @@ impl List {
         };
         let mut tools = Vec::new();
         loop {
-            let mut answer = catalogue::list(context, &filter).await?;
+            let mut answer = catalogue::list(context, &filter, self.tier.as_deref()).await?;
             let Some(Value::Array(page)) = answer.get_mut("tools").map(Value::take) else { break };
             let total = answer.pointer("/pagination/total_count").and_then(Value::as_u64).unwrap_or_default();
             let is_last = page.is_empty() || filter.page >= PAGES_MAX;

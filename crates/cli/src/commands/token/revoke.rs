@@ -1,0 +1,48 @@
+//! `gantry token revoke`: make one token void, or all tokens a subject has so far. In force before it is answered.
+
+use clap::Args;
+use contract::ids::{Subject, TenantId};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Make one token void, or all tokens a subject has so far, and everything delegated from them
+///
+/// gantry token revoke --jti 0190b6d4-…
+/// gantry token revoke --sub did:key:z6Mk… --tenant acme
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Revoke {
+    /// One token, by its id (`gantry token inspect` shows it)
+    #[arg(long, value_name = "ID", required_unless_present = "sub", conflicts_with_all = ["sub", "tenant"])]
+    jti: Option<String>,
+    /// All tokens of this subject that were issued so far
+    #[arg(long)]
+    sub: Option<Subject>,
+    /// The subject's tenant [default: the token's own]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+}
+
+impl Revoke {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let what = match (&self.jti, &self.sub) {
+            (Some(jti), _) => format!("token {jti} is void"),
+            (None, Some(sub)) => format!("every token that {sub} has had so far is void"),
+            (None, None) => return Err(Failure::usage("name a token with --jti, or a subject with --sub")),
+        };
+        let mut body = json!({});
+        if let Some(members) = body.as_object_mut() {
+            let given = [
+                ("jti", self.jti.map(Value::from)),
+                ("sub", self.sub.map(|sub| json!(sub))),
+                ("tenant", self.tenant.map(|t| json!(t))),
+            ];
+            members.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        }
+        let answer = context.client()?.post("/v1/tokens/revoke", &body).await?;
+        context.printer.answer(&answer, |_| what);
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! A whole kernel on real files, for tests of what feeds it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kernel::registry::Registry;
+use kernel::{Access, AccessParts, AccessSettings, Identity, IdentitySettings, Kernel, KernelParts, Mint, Recorder};
+use policy::{Minter, SigningKey};
+use shared_state::MemoryBus;
+use store::sqlite::{Options, SqliteStore};
+use telemetry::Metrics;
+
+use crate::data_dir::DataDir;
+use crate::key_vault::DataDirVault;
+use crate::machine::{OsEntropy, SystemClock};
+
+/// The bootstrap secret of such a kernel.
+pub(crate) const ADMIN: &str = "admin";
+
+/// Opens one on a data directory.
+pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
+    let store = Arc::new(SqliteStore::open(&data.join("gantry.db"), &Options::default()).unwrap());
+    let (clock, metrics) = (Arc::new(SystemClock::start()), Arc::new(Metrics::new()));
+    let log = Arc::new(audit::FileLog::open(&data.join("audit")).unwrap());
+    let (recorder, _) = Recorder::start(log, clock.clone(), metrics.clone());
+    let key = SigningKey::from_seed(&[1; 32]);
+    let settings = IdentitySettings::local(clock.clone());
+    let access = Access::open(AccessParts {
+        store: store.clone(),
+        bus: Arc::new(MemoryBus::default()),
+        engine: None,
+        did_resolver: None,
+        clock: clock.clone(),
+        observer: metrics.clone(),
+        settings: AccessSettings::default(),
+    });
+    Arc::new(Kernel::new(KernelParts {
+        registry: Registry::open(store.clone(), store, clock.clone(), metrics.clone()).await.unwrap(),
+        identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, metrics.clone()).unwrap(),
+        access: access.await.unwrap(),
+        mint: Mint::new(key, Minter::default(), Arc::new(DataDirVault::new(DataDir::at(data)))),
+        recorder,
+        executors: Vec::new(),
+        clock,
+        entropy: Arc::new(OsEntropy::open().unwrap()),
+        observer: metrics,
+    }))
+}
