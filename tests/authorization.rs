@@ -10,8 +10,9 @@ async fn every_endpoint_answers_every_kind_of_caller_as_the_table_says() {
     let gantry = Gantry::start().await;
     gantry.register(manifest(json!({}))).await;
     let agent = gantry.mint(json!({ "tools": [{ "tool_id": "calculator" }], "scopes": [] })).await;
-    let author = gantry.mint(json!({ "roles": ["tool_author"], "tools": [] })).await;
-    let operator = gantry.mint(json!({ "roles": ["operator"], "tools": [] })).await;
+    // Of the home tenant: what it publishes is the shared catalogue.
+    let author = gantry.mint(json!({ "roles": ["tool_author"], "tools": [], "tenant": "local" })).await;
+    let operator = gantry.mint(json!({ "roles": ["operator"], "tools": [], "tenant": "local" })).await;
     let sum = json!({ "tool_id": "calculator", "parameters": { "expression": "1" } });
     let mint = json!({ "sub": "did:key:x", "tenant": "acme", "ttl_seconds": 60 });
     let schemas = json!({ "old": { "type": "object" }, "new": { "type": "object" } });
@@ -32,10 +33,37 @@ async fn every_endpoint_answers_every_kind_of_caller_as_the_table_says() {
         (Method::POST, "/v1/tools/compare", Some(schemas), [401, 401, 200, 200, 200, 200]),
         (Method::POST, "/v1/tools/negotiate", Some(offer), [401, 401, 200, 200, 200, 200]),
         (Method::POST, "/v1/tools/invoke", Some(sum.clone()), [401, 401, 200, 403, 403, 200]),
-        (Method::POST, "/v1/tools/invoke/batch", Some(json!({ "calls": [sum] })), [401, 401, 200, 200, 200, 200]),
+        (
+            Method::POST,
+            "/v1/tools/invoke/batch",
+            Some(json!({ "calls": [sum.clone()] })),
+            [401, 401, 200, 200, 200, 200],
+        ),
         (Method::POST, "/v1/tools/register", Some(manifest(json!({}))), [401, 401, 403, 200, 403, 200]),
         (Method::POST, "/v1/tools/demo.echo_sum/restore", Some(json!({})), [401, 401, 403, 403, 200, 200]),
         (Method::POST, "/v1/tokens", Some(mint), [401, 401, 403, 403, 403, 201]),
+        (Method::POST, "/v1/tokens/revoke", Some(json!({ "jti": "some-token" })), [401, 401, 403, 403, 200, 200]),
+        (Method::POST, "/v1/keys/rotate", Some(json!({})), [401, 401, 403, 403, 403, 200]),
+        (Method::GET, "/v1/tenants", None, [401, 401, 403, 403, 200, 200]),
+        (
+            Method::PUT,
+            "/v1/tenants",
+            Some(json!({ "tenants": [{ "tenant": "acme" }] })),
+            [401, 401, 403, 403, 403, 200],
+        ),
+        (Method::GET, "/v1/agents", None, [401, 401, 403, 403, 200, 200]),
+        (Method::PUT, "/v1/agents", Some(json!({ "agents": [{ "agent_id": "x" }] })), [401, 401, 403, 403, 403, 200]),
+        (Method::GET, "/v1/activations", None, [401, 401, 403, 403, 200, 200]),
+        (Method::PUT, "/v1/activations", Some(json!({ "activations": [] })), [401, 401, 403, 403, 200, 200]),
+        (Method::GET, "/v1/policies", None, [401, 401, 403, 403, 200, 200]),
+        (
+            Method::PUT,
+            "/v1/policies",
+            Some(json!({ "policies": "permit (principal, action, resource);" })),
+            [401, 401, 403, 403, 403, 200],
+        ),
+        (Method::POST, "/v1/tools/explain", Some(sum.clone()), [401, 401, 200, 200, 200, 200]),
+        (Method::GET, "/v1/tenants/local/tools", None, [401, 401, 404, 200, 200, 200]),
     ];
     let callers = [None, Some("nonsense"), Some(&*agent), Some(&*author), Some(&*operator), Some(&*gantry.token)];
     for (method, path, body, expected) in table {

@@ -233,7 +233,7 @@ async fn the_command_line_narrows_a_token_and_shows_its_chain() {
     let ran = run(command(&gantry.data)
         .args(["--json", "token", "delegate", "--tool", "calculator", "--ttl", "1m", "--budget-calls", "1"])
         .env("GANTRY_TOKEN", &ann));
-    let child = ran.ok().json()["token"].as_str().unwrap().to_owned();
+    let child = ran.ok().json()["access_token"].as_str().unwrap().to_owned();
     assert_eq!(call(&gantry, &child).await.status, 200);
     assert_eq!(call(&gantry, &child).await.refusal(), (402, "E3211"));
     let shown = gantry.cli(&["--json", "token", "inspect", &child]).ok().json();
