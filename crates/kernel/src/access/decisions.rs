@@ -19,6 +19,8 @@ use crate::registry::ToolVersion;
 
 /// Remembered decisions; the least used make room.
 const REMEMBERED_MAX: usize = 50_000;
+/// How long a caller should wait when the external engine gave no decision.
+const ENGINE_RETRY_AFTER_MS: u64 = 1000;
 
 /// What the policies said about a call that may go on.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -134,8 +136,10 @@ impl Access {
         if let Some(engine) = self.engine() {
             let verdict = engine.decide(&question).await.map_err(|error| {
                 tracing::error!(%error, "the external policy engine failed");
-                Refusal::new(ErrorCode::E3205, "the policy engine gave no decision, so the call is refused")
-                    .hint("try again in a moment; an operator should look at the policy engine")
+                let refusal =
+                    Refusal::new(ErrorCode::E3205, "the policy engine gave no decision, so the call is refused")
+                        .hint("try again in a moment; an operator should look at the policy engine");
+                Refusal { retry_after_ms: Some(ENGINE_RETRY_AFTER_MS), ..refusal }
             })?;
             if let Err(denial) = decision.add("engine", verdict) {
                 return Ok(Err(denial));

@@ -356,7 +356,9 @@ async fn an_engine_outside_can_deny_and_its_silence_denies_too() {
     assert_eq!(oracle.1.load(Ordering::SeqCst), 1, "the second answer was remembered");
     *oracle.0.lock().unwrap() = Err(());
     stage.kernel.put_activations(admin(), vec![activation("acme", None, "greet", true)]).await.unwrap();
-    assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3205));
+    let call = json!({ "tool_id": "greet", "parameters": { "name": "Ada" } });
+    let undecided = stage.call_as(Some(&agent), call).await.unwrap_err().refusal;
+    assert_eq!((undecided.code, undecided.retry_after_ms), (ErrorCode::E3205, Some(1000)));
     // Trouble is not remembered: the next call asks again.
     let no = Verdict { allowed: false, reason: "not on Mondays".into(), ..yes };
     *oracle.0.lock().unwrap() = Ok(no);

@@ -9,6 +9,9 @@ const GRANT: (&str, &str) = ("grant_type", "urn:ietf:params:oauth:grant-type:tok
 const JWT: (&str, &str) = ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt");
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 
+/// The fields of a form, and the status, the word and the code it is refused with.
+type Case<'a> = (&'a [(&'a str, &'a str)], u16, &'a str, &'a str);
+
 async fn exchange(stage: &Stage, fields: &[(&str, &str)]) -> Reply {
     stage.raw(form("/oauth/token", fields, "").as_bytes(), false).await
 }
@@ -90,7 +93,7 @@ async fn refusals_have_the_form_of_oauth() {
     let stage = Stage::new().await;
     let ann = user(&stage).await;
     let subject = ("subject_token", ann.as_str());
-    let cases: &[(&[(&str, &str)], u16, &str, &str)] = &[
+    let cases: &[Case<'_>] = &[
         (&[JWT, subject], 400, "invalid_request", "E3004"),
         (&[("grant_type", "client_credentials")], 400, "unsupported_grant_type", "E3004"),
         (&[GRANT, JWT], 400, "invalid_request", "E3004"),
