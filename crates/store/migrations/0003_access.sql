@@ -1,6 +1,6 @@
 -- Who may use what: tenants, agents, activations, policies, revocations, spending (VIS-001…005, AUTH-012, DESIGN §8.6).
 --
--- Times are RFC 3339 text as in the registry. Every row carries its tenant, except what is counted or voided by token id,
+-- Times are RFC 3339 text as in the registry. Every row carries its tenant, except what is counted by token id,
 -- because those ids are unique across tenants. access_epoch is raised by every change but spending.
 
 CREATE TABLE access_tenants (
@@ -60,12 +60,11 @@ END;
 
 CREATE TABLE access_revocations (
     kind       TEXT NOT NULL CHECK (kind IN ('token', 'subject')),
-    tenant_id  TEXT NOT NULL, -- '' for a token.
+    tenant_id  TEXT NOT NULL CHECK (tenant_id <> ''),
     name       TEXT NOT NULL, -- The token's id, or the subject.
     revoked_at TEXT NOT NULL CHECK (revoked_at LIKE '%Z'),
     revoked_by TEXT NOT NULL,
-    PRIMARY KEY (kind, tenant_id, name),
-    CONSTRAINT subjects_have_tenants CHECK ((kind = 'token') = (tenant_id = ''))
+    PRIMARY KEY (kind, tenant_id, name)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER access_revocations_never_go

@@ -37,6 +37,7 @@ struct Ground {
     for_everybody: Vec<Activation>,
     policies: Option<Arc<PolicyLayer>>,
     revoked: HashMap<Subject, UnixMillis>,
+    revoked_tokens: HashSet<String>,
 }
 
 /// Access at one moment.
@@ -44,8 +45,8 @@ struct Ground {
 pub struct AccessSnapshot {
     pub(crate) epoch: u64,
     grounds: HashMap<TenantId, Ground>,
+    home: TenantId,
     platform: Arc<PolicyLayer>,
-    revoked_tokens: HashSet<String>,
     /// What the configuration says; `None` is the zero-configuration profile.
     visibility: Option<VisibilityDefault>,
 }
@@ -55,7 +56,7 @@ impl AccessSnapshot {
     pub(crate) fn new(state: AccessState, visibility: Option<VisibilityDefault>, former: Option<&Self>) -> Self {
         let mut grounds: HashMap<TenantId, Ground> = HashMap::new();
         let home = TenantId::home();
-        grounds.insert(home.clone(), Ground::new(home_record(home)));
+        grounds.insert(home.clone(), Ground::new(home_record(home.clone())));
         for record in state.tenants {
             grounds.insert(record.tenant.clone(), Ground::new(record));
         }
@@ -85,11 +86,12 @@ impl AccessSnapshot {
                 }
             }
         }
-        let mut revoked_tokens = HashSet::new();
         for Revocation { what, at, .. } in state.revocations {
             match what {
-                Revoked::Token(id) => {
-                    revoked_tokens.insert(id);
+                Revoked::Token(tenant, id) => {
+                    if let Some(ground) = grounds.get_mut(&tenant) {
+                        ground.revoked_tokens.insert(id);
+                    }
                 }
                 Revoked::Subject(tenant, subject) => {
                     if let Some(ground) = grounds.get_mut(&tenant) {
@@ -105,7 +107,7 @@ impl AccessSnapshot {
             }
         }
         let platform = platform.unwrap_or_else(|| Arc::new(PolicyLayer { record: None, policies: None }));
-        Self { epoch: state.epoch, grounds, platform, revoked_tokens, visibility }
+        Self { epoch: state.epoch, grounds, home, platform, visibility }
     }
 
     /// May a caller who proved itself act at all? Asked at every call; nothing remembers the answer.
@@ -117,10 +119,7 @@ impl AccessSnapshot {
             return Err(Refusal::new(ErrorCode::E3206, "the token's tenant is not known here, or is switched off")
                 .hint("ask an administrator to add or enable the tenant"));
         };
-        if !self.revoked_tokens.is_empty() || !ground.revoked.is_empty() {
-            self.not_revoked(ground, caller)?;
-        }
-        Ok(())
+        self.not_revoked(ground, caller)
     }
 
     fn not_revoked(&self, ground: &Ground, caller: &Caller) -> Result<(), Refusal> {
@@ -128,7 +127,11 @@ impl AccessSnapshot {
         let of_subject = |subject: &Subject, issued: Option<i64>| {
             ground.revoked.get(subject).is_some_and(|at| issued.is_none_or(|issued| issued <= at.0.div_euclid(1000)))
         };
-        let of_token = |id: Option<&str>| id.is_some_and(|id| self.revoked_tokens.contains(id));
+        // What the home tenant revokes is void everywhere; a tenant revokes its own only.
+        let void = [Some(ground), self.grounds.get(&self.home)];
+        let of_token = |id: Option<&str>| {
+            id.is_some_and(|id| void.iter().flatten().any(|ground| ground.revoked_tokens.contains(id)))
+        };
         if of_token(caller.token_id()) || of_subject(caller.subject(), caller.issued_at()) {
             return Err(Refusal::new(ErrorCode::E3201, "the token has been revoked").hint("obtain a new token"));
         }
@@ -227,6 +230,7 @@ impl Ground {
             for_everybody: Vec::new(),
             policies: None,
             revoked: HashMap::new(),
+            revoked_tokens: HashSet::new(),
         }
     }
 

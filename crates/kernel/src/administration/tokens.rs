@@ -102,7 +102,7 @@ impl Kernel {
         let gives_up = request.sub.is_none() && request.jti.as_deref().is_some_and(|id| holder.token_id() == Some(id));
         let caller = if gives_up { holder } else { self.permitted(actor, Action::RevokeToken).await? };
         let what = match (&request.jti, &request.sub) {
-            (Some(id), None) => Revoked::Token(id.clone()),
+            (Some(id), None) => Revoked::Token(caller.tenant().clone(), id.clone()),
             (None, Some(sub)) => Revoked::Subject(tenant_of(&caller, request.tenant.as_ref())?, sub.clone()),
             _ => {
                 return Err(Refusal::new(ErrorCode::E3004, "exactly one of `jti` and `sub` is needed")
@@ -111,7 +111,7 @@ impl Kernel {
         };
         let slot = self.parts.recorder.reserve().await?;
         let note = match &what {
-            Revoked::Token(id) => format!("jti {}", id.chars().take(100).collect::<String>()),
+            Revoked::Token(_, id) => format!("jti {}", id.chars().take(100).collect::<String>()),
             Revoked::Subject(tenant, sub) => format!("all of {sub} in {tenant}"),
         };
         let revocation = Revocation { what, at: self.clock().now(), by: caller.subject().clone() };

@@ -62,8 +62,8 @@ pub struct PolicyRecord {
 /// Whose tokens are void.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Revoked {
-    /// One token.
-    Token(String),
+    /// One token of a tenant; revoked by the home tenant, of whichever tenant it is.
+    Token(TenantId, String),
     /// Every token of a subject in a tenant that was issued up to the moment of revocation.
     Subject(TenantId, Subject),
 }

@@ -138,6 +138,11 @@ async fn revoked_tokens_are_refused_at_the_next_call_though_they_are_remembered(
     stage.step(1);
     let later = stage.mint(json!({})).await;
     assert_eq!(stage.code(&later, "greet").await, None);
+    // An operator of one tenant voids nothing of another's, though it may know a token's id.
+    let operator = stage.mint(json!({ "sub": "op", "tenant": "globex", "roles": ["operator"] })).await;
+    let of_others = RevocationRequest { jti: Some(jti(&later)), ..RevocationRequest::default() };
+    stage.kernel.revoke_tokens(as_holder(&operator), &of_others).await.unwrap();
+    assert_eq!(stage.code(&later, "greet").await, None);
     // Whoever holds a token may give it up, and nobody else's.
     let own = RevocationRequest { jti: Some(jti(&later)), ..RevocationRequest::default() };
     let another = stage.mint(json!({})).await;

@@ -87,6 +87,10 @@ fn policies(tenant: Option<&str>, version: u64, text: &str) -> PolicyRecord {
     }
 }
 
+fn of_token(token: &str) -> Revoked {
+    Revoked::Token("acme".parse().unwrap(), token.to_owned())
+}
+
 fn of_subject(tenant: &str, subject: &str) -> Revoked {
     Revoked::Subject(tenant.parse().unwrap(), subject.parse().unwrap())
 }
@@ -202,7 +206,7 @@ pub async fn two_tenants_do_not_see_each_other(adapter: impl Adapter) {
     assert!(store.policy_history(Some(&"nobody".parse().unwrap()), 10).await.unwrap().is_empty());
 
     // The same name as a subject of two tenants and as a token.
-    for what in [of_subject("acme", "one"), of_subject("zeta", "one"), Revoked::Token("one".to_owned())] {
+    for what in [of_subject("acme", "one"), of_subject("zeta", "one"), of_token("one")] {
         store.revoke(&revocation(what, 1000, "admin")).await.unwrap();
     }
     store.revoke(&revocation(of_subject("zeta", "one"), 2000, "admin")).await.unwrap();
@@ -211,7 +215,7 @@ pub async fn two_tenants_do_not_see_each_other(adapter: impl Adapter) {
         [
             revocation(of_subject("acme", "one"), 1000, "admin"),
             revocation(of_subject("zeta", "one"), 2000, "admin"),
-            revocation(Revoked::Token("one".to_owned()), 1000, "admin"),
+            revocation(of_token("one"), 1000, "admin"),
         ]
     );
 }
@@ -280,7 +284,7 @@ pub async fn the_history_is_newest_first_and_limited(adapter: impl Adapter) {
 
 pub async fn a_revocation_keeps_the_later_time(adapter: impl Adapter) {
     let store = adapter.access();
-    for what in [of_subject("acme", "did:key:zOne"), Revoked::Token("token-1".to_owned())] {
+    for what in [of_subject("acme", "did:key:zOne"), of_token("token-1")] {
         // Two of the times have different numbers of digits.
         for (at, by, kept) in [
             (999_999_999_999, "first", (999_999_999_999, "first")),
@@ -377,7 +381,7 @@ pub async fn the_epoch_rises_with_every_change_and_with_nothing_else(adapter: im
         store.put_agents(&[agent("acme", "one")]).await.unwrap(),
         store.put_activations(&[activation("acme", "one", "*", true)]).await.unwrap(),
         store.add_policies(&policies(None, 1, "")).await.unwrap().unwrap(),
-        store.revoke(&revocation(Revoked::Token("token".to_owned()), 1, "admin")).await.unwrap(),
+        store.revoke(&revocation(of_token("token"), 1, "admin")).await.unwrap(),
         store.remove_agent(&"acme".parse().unwrap(), &"one".parse().unwrap()).await.unwrap().unwrap(),
     ];
     assert!(epochs.is_sorted_by(|before, after| before < after), "{epochs:?}");
@@ -446,7 +450,7 @@ pub async fn hostile_text_is_kept_as_it_is(adapter: impl Adapter) {
     store.put_agents(std::slice::from_ref(&agent)).await.unwrap();
     let text = format!("// {hostile}\n").repeat(20_000);
     store.add_policies(&policies(Some(hostile), 1, &text)).await.unwrap().unwrap();
-    let revoked = revocation(Revoked::Token(hostile.to_owned()), 1000, hostile);
+    let revoked = revocation(of_token(hostile), 1000, hostile);
     store.revoke(&revoked).await.unwrap();
     assert_eq!(spend(&store, &[(hostile, 1)]).await, Ok(()));
     assert_eq!(spend(&store, &[(hostile, 1)]).await, Err(hostile.to_owned()));

@@ -22,7 +22,8 @@ pub(super) struct Access {
     /// Each in ascending order of versions, which begin with 1 and have no gaps.
     policies: BTreeMap<Option<TenantId>, Vec<PolicyRecord>>,
     /// By subject's tenant, if it is one, and name.
-    revocations: BTreeMap<(Option<TenantId>, String), Revocation>,
+    /// By kind, tenant and name, which is the order they are told in.
+    revocations: BTreeMap<(&'static str, TenantId, String), Revocation>,
     spending: BTreeMap<String, u64>,
 }
 
@@ -44,17 +45,13 @@ impl MemoryStore {
 impl AccessStore for MemoryStore {
     async fn load(&self) -> Result<AccessState, StoreError> {
         let access = self.access();
-        // As SQLite orders them: by kind (subject, token), tenant and name.
-        let (tokens, mut revocations): (Vec<_>, Vec<_>) =
-            access.revocations.values().cloned().partition(|revocation| matches!(revocation.what, Revoked::Token(_)));
-        revocations.extend(tokens);
         Ok(AccessState {
             epoch: access.epoch,
             tenants: access.tenants.values().cloned().collect(),
             agents: access.agents.values().cloned().collect(),
             activations: access.activations.values().cloned().collect(),
             policies: access.policies.values().filter_map(|versions| versions.last().cloned()).collect(),
-            revocations,
+            revocations: access.revocations.values().cloned().collect(),
         })
     }
 
@@ -109,8 +106,8 @@ impl AccessStore for MemoryStore {
 
     async fn revoke(&self, revocation: &Revocation) -> Result<u64, StoreError> {
         let key = match &revocation.what {
-            Revoked::Token(token) => (None, token.clone()),
-            Revoked::Subject(tenant, subject) => (Some(tenant.clone()), subject.to_string()),
+            Revoked::Token(tenant, token) => ("token", tenant.clone(), token.clone()),
+            Revoked::Subject(tenant, subject) => ("subject", tenant.clone(), subject.to_string()),
         };
         let mut access = self.access();
         if access.revocations.get(&key).is_none_or(|there| there.at < revocation.at) {

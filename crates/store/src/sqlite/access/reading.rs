@@ -145,7 +145,7 @@ fn policies(row: &Row<'_>) -> Result<PolicyRecord, Fault> {
 fn revocation(row: &Row<'_>) -> Result<Revocation, Fault> {
     let of = text(row, "name")?;
     let what = match text(row, "kind")?.as_str() {
-        "token" => Revoked::Token(of.clone()),
+        "token" => Revoked::Token(name(row, "tenant_id", &of)?, of.clone()),
         "subject" => Revoked::Subject(name(row, "tenant_id", &of)?, name(row, "name", &of)?),
         _ => return Err(unreadable("kind", &of).into()),
     };

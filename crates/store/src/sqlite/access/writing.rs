@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::faults::Fault;
 use super::reading::unreadable;
-use super::{NO_TENANT, policy_owner, visibility_word};
+use super::{policy_owner, visibility_word};
 
 pub(super) fn put_tenants(connection: &Connection, tenants: &[TenantRecord]) -> Result<u64, Fault> {
     let mut put = connection.prepare_cached(
@@ -85,7 +85,7 @@ pub(super) fn add_policies(connection: &Connection, record: &PolicyRecord) -> Re
 
 pub(super) fn revoke(connection: &Connection, revocation: &Revocation) -> Result<u64, Fault> {
     let (kind, tenant, name) = match &revocation.what {
-        Revoked::Token(token) => ("token", NO_TENANT, token.as_str()),
+        Revoked::Token(tenant, token) => ("token", tenant.as_str(), token.as_str()),
         Revoked::Subject(tenant, subject) => ("subject", tenant.as_str(), subject.as_str()),
     };
     // Text in this form has the order of time.
