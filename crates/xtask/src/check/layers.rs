@@ -21,8 +21,18 @@ struct Room {
 }
 
 const ALL: &[&str] = &[
-    "contract", "policy", "kernel", "store", "shared-state", "executors", "authorities", "audit", "telemetry", "server",
-    "cli", "xtask",
+    "contract",
+    "policy",
+    "kernel",
+    "store",
+    "shared-state",
+    "executors",
+    "authorities",
+    "audit",
+    "telemetry",
+    "server",
+    "cli",
+    "xtask",
 ];
 
 #[rustfmt::skip]
@@ -135,12 +145,23 @@ mod tests {
     #[test]
     fn arrows_of_the_table_are_allowed_and_all_others_are_named() {
         let arrow = |to: &str, kind: Value| json!({ "name": to, "kind": kind, "path": format!("/src/crates/{to}") });
-        let allowed =
-            [("policy", "contract"), ("kernel", "policy"), ("authorities", "kernel"), ("cli", "server"), ("xtask", "kernel")];
+        let allowed = [
+            ("policy", "contract"),
+            ("kernel", "policy"),
+            ("authorities", "kernel"),
+            ("cli", "server"),
+            ("xtask", "kernel"),
+        ];
         for (from, to) in allowed {
             assert_eq!(check(from, &arrow(to, Value::Null)), Vec::<String>::new(), "{from} → {to}");
         }
-        let refused = [("contract", "policy"), ("kernel", "store"), ("store", "server"), ("kernel", "authorities"), ("tests", "cli")];
+        let refused = [
+            ("contract", "policy"),
+            ("kernel", "store"),
+            ("store", "server"),
+            ("kernel", "authorities"),
+            ("tests", "cli"),
+        ];
         for (from, to) in refused {
             let found = check(from, &arrow(to, Value::Null));
             assert!(found.len() == 1 && found[0].contains(from) && found[0].contains(to), "{from} → {to}: {found:?}");
