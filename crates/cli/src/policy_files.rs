@@ -53,13 +53,13 @@ impl PolicyText {
 
     /// A finding with the file it is in.
     pub(crate) fn place(&self, problem: &PolicyProblem) -> Placed {
-        let line = usize::try_from(problem.position.line).unwrap_or(usize::MAX);
+        let line = problem.position.line;
         let part = self.parts.iter().rev().find(|part| part.lines_before < line).or_else(|| self.parts.first());
         let (file, before) = part.map_or(("policies", 0), |part| (part.name.as_str(), part.lines_before));
         Placed {
             file: file.to_owned(),
             line: line.saturating_sub(before).max(1),
-            column: usize::try_from(problem.position.column).unwrap_or(usize::MAX),
+            column: problem.position.column,
             policy: problem.policy.clone(),
             message: problem.message.clone(),
             help: problem.help.clone(),
@@ -177,7 +177,7 @@ mod tests {
     fn files_that_are_fine_alone_may_clash_together() {
         let dir = folder(&[("a.cedar", FINE), ("b.cedar", FINE)]);
         let (a, b) = (dir.path().join("a.cedar"), dir.path().join("b.cedar"));
-        assert!(PolicyText::read(&[a.clone()]).unwrap().compile().is_ok());
+        assert!(PolicyText::read(std::slice::from_ref(&a)).unwrap().compile().is_ok());
         let problems = PolicyText::read(&[a, b]).unwrap().compile().unwrap_err();
         assert!(problems[0].file.ends_with("b.cedar"), "{problems:?}");
     }

@@ -104,6 +104,8 @@ impl Caller {
         let facts = json!({
             "tenant": self.tenant, "subject": self.subject, "user": self.user, "session": self.session,
             "roles": self.roles, "tools": self.tools, "scopes": self.scopes, "limits": self.limits,
+            // What is forbidden to those who handed the token on is forbidden with it.
+            "chain": self.chain.iter().map(|link| &link.sub).collect::<Vec<_>>(),
         });
         self.digest = *canonical::digest(&facts).as_bytes();
         self

@@ -89,7 +89,7 @@ async fn the_tables_refuse_what_the_program_never_writes() {
         "INSERT INTO access_policies VALUES ('acme', 3, '', '2026-01-01T00:00:00.000Z', 'me')",
         "INSERT INTO access_policies VALUES ('acme', 1, '', '2026-01-01T00:00:00.000Z', 'me')",
         "INSERT INTO access_revocations VALUES ('subject', '', 'me', '2026-01-01T00:00:00.000Z', 'me')",
-        "INSERT INTO access_revocations VALUES ('token', 'acme', 'me', '2026-01-01T00:00:00.000Z', 'me')",
+        "INSERT INTO access_revocations VALUES ('token', '', 'me', '2026-01-01T00:00:00.000Z', 'me')",
         "UPDATE access_activations SET overrides = '{'",
         "UPDATE access_activations SET enabled = 2",
         "UPDATE access_tenants SET visibility = 'sometimes'",

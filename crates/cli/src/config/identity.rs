@@ -154,8 +154,8 @@ const AUTH_FAILURES_PER_MINUTE: Key = Key {
     kind: Kind::Integer(1..=1_000_000),
     default: Some("600"),
     unset: "",
-    doc: "Failed authentications per minute and source address. At the limit: E3003 with `Retry-After`, until the minute is \
-          over. Tokens that were accepted before are not affected.",
+    doc: "Failed authentications per minute and source address. At the limit: E3003 with `Retry-After`. Tokens that were \
+          accepted a moment ago are not affected.",
     since: "0.1",
 };
 

@@ -132,6 +132,14 @@ impl Access {
             if let Err(denial) = decision.add(name, policies.decide(&question)) {
                 return Ok(Err(denial));
             }
+            // What is forbidden to somebody is forbidden to whoever got the token from there.
+            for link in call.caller.chain().iter().filter(|link| link.sub != *call.caller.subject()) {
+                let verdict = policies.decide(&Question { agent: &link.sub, ..question });
+                if !verdict.allowed && !verdict.determining.is_empty() {
+                    let reason = format!("{} (for `{}`, who handed the token on)", verdict.reason, link.sub);
+                    return Ok(Err(Denial { layer: name, verdict: Arc::new(Verdict { reason, ..verdict }) }));
+                }
+            }
         }
         if let Some(engine) = self.engine() {
             let verdict = engine.decide(&question).await.map_err(|error| {

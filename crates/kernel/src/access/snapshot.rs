@@ -167,6 +167,20 @@ impl AccessSnapshot {
         Ok(activation.map(|found| &found.overrides))
     }
 
+    /// What an activation says about somebody who handed a token on: disabled there means disabled with everything
+    /// delegated from it, and overrides go along. Otherwise a fresh name would be a way around an activation.
+    pub(crate) fn handed_on(
+        &self,
+        tenant: &TenantId,
+        delegator: &Subject,
+        tool: &ToolId,
+    ) -> Result<Option<&PolicyOverrides>, WhyUnavailable> {
+        match self.grounds.get(tenant).and_then(|ground| ground.activation(delegator, tool)) {
+            Some(found) if !found.enabled => Err(WhyUnavailable::DisabledForAgent),
+            found => Ok(found.map(|found| &found.overrides)),
+        }
+    }
+
     /// What holds in a tenant where no activation says otherwise.
     pub(crate) fn visibility_of(&self, tenant: &TenantId) -> VisibilityDefault {
         let own = self.grounds.get(tenant).and_then(|ground| ground.record.visibility);

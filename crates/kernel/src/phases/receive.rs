@@ -58,7 +58,9 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
     let overrides = access
         .reach(caller.tenant(), caller.subject(), &tool.id, tool.manifest.side_effect_policy)
         .map_err(|why| not_enabled(&tool.id, why))?;
-    if let Some(overrides) = overrides {
+    let handed_on = caller.chain().iter().map(|link| access.handed_on(caller.tenant(), &link.sub, &tool.id));
+    let of_delegators: Vec<_> = handed_on.collect::<Result<_, _>>().map_err(|why| not_enabled(&tool.id, why))?;
+    for overrides in of_delegators.into_iter().chain([overrides]).flatten() {
         conditions.add_overrides(overrides);
     }
     facts.tool = Some(Arc::clone(tool));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use gantry_kernel::registry::ListFilter;
-use gantry_kernel::{AccessSettings, ActivationWish, Arrival, TenantWish, Tier};
+use gantry_kernel::{AccessSettings, ActivationWish, Arrival, DelegationRequest, TenantWish, Tier};
 use policy::{BearerSecret, PolicyOverrides, Verdict, VisibilityDefault, WhyUnavailable};
 use serde_json::{Value, json};
 
@@ -377,6 +377,37 @@ async fn a_cached_allow_never_helps_a_token_that_does_not_name_the_tool() {
     let narrow = stage.mint(json!({ "tools": [{ "tool_id": "other_tool" }] })).await;
     assert_eq!(stage.code(&wide, "greet").await, None);
     assert_eq!(stage.code(&narrow, "greet").await, Some(ErrorCode::E3204));
+}
+
+#[tokio::test]
+async fn a_fresh_name_is_no_way_around_what_an_agent_may_not_do() {
+    let settings = AccessSettings { visibility: Some(VisibilityDefault::Enabled), ..AccessSettings::default() };
+    let stage = Stage::with(Props { settings, ..Props::default() }).await;
+    stage.publish(json!({})).await;
+    let mallory = stage.mint(json!({ "sub": "mallory" })).await;
+    let fresh = DelegationRequest { sub: Some("fresh-name".parse().unwrap()), ..DelegationRequest::default() };
+    let other = stage.kernel.delegate_token(as_holder(&mallory), &fresh).await.unwrap().token;
+    let again = DelegationRequest { sub: Some("fresher-name".parse().unwrap()), ..DelegationRequest::default() };
+    let third = stage.kernel.delegate_token(as_holder(&other), &again).await.unwrap().token;
+    let codes = async || [stage.code(&mallory, "greet").await, stage.code(&other, "greet").await, stage.code(&third, "greet").await];
+    assert_eq!(codes().await, [None; 3]);
+    // Disabled by an activation,
+    stage.kernel.put_activations(admin(), vec![activation("acme", Some("mallory"), "greet", false)]).await.unwrap();
+    assert_eq!(codes().await, [Some(ErrorCode::E3101); 3]);
+    // asked for a confirmation,
+    let overrides = PolicyOverrides { requires_confirmation: Some(true), ..Default::default() };
+    let confirm = ActivationWish { overrides, ..activation("acme", Some("mallory"), "greet", true) };
+    stage.kernel.put_activations(admin(), vec![confirm]).await.unwrap();
+    assert_eq!(codes().await, [Some(ErrorCode::E3210); 3]);
+    stage.kernel.put_activations(admin(), vec![activation("acme", Some("mallory"), "greet", true)]).await.unwrap();
+    assert_eq!(codes().await, [None; 3]);
+    // or forbidden by a policy: it goes along with the token.
+    let text = "permit (principal, action, resource); forbid (principal == Agent::\"mallory\", action, resource);";
+    stage.kernel.put_policies(admin(), None, text.into()).await.unwrap();
+    assert_eq!(codes().await, [Some(ErrorCode::E3206); 3]);
+    // The same names with rights of their own are not concerned.
+    let own = stage.mint(json!({ "sub": "fresh-name" })).await;
+    assert_eq!(stage.code(&own, "greet").await, None);
 }
 
 #[tokio::test]

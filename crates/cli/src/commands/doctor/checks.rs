@@ -81,9 +81,11 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
     const WHAT: &str = "former keys";
     match key_vault::retired_keys(dir) {
         Ok(keys) if keys.is_empty() => None,
-        Ok(keys) => {
-            Some(Finding::new(WHAT, Health::Well, format!("tokens of {} former keys are accepted", keys.len())))
-        }
+        Ok(keys) => Some(Finding::new(
+            WHAT,
+            Health::Well,
+            format!("{} of them, whose tokens are accepted until they expire", keys.len()),
+        )),
         Err(failure) => Some(Finding::of_failure(WHAT, failure)),
     }
 }
