@@ -27,6 +27,10 @@ static PROSE: &[Entry] = &[
         "Give the call more time (`resource_limits.timeout_seconds`), within what the tool's manifest allows.",
         "Use a token that lives longer than the call takes.",
     ]),
+    (ErrorCode::E3003, "Too many authentications from this address have failed within a minute. Tokens that were used with success before still work; others have to wait.", &[
+        "Wait for `retry_after_ms` (the `Retry-After` header), and check the token before trying again: `gantry token inspect`.",
+        "If an honest client shares the address with a broken one, mend the broken one or raise `[identity] auth_failures_per_minute`.",
+    ]),
     (ErrorCode::E3004, "The request could not be understood: it is not valid JSON, has an unknown or misspelt member, names a member twice, or a query parameter has a wrong value. The message says where.", &[
         "Correct what the message names; for JSON it gives line and column.",
         "Compare with the request's schema in `/openapi.json`. Unknown members are refused, not ignored.",
@@ -81,7 +85,7 @@ static PROSE: &[Entry] = &[
         "For a tool from a folder, start the server with `--tools` and that folder.",
         "Use another version or tool meanwhile.",
     ]),
-    (ErrorCode::E3201, "The token was genuine, but its time is over.", &[
+    (ErrorCode::E3201, "The token was genuine, but its time is over, or it was revoked, or one of those it was delegated from has ended or was revoked. The message says which.", &[
         "Get a new token (`gantry token mint`, or from whoever issued this one) and send the call again.",
         "`gantry token inspect` shows when a token ends.",
     ]),
@@ -99,16 +103,28 @@ static PROSE: &[Entry] = &[
         "Ask for a token whose `tools` include the tool and version, for example `gantry token mint --tool demo.word_stats`.",
         "Use a version inside the token's `version_range`.",
     ]),
-    (ErrorCode::E3206, "The token is genuine but too narrow: a scope the tool needs is missing, the act needs another role, or the request says something about its sender that the token contradicts.", &[
+    (ErrorCode::E3205, "Nobody could decide whether the call is allowed: the external policy engine did not answer in time or not sensibly, or the policies in force cannot be used. What cannot be decided is refused.", &[
+        "Try again after `retry_after_ms`.",
+        "As an operator: look at the policy engine of `[policy] engine_url` and at the server's log; `gantry policy show` says whether the policies are usable.",
+    ]),
+    (ErrorCode::E3206, "The token is genuine but too narrow: a scope the tool needs is missing, an argument is beyond the token's limits, a policy forbids the call, the act needs another role, or the request says something about its sender that the token contradicts. The message says which.", &[
         "Ask for a token with the scope in `details.missing_scope`.",
+        "If `details.policies` names policies, they decided: `gantry policy explain TOOL …` shows what would be allowed.",
         "For administrative acts use a token whose role allows them.",
         "Leave out members of `agent_context` that the token states itself.",
+    ]),
+    (ErrorCode::E3207, "The token's subject, or the agent or tenant that was asked for, is not known here. A DID is known when an administrator has introduced it (minting a token for it does), when it certifies itself (`did:key`), or when its document can be found (`did:web`, if the host is allowed).", &[
+        "Ask an administrator to introduce the agent: `gantry agent add`.",
+        "Use a `did:key`, or have the host of a `did:web` added to `[identity] did_web_hosts`.",
     ]),
     (ErrorCode::E3208, "The tool cannot be undone, or its manifest, or the call itself, asks for a person's approval first. Nothing was run.", &[
         "Have the call approved where approvals are available. This release has none, so such tools cannot be run yet.",
     ]),
     (ErrorCode::E3210, "The tool's manifest wants its user to confirm each call. Nothing was run.", &[
         "Confirm where confirmation is available. This release cannot ask for it, so such tools cannot be run yet.",
+    ]),
+    (ErrorCode::E3211, "The token allows a certain number of calls, together with everything delegated from it, and they are used up. Nothing was run.", &[
+        "Ask for a new token, with a larger budget if there is a need for one.",
     ]),
     (ErrorCode::E3301, "The parameters do not fit the tool. The answer lists what is wrong, each with its place; the tool was not run.", &[
         "Correct each entry of the list. Undeclared parameters are refused: check the spelling.",
