@@ -354,3 +354,54 @@ async fn tokens_of_a_trusted_issuer_are_accepted_by_its_key_file_within_its_role
     let nowhere = other.mint(json!({ "sub": did, "tenant": "elsewhere" })).await;
     assert_eq!(call(&gantry, &nowhere).await.refusal(), (403, "E3206"));
 }
+
+#[tokio::test]
+async fn another_issuers_key_rotation_is_followed_without_a_restart() {
+    let other = Gantry::start().await;
+    let gantry =
+        Start::new().env("GANTRY_IDENTITY__JWKS_URL", format!("{}/.well-known/jwks.json", other.url)).run().await;
+    let accepted = async |token: &str| {
+        let start = Instant::now();
+        loop {
+            let answer = call(&gantry, token).await;
+            if answer.status == 200 {
+                return;
+            }
+            // Unknown keys are looked for every few seconds, not at every call.
+            assert_eq!(answer.refusal(), (401, "E3202"));
+            assert!(start.elapsed() < PATIENCE, "{}", answer.text);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let before = other.mint(json!({ "sub": "agent-1", "tenant": "local" })).await;
+    accepted(&before).await;
+    assert_eq!(other.post("/v1/keys/rotate", json!({})).await.status, 200);
+    let after = other.mint(json!({ "sub": "agent-1", "tenant": "local" })).await;
+    assert_ne!(policy_kid(&before), policy_kid(&after));
+    accepted(&after).await;
+    assert_eq!(call(&gantry, &before).await.status, 200, "the former key is still published");
+    // The issuer is gone; its keys are remembered.
+    other.kill();
+    assert_eq!(call(&gantry, &after).await.status, 200);
+}
+
+#[tokio::test]
+async fn guessing_is_slowed_down_and_honest_callers_are_not() {
+    let gantry = Start::new().env("GANTRY_IDENTITY__AUTH_FAILURES_PER_MINUTE", "20").run().await;
+    let good = gantry.mint(json!({})).await;
+    assert_eq!(call(&gantry, &good).await.status, 200);
+    let mut tried = 0;
+    let held_off = loop {
+        let answer = call(&gantry, &format!("guess-{tried}")).await;
+        if answer.status == 429 {
+            break answer;
+        }
+        assert_eq!(answer.refusal(), (401, "E3203"));
+        tried += 1;
+        assert!(tried < 200, "guessing was never slowed down");
+    };
+    assert!(tried >= 20);
+    assert_eq!(held_off.refusal(), (429, "E3003"));
+    assert!(held_off.header("retry-after").parse::<u64>().unwrap() >= 1);
+    assert_eq!(call(&gantry, &good).await.status, 200);
+}

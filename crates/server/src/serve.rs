@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -96,11 +98,16 @@ impl Serving {
         let config = self.door.config();
         let progress = Arc::new(Progress::default());
         let io = Paced::new(stream, Arc::clone(&progress), config.header_read_timeout(), config.idle_timeout());
-        let router = self.router.clone();
+        let (router, door) = (self.router.clone(), Arc::clone(&self.door));
         let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
             progress.asked();
             request.extensions_mut().insert(peer);
-            let answering = router.clone().call(request.map(Body::new));
+            let request = request.map(Body::new);
+            let answering = if routes::is_call(&request) {
+                Either::Left(routes::call(Arc::clone(&door), request).map(Ok))
+            } else {
+                Either::Right(router.clone().call(request))
+            };
             let progress = Arc::clone(&progress);
             async move {
                 let answer = answering.await;

@@ -389,7 +389,9 @@ async fn a_fresh_name_is_no_way_around_what_an_agent_may_not_do() {
     let other = stage.kernel.delegate_token(as_holder(&mallory), &fresh).await.unwrap().token;
     let again = DelegationRequest { sub: Some("fresher-name".parse().unwrap()), ..DelegationRequest::default() };
     let third = stage.kernel.delegate_token(as_holder(&other), &again).await.unwrap().token;
-    let codes = async || [stage.code(&mallory, "greet").await, stage.code(&other, "greet").await, stage.code(&third, "greet").await];
+    let codes = async || {
+        [stage.code(&mallory, "greet").await, stage.code(&other, "greet").await, stage.code(&third, "greet").await]
+    };
     assert_eq!(codes().await, [None; 3]);
     // Disabled by an activation,
     stage.kernel.put_activations(admin(), vec![activation("acme", Some("mallory"), "greet", false)]).await.unwrap();

@@ -52,9 +52,12 @@ pub(super) const CODES: &[ErrorCode] = &[
 /// Other names of `parameters`.
 const ALIASES: [&str; 3] = ["params", "args", "input"];
 
+/// Where calls go.
+pub(super) const PATH: &str = "/v1/tools/invoke";
+
 pub(super) static OPERATIONS: &[Operation] = &[Operation {
     verb: Verb::Post,
-    path: "/v1/tools/invoke",
+    path: PATH,
     id: "invokeTool",
     tag: "invocation",
     summary: "Call a tool",
@@ -67,7 +70,7 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
     mount: |filter| to(filter, invoke),
 }];
 
-async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
