@@ -172,7 +172,7 @@ const JWT: (&str, &str) = ("subject_token_type", "urn:ietf:params:oauth:token-ty
 async fn a_token_is_exchanged_for_a_narrower_one_and_for_nothing_wider() {
     let gantry = Gantry::start().await;
     let ann = gantry
-        .mint(json!({ "sub": "did:example:ann", "scopes": ["filesystem:read:/data"], "tools": [{ "tool_id": "calculator", "version_range": "^1" }] }))
+        .mint(json!({ "sub": "did:example:ann", "roles": [], "scopes": ["filesystem:read:/data"], "tools": [{ "tool_id": "calculator", "version_range": "^1" }] }))
         .await;
     gantry.mint(json!({ "sub": "did:example:bot" })).await;
     let narrow =

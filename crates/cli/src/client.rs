@@ -163,6 +163,9 @@ impl Client {
             failure.hint(
                 "no token was found: run it where the server's data directory is, or give --data-dir, --token-file or GANTRY_TOKEN",
             )
+        } else if failure.has_code("E3201") {
+            // Ended or revoked: the server's own advice is the right one.
+            failure
         } else {
             failure.hint(format!(
                 "the server at {} does not accept this token: check --data-dir, --token-file, GANTRY_TOKEN and --server",

@@ -57,6 +57,11 @@ impl Failure {
         Self { code: Some(code.to_string()), ..self }
     }
 
+    /// Is it about this code of the error table?
+    pub(crate) fn has_code(&self, code: &str) -> bool {
+        self.code.as_deref() == Some(code)
+    }
+
     /// Says what to do.
     #[must_use]
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {

@@ -99,6 +99,12 @@ fn elsewhere() -> Refusal {
         .hint("leave the tenant out, or use a token of that tenant")
 }
 
+/// For what concerns everybody.
+fn installation_only() -> Refusal {
+    Refusal::new(ErrorCode::E3206, "only administrators of the installation may do this")
+        .hint("use a token of the home tenant, for example the admin token")
+}
+
 /// The store's troubles in the terms of the error table; the cause goes to the log.
 pub(crate) fn unavailable(error: &StoreError) -> Refusal {
     tracing::error!(error = error as &dyn std::error::Error, "the store failed");

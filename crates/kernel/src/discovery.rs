@@ -170,6 +170,7 @@ fn reachable(current: Arc<ToolVersion>, overrides: Option<&policy::PolicyOverrid
 /// The same words for "does not exist" and "is none of your business".
 fn nobody(what: &str, name: &str) -> Refusal {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
-    Refusal::new(ErrorCode::E3207, format!("there is no {what} `{shown}` here"))
+    let code = if what == "agent" { ErrorCode::E3207 } else { ErrorCode::E3008 };
+    Refusal::new(code, format!("there is no {what} `{shown}` here"))
         .hint("a token may look at its own tenant and agent; administrators at all of theirs")
 }

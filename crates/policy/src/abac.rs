@@ -117,7 +117,8 @@ pub struct ContextNeeds {
 }
 
 impl ContextNeeds {
-    /// Everything: for engines that cannot be looked into.
+    /// For engines that cannot be looked into: everything but the time, because their answers are remembered for a
+    /// while by design (DESIGN §8.6).
     pub const ALL: Self = Self { arguments: true, time: false, session: true };
 
     /// What the one or the other reads.

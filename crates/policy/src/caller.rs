@@ -105,7 +105,7 @@ impl Caller {
             "tenant": self.tenant, "subject": self.subject, "user": self.user, "session": self.session,
             "roles": self.roles, "tools": self.tools, "scopes": self.scopes, "limits": self.limits,
             // What is forbidden to those who handed the token on is forbidden with it.
-            "chain": self.chain.iter().map(|link| &link.sub).collect::<Vec<_>>(),
+            "chain": self.chain.iter().map(|link| json!([link.sub, link.roles, link.scopes])).collect::<Vec<_>>(),
         });
         self.digest = *canonical::digest(&facts).as_bytes();
         self

@@ -133,8 +133,13 @@ impl Access {
                 return Ok(Err(denial));
             }
             // What is forbidden to somebody is forbidden to whoever got the token from there.
-            for link in call.caller.chain().iter().filter(|link| link.sub != *call.caller.subject()) {
-                let verdict = policies.decide(&Question { agent: &link.sub, ..question });
+            for link in call.caller.chain() {
+                let verdict = policies.decide(&Question {
+                    agent: &link.sub,
+                    roles: link.roles.as_deref().unwrap_or(question.roles),
+                    scopes: link.scopes.as_deref().unwrap_or(question.scopes),
+                    ..question
+                });
                 if !verdict.allowed && !verdict.determining.is_empty() {
                     let reason = format!("{} (for `{}`, who handed the token on)", verdict.reason, link.sub);
                     return Ok(Err(Denial { layer: name, verdict: Arc::new(Verdict { reason, ..verdict }) }));
@@ -201,6 +206,10 @@ fn question<'a>(call: Call<'a>, environment: &'a str) -> Question<'a> {
 fn denied(denial: &Denial) -> Refusal {
     let Denial { layer, verdict } = denial;
     Refusal::new(ErrorCode::E3206, format!("policy denies this call: {}", verdict.reason))
-        .hint("change the call, or ask an administrator about the policies named in `details.policies`")
+        .hint(if verdict.determining.is_empty() {
+            "ask an administrator for a policy that permits it"
+        } else {
+            "change the call, or ask an administrator about the policies named in `details.policies`"
+        })
         .details(json!({ "layer": layer, "policies": verdict.determining, "reason": verdict.reason }))
 }

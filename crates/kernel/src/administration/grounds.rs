@@ -4,7 +4,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault};
 
-use super::{Actor, elsewhere, tenant_of, unavailable};
+use super::{Actor, installation_only, tenant_of, unavailable};
 use crate::access::EVERY_AGENT;
 use crate::invoke::Kernel;
 use crate::ports::access_store::{Activation, AgentRecord, TenantRecord};
@@ -54,7 +54,7 @@ impl Kernel {
     pub async fn put_tenants(&self, actor: Actor<'_>, wishes: &[TenantWish]) -> Result<Vec<TenantRecord>, Refusal> {
         let caller = self.permitted(actor, Action::ManageTenants).await?;
         if !caller.tenant().is_home() {
-            return Err(elsewhere());
+            return Err(installation_only());
         }
         at_most(wishes.len())?;
         let snapshot = self.access().snapshot().clone();

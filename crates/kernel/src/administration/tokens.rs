@@ -5,7 +5,7 @@ use contract::ids::{Subject, TenantId};
 use policy::{Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
 use serde_json::json;
 
-use super::{Actor, tenant_of, unavailable};
+use super::{Actor, installation_only, tenant_of, unavailable};
 use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
 use crate::mint::MintedToken;
@@ -63,13 +63,18 @@ impl Kernel {
         }
         limits_make_sense(&request.wish.limits)?;
         let sub = request.sub.as_ref().unwrap_or_else(|| parent.subject());
-        did_is_known(self.access(), parent.tenant(), sub).await?;
+        did_is_known(self.access(), parent.tenant(), sub).await.map_err(|refusal| {
+            let message = refusal.message.replacen("the token's subject", "the new token's subject", 1);
+            Refusal { message, ..refusal }
+        })?;
         let depth = parent.chain().len().saturating_add(1);
         if depth > self.identity().delegation_depth_max() {
-            return Err(refused(&format!("the token has been handed on {} times already", parent.chain().len())));
+            return Err(refused(&format!("it has been handed on {} times already", parent.chain().len()))
+                .hint("ask somebody nearer to its root for a token"));
         }
         if sub != parent.subject() && parent.chain().iter().any(|link| link.sub == *sub) {
-            return Err(refused("the token would come back to somebody who has handed it on"));
+            return Err(refused("it would come back to somebody who has handed it on")
+                .hint("whoever that is has a wider token already"));
         }
         let rights = narrow(&parent.rights(), &request.wish).map_err(|widening| widened(&widening.to_string()))?;
         let now = self.clock().now();
@@ -123,7 +128,9 @@ impl Kernel {
     /// Replaces the signing key. Tokens of the former keys stay valid until they expire. Answers the new key's name.
     pub async fn rotate_keys(&self, actor: Actor<'_>) -> Result<String, Refusal> {
         let caller = self.permitted(actor, Action::RotateKeys).await?;
-        tenant_of(&caller, Some(&TenantId::home()))?;
+        if !caller.tenant().is_home() {
+            return Err(installation_only());
+        }
         let slot = self.parts.recorder.reserve().await?;
         let mut seed = [0u8; 32];
         self.entropy().fill(&mut seed);
@@ -164,16 +171,19 @@ fn roles_of(parent: &Principal, asked: Option<&[Role]>) -> Result<Vec<Role>, Ref
     }
 }
 
-/// The person at the root of the chain: who first handed a token on to somebody else.
+/// The person on whose behalf: the token's own, or whoever hands it on, if that is not itself an agent. An agent cannot
+/// give itself a user by handing its token on to another name.
 fn user_of(parent: &Principal, sub: &Subject) -> Option<Subject> {
-    let handed_on = (sub != parent.subject()).then(|| parent.subject().clone());
-    parent.user().cloned().or(handed_on)
+    let person = sub != parent.subject() && !parent.roles().contains(&Role::Agent);
+    parent.user().cloned().or_else(|| person.then(|| parent.subject().clone()))
 }
 
 fn session_of(parent: &Principal, asked: Option<&str>) -> Result<Option<String>, Refusal> {
     match (parent.session(), asked) {
         (Some(own), Some(asked)) if own != asked => Err(refused("it belongs to another session")),
         (Some(own), _) => Ok(Some(own.to_owned())),
+        // Policies may ask for a session, so an agent cannot give itself one.
+        (None, Some(_)) if parent.roles().contains(&Role::Agent) => Err(refused("an agent cannot add a session to it")),
         (None, asked) => Ok(asked.map(str::to_owned)),
     }
 }
@@ -189,6 +199,8 @@ fn link_of(parent: &Principal) -> Delegator {
     });
     Delegator {
         act: nested,
+        iss: parent.issuer().map(str::to_owned),
+        roles: Some(parent.roles().to_vec()),
         ..Delegator::of(
             parent.subject().clone(),
             parent.token_id().unwrap_or_default().to_owned(),

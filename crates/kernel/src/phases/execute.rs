@@ -58,17 +58,18 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
 /// Counts the call against the budget of the token and of every token it was delegated from, before it runs.
 async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
     let own = caller.budget().and_then(|budget| budget.calls).zip(caller.token_id());
+    let own = own.map(|(calls, token)| (calls, token, caller.issuer()));
     let handed_on = caller.chain().iter().filter_map(|link| {
         let calls = link.budget.as_ref()?.calls?;
-        Some((calls, link.jti.as_deref()?))
+        Some((calls, link.jti.as_deref()?, link.iss.as_deref()))
     });
     let spendings: Vec<Spending> = own
         .into_iter()
         .chain(handed_on)
         // A token's id is unique among those of its issuer only.
-        .map(|(calls_max, token)| Spending {
-            token: format!("{} {token}", caller.issuer().unwrap_or_default()),
-            calls_max,
+        .map(|(calls_max, token, issuer)| {
+            let issuer = issuer.or_else(|| caller.issuer()).unwrap_or_default();
+            Spending { token: format!("{issuer} {token}"), calls_max }
         })
         .collect();
     if spendings.is_empty() {

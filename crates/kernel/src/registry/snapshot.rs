@@ -201,7 +201,9 @@ impl Snapshot {
 
     /// The refusal for a name that nothing has; suggests the nearest of the names the caller may know.
     pub fn not_found(&self, tenant: &TenantId, name: &str, may_know: impl Fn(&Tool) -> bool) -> Refusal {
+        // Not the very name: it may be there and not be for this caller.
         let known = self.tools_of(tenant).filter(|tool| may_know(tool)).map(|tool| tool.id.as_str());
+        let known = known.filter(|id| *id != name);
         let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
         let refusal = Refusal::new(ErrorCode::E3101, format!("there is no tool `{shown}`"));
         match nearest(name, known) {

@@ -407,6 +407,23 @@ async fn a_fresh_name_is_no_way_around_what_an_agent_may_not_do() {
     let text = "permit (principal, action, resource); forbid (principal == Agent::\"mallory\", action, resource);";
     stage.kernel.put_policies(admin(), None, text.into()).await.unwrap();
     assert_eq!(codes().await, [Some(ErrorCode::E3206); 3]);
+    // So does what is forbidden to a role that was left behind.
+    let auditor = stage.mint(json!({ "sub": "nosy", "roles": ["agent", "auditor"] })).await;
+    let plain = stage.kernel.delegate_token(as_holder(&auditor), &DelegationRequest::default()).await.unwrap().token;
+    let text = "permit (principal, action, resource); forbid (principal, action, resource) when { principal.roles.contains(\"auditor\") };";
+    stage.kernel.put_policies(admin(), None, text.into()).await.unwrap();
+    assert_eq!(stage.code(&auditor, "greet").await, Some(ErrorCode::E3206));
+    assert_eq!(stage.code(&plain, "greet").await, Some(ErrorCode::E3206));
+    // And an agent gives itself neither a user nor a session that policies ask for.
+    let text = "permit (principal, action, resource) when { principal has user };";
+    stage.kernel.put_policies(admin(), None, text.into()).await.unwrap();
+    for token in [&mallory, &other, &third] {
+        assert_eq!(stage.code(token, "greet").await, Some(ErrorCode::E3206));
+    }
+    let person = stage.mint(json!({ "sub": "ann", "roles": [] })).await;
+    let agent = stage.kernel.delegate_token(as_holder(&person), &fresh).await.unwrap().token;
+    assert_eq!(stage.code(&agent, "greet").await, None);
+    stage.kernel.put_policies(admin(), None, PERMIT.into()).await.unwrap();
     // The same names with rights of their own are not concerned.
     let own = stage.mint(json!({ "sub": "fresh-name" })).await;
     assert_eq!(stage.code(&own, "greet").await, None);

@@ -155,8 +155,9 @@ async fn revoked_tokens_are_refused_at_the_next_call_though_they_are_remembered(
 async fn a_token_is_handed_on_only_narrower_and_ends_with_its_parents() {
     let stage = with_tenant(Props::default()).await;
     stage.publish(json!({ "tool_id": "other" })).await;
-    let user =
-        stage.mint(json!({ "sub": "did:example:ann", "tools": [{ "tool_id": "greet" }], "ttl_seconds": 50 })).await;
+    let user = stage
+        .mint(json!({ "sub": "did:example:ann", "roles": [], "tools": [{ "tool_id": "greet" }], "ttl_seconds": 50 }))
+        .await;
     stage.mint(json!({ "sub": "did:example:bot" })).await;
     let wish = |tools: Value| DelegationRequest {
         sub: Some("did:example:bot".parse().unwrap()),

@@ -15,6 +15,7 @@ use super::{Rights, Widening, longer_life, missing_limit, wider_budget, wider_sc
 use crate::argument_limit::ArgumentLimit;
 use crate::budget::Budget;
 use crate::grant::ToolGrant;
+use crate::role::Role;
 use crate::scope::Scope;
 
 /// Most links of a chain. User, agent, sub-agents and invocation fit; a longer one is a mistake or a trick.
@@ -25,12 +26,18 @@ pub const CHAIN_LINKS_MAX: usize = 10;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delegator {
     pub sub: Subject,
+    /// Who issued the token that was handed on: its `jti` is unique there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iss: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jti: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iat: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exp: Option<i64>,
+    /// What the delegator was to this server; what is forbidden to a role stays forbidden when the role is left behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<Vec<Role>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolGrant>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,8 +67,10 @@ impl Delegator {
     pub fn of(sub: Subject, jti: String, iat: i64, rights: &Rights, act: Option<Self>) -> Self {
         Self {
             sub,
+            iss: None,
             jti: Some(jti),
             iat: Some(iat),
+            roles: None,
             exp: Some(rights.expires_at),
             tools: Some(rights.tools.clone()),
             scopes: Some(rights.scopes.clone()),

@@ -49,8 +49,10 @@ pub(super) fn verified(claims: &Claims, trust: &Trust, now_ms: i64) -> Result<Ve
 fn alone(link: &Delegator) -> Delegator {
     Delegator {
         sub: link.sub.clone(),
+        iss: link.iss.clone(),
         jti: link.jti.clone(),
         iat: link.iat,
+        roles: link.roles.clone(),
         exp: link.exp,
         tools: link.tools.clone(),
         scopes: link.scopes.clone(),

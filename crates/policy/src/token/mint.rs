@@ -144,6 +144,8 @@ mod tests {
         let key = SigningKey::from_seed(&[1; 32]);
         let (_, parent) = mint(&request(), &key, "p-1".into(), NOW).unwrap();
         let user = Delegator {
+            iss: None,
+            roles: None,
             sub: "did:key:user".parse().unwrap(),
             jti: None,
             iat: None,

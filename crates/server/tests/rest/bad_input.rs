@@ -194,7 +194,7 @@ async fn requests_that_are_wrong_outside_their_body_are_refused() {
         (get("/v1/policies?version=1"), (400, "E3004"), "`version`"),
         (get("/v1/policies/versions/0.1"), (400, "E3004"), "whole number"),
         (get("/v1/policies/versions/7"), (404, "E3008"), "no version 7"),
-        (get("/v1/tenants/nowhere/tools"), (404, "E3207"), "`nowhere`"),
+        (get("/v1/tenants/nowhere/tools"), (404, "E3008"), "`nowhere`"),
         (get("/v1/agents/nobody/tools"), (404, "E3207"), "`nobody`"),
         (get("/v1/agents/nobody/tools/unavailable?x=1"), (400, "E3004"), "`x`"),
         (get("/v1/tools/invoke/batch"), (405, "E3007"), "GET"),

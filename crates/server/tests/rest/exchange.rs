@@ -18,7 +18,7 @@ async fn exchange(stage: &Stage, fields: &[(&str, &str)]) -> Reply {
 
 /// The stage's user: a token that may be handed on.
 async fn user(stage: &Stage) -> String {
-    let wish = json!({ "sub": "ann", "tools": [{ "tool_id": "demo.*", "version_range": "^1" }],
+    let wish = json!({ "sub": "ann", "roles": [], "tools": [{ "tool_id": "demo.*", "version_range": "^1" }],
         "scopes": ["filesystem:read:/data"], "budget": { "calls": 9 }, "ttl_seconds": 600 });
     stage.mint(wish).await
 }

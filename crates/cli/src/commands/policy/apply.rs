@@ -39,7 +39,7 @@ impl Apply {
         }
         let answer = context.client()?.put("/v1/policies", &body).await?;
         let version = answer.get("version").and_then(Value::as_u64).unwrap_or_default();
-        context.printer.answer(&answer, |_| format!("{} policies in force, version {version}", policies.len()));
+        context.printer.answer(&answer, |_| format!("policies in force: {}, version {version}", policies.len()));
         Ok(())
     }
 }

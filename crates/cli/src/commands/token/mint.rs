@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use contract::ids::{HOME_TENANT, Subject, TenantId};
+use contract::ids::{Subject, TenantId};
 use kernel::ports::access_store::{AccessStore, AgentRecord, TenantRecord};
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, Who};
 use kernel::ports::clock::{Clock as _, UnixMillis};
@@ -29,14 +29,17 @@ pub(crate) struct Mint {
     /// Who will hold it: an agent, person or service
     #[arg(long)]
     sub: Subject,
-    /// On whose ground
-    #[arg(long, default_value = HOME_TENANT)]
-    tenant: TenantId,
+    /// On whose ground [default: that of the token in use]
+    #[arg(long)]
+    tenant: Option<TenantId>,
     #[command(flatten)]
     rights: RightsFlags,
     /// A role it has: admin, tool_author, operator, approver, auditor or agent (repeatable) [default: agent]
     #[arg(long = "role", value_name = "ROLE", value_parser = role)]
     roles: Vec<Role>,
+    /// For a person, who may hand it on to agents: without any role
+    #[arg(long, conflicts_with = "roles")]
+    person: bool,
     /// How long it lives: 90s, 15m, 1h, 7d
     #[arg(long, value_name = "SPAN", value_parser = lifespan::seconds, default_value = "1h")]
     ttl: u64,
@@ -44,8 +47,9 @@ pub(crate) struct Mint {
 
 impl Mint {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let tenant = self.tenant.clone();
         let request = self.request();
-        let answer = match context.client()?.post("/v1/tokens", &body(&request)).await {
+        let answer = match context.client()?.post("/v1/tokens", &body(&request, tenant.as_ref())).await {
             Ok(answer) => answer,
             Err(ClientError::NotRunning { .. }) if context.may_go_offline() => offline(context, &request).await?,
             Err(error) => return Err(error.into()),
@@ -62,8 +66,8 @@ impl Mint {
     fn request(self) -> MintRequest {
         MintRequest {
             sub: self.sub,
-            tenant: self.tenant,
-            roles: if self.roles.is_empty() { vec![Role::Agent] } else { self.roles },
+            tenant: self.tenant.unwrap_or_else(TenantId::home),
+            roles: if self.roles.is_empty() && !self.person { vec![Role::Agent] } else { self.roles },
             budget: self.rights.budget(),
             tools: self.rights.tools,
             scopes: self.rights.scopes,
@@ -76,9 +80,10 @@ impl Mint {
     }
 }
 
-fn body(request: &MintRequest) -> Value {
+/// Without a tenant the server takes that of the token in use.
+fn body(request: &MintRequest, tenant: Option<&TenantId>) -> Value {
     json!({
-        "sub": request.sub, "tenant": request.tenant, "roles": request.roles, "tools": request.tools,
+        "sub": request.sub, "tenant": tenant, "roles": request.roles, "tools": request.tools,
         "scopes": request.scopes, "limits": request.limits, "budget": request.budget,
         "ttl_seconds": request.ttl_seconds,
     })

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Revoke {
     /// One token, by its id (`gantry token inspect` shows it)
-    #[arg(long, value_name = "ID", required_unless_present = "sub", conflicts_with_all = ["sub", "tenant"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["sub", "tenant"])]
     jti: Option<String>,
     /// All tokens of this subject that were issued so far
     #[arg(long)]
