@@ -21,3 +21,4 @@ pub(crate) use decisions::{Call, Decision};
 pub use service::{Access, AccessParts, AccessSettings};
 pub use snapshot::AccessSnapshot;
 pub(crate) use snapshot::EVERY_AGENT;
+pub(crate) use snapshot::View;

@@ -12,9 +12,10 @@ use contract::version::VersionSpec;
 use policy::{Action, Caller};
 use serde_json::Value;
 
-use crate::access::AccessSnapshot;
+use crate::access::{AccessSnapshot, View};
 use crate::administration::Actor;
 use crate::invoke::Kernel;
+use crate::ports::clock::UnixMillis;
 use crate::registry::{ListFilter, Listed, Tool, ToolPage, ToolVersion};
 
 /// How far a look goes (VIS-001).
@@ -57,11 +58,12 @@ impl Kernel {
                 .hint("leave `tier` out, or ask for `tier=tenant` or `tier=agent`"));
         }
         let access = self.access().snapshot().clone();
+        let sight = self.sight(&access, &caller);
         let shows = |tool: &Tool| match tier {
-            None => self.may_know(&access, &caller, tool),
+            None => sight.knows(tool),
             Some(Tier::Catalogue) => true,
-            Some(Tier::Tenant) => access.tenant_has(caller.tenant(), &tool.tenant, &tool.id),
-            Some(Tier::Agent) => self.may_use(&access, &caller, tool),
+            Some(Tier::Tenant) => sight.view.has(&tool.tenant, &tool.id),
+            Some(Tier::Agent) => sight.may_use(tool),
         };
         Ok(self.registry().list(caller.tenant(), filter, shows))
     }
@@ -70,7 +72,8 @@ impl Kernel {
     pub async fn search_tools(&self, actor: Actor<'_>, query: &str, limit: usize) -> Result<Vec<Listed>, Refusal> {
         let caller = self.recognise(actor).await?;
         let access = self.access().snapshot().clone();
-        self.registry().search(caller.tenant(), query, limit, |tool| self.may_know(&access, &caller, tool)).await
+        let sight = self.sight(&access, &caller);
+        self.registry().search(caller.tenant(), query, limit, |tool| sight.knows(tool)).await
     }
 
     /// One tool with all its versions.
@@ -143,23 +146,44 @@ impl Kernel {
     fn known_tool(&self, caller: &Caller, name: &str) -> Result<Arc<Tool>, Refusal> {
         let access = self.access().snapshot().clone();
         let registry = self.registry().snapshot();
-        let may_know = |tool: &Tool| self.may_know(&access, caller, tool);
+        let sight = self.sight(&access, caller);
+        let may_know = |tool: &Tool| sight.knows(tool);
         let found = registry.find(caller.tenant(), name).filter(|tool| may_know(tool)).cloned();
         found.ok_or_else(|| registry.not_found(caller.tenant(), name, may_know))
     }
 
+    /// What the caller sees at this moment.
+    pub(crate) fn sight<'a>(&self, access: &'a AccessSnapshot, caller: &'a Caller) -> Sight<'a> {
+        Sight {
+            caller,
+            view: access.view(caller.tenant(), caller.subject()),
+            everything: caller.may(Action::SeeWholeCatalogue),
+            now: self.clock().now(),
+        }
+    }
+}
+
+/// What one caller sees. Listings ask it about every tool, so everything that is the same for all is looked up before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sight<'a> {
+    caller: &'a Caller,
+    view: View<'a>,
+    everything: bool,
+    now: UnixMillis,
+}
+
+impl Sight<'_> {
     /// May the caller be told of this tool, which its own tenant or the shared catalogue has?
-    pub(crate) fn may_know(&self, access: &AccessSnapshot, caller: &Caller, tool: &Tool) -> bool {
-        caller.may(Action::SeeWholeCatalogue) || self.may_use(access, caller, tool)
+    pub(crate) fn knows(&self, tool: &Tool) -> bool {
+        self.everything || self.may_use(tool)
     }
 
     /// Does the tenant have it, the token name it, and the agent reach it?
-    pub(crate) fn may_use(&self, access: &AccessSnapshot, caller: &Caller, tool: &Tool) -> bool {
-        caller.names(&tool.id)
-            && access.tenant_has(caller.tenant(), &tool.tenant, &tool.id)
-            && tool.current(self.clock().now()).is_some_and(|current| {
-                let effects = current.manifest.side_effect_policy;
-                access.reach(caller.tenant(), caller.subject(), &tool.id, effects).is_ok()
-            })
+    fn may_use(&self, tool: &Tool) -> bool {
+        self.caller.names(&tool.id)
+            && self.view.has(&tool.tenant, &tool.id)
+            && tool
+                .current(self.now)
+                .is_some_and(|current| self.view.reach(&tool.id, current.manifest.side_effect_policy).is_ok())
     }
 }

@@ -9,7 +9,7 @@ use contract::ids::{Subject, TenantId};
 use contract::manifest::LifecycleState;
 use policy::{Action, WhyUnavailable};
 
-use crate::access::AccessSnapshot;
+use crate::access::{AccessSnapshot, View};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
@@ -54,16 +54,18 @@ impl Kernel {
             return Err(nobody("tenant", tenant.as_str()));
         }
         let access = self.access().snapshot().clone();
-        Ok(self.of_tenant(&access, tenant).into_iter().map(|(_, current)| reachable(current, None)).collect())
+        let view = access.view(tenant, caller.subject());
+        Ok(self.of_tenant(view, tenant).into_iter().map(|(_, current)| reachable(current, None)).collect())
     }
 
     /// Tier 3: what an agent may use, as far as activations decide.
     pub async fn agent_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Reachable>, Refusal> {
         let (access, tenant) = self.look_at(actor, agent).await?;
-        let of_tenant = self.of_tenant(&access, &tenant).into_iter();
+        let view = access.view(&tenant, agent);
+        let of_tenant = self.of_tenant(view, &tenant).into_iter();
         Ok(of_tenant
             .filter_map(|(tool, current)| {
-                let overrides = self.reach_of(&access, &tenant, agent, &tool, &current).ok()?;
+                let overrides = self.reach_of(view, &tool, &current).ok()?;
                 Some(reachable(current, overrides))
             })
             .collect())
@@ -72,10 +74,11 @@ impl Kernel {
     /// Tier 2 without tier 3, with the reason for each (VIS-008, VIS-012).
     pub async fn unavailable_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Unreachable>, Refusal> {
         let (access, tenant) = self.look_at(actor, agent).await?;
-        let of_tenant = self.of_tenant(&access, &tenant).into_iter();
+        let view = access.view(&tenant, agent);
+        let of_tenant = self.of_tenant(view, &tenant).into_iter();
         Ok(of_tenant
             .filter_map(|(tool, current)| {
-                let why = self.reach_of(&access, &tenant, agent, &tool, &current).err()?;
+                let why = self.reach_of(view, &tool, &current).err()?;
                 Some(Unreachable { current, why })
             })
             .collect())
@@ -124,12 +127,12 @@ impl Kernel {
         tenant.map(|tenant| (access, tenant)).ok_or_else(|| nobody("agent", agent.as_str()))
     }
 
-    fn of_tenant(&self, access: &AccessSnapshot, tenant: &TenantId) -> Vec<(Arc<Tool>, Arc<ToolVersion>)> {
+    fn of_tenant(&self, view: View<'_>, tenant: &TenantId) -> Vec<(Arc<Tool>, Arc<ToolVersion>)> {
         let now = self.clock().now();
         let registry = self.registry().snapshot();
         registry
             .tools_of(tenant)
-            .filter(|tool| access.tenant_has(tenant, &tool.tenant, &tool.id))
+            .filter(|tool| view.has(&tool.tenant, &tool.id))
             .filter_map(|tool| {
                 let current = tool.current(now)?;
                 // What was removed is history, not something to be enabled.
@@ -141,13 +144,11 @@ impl Kernel {
 
     fn reach_of<'a>(
         &self,
-        access: &'a AccessSnapshot,
-        tenant: &TenantId,
-        agent: &Subject,
+        view: View<'a>,
         tool: &Tool,
         current: &ToolVersion,
     ) -> Result<Option<&'a policy::PolicyOverrides>, WhyUnavailable> {
-        let overrides = access.reach(tenant, agent, &tool.id, current.manifest.side_effect_policy)?;
+        let overrides = view.reach(&tool.id, current.manifest.side_effect_policy)?;
         if !current.manifest.is_enabled() {
             return Err(WhyUnavailable::SwitchedOff);
         }

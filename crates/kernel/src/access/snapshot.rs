@@ -144,38 +144,27 @@ impl AccessSnapshot {
         Ok(())
     }
 
-    /// Is the tool of the tenant's tier 2? `owner` is the tenant that published it.
-    pub(crate) fn tenant_has(&self, tenant: &TenantId, owner: &TenantId, tool: &ToolId) -> bool {
-        tenant == owner
-            || self
-                .grounds
-                .get(tenant)
-                .is_some_and(|ground| ground.record.tools.iter().any(|pattern| pattern.matches(tool)))
-    }
-
-    /// Is a tool of tier 2 in the agent's tier 3? If so, with which overrides?
-    pub(crate) fn reach(
-        &self,
-        tenant: &TenantId,
-        agent: &Subject,
-        tool: &ToolId,
-        effects: SideEffectPolicy,
-    ) -> Result<Option<&PolicyOverrides>, WhyUnavailable> {
+    /// What one agent of a tenant has. Looked up once, to be asked about many tools.
+    pub(crate) fn view<'a>(&'a self, tenant: &'a TenantId, agent: &Subject) -> View<'a> {
         let ground = self.grounds.get(tenant);
-        let activation = ground.and_then(|ground| ground.activation(agent, tool));
-        reach(activation.map(|found| found.enabled), self.visibility_of(tenant), effects)?;
-        Ok(activation.map(|found| &found.overrides))
+        View {
+            tenant,
+            tools: ground.map(|ground| ground.record.tools.as_slice()).unwrap_or_default(),
+            own: ground.and_then(|ground| ground.activations.get(agent)).map(Vec::as_slice).unwrap_or_default(),
+            for_everybody: ground.map(|ground| ground.for_everybody.as_slice()).unwrap_or_default(),
+            default: self.visibility_of(tenant),
+        }
     }
 
     /// What an activation says about somebody who handed a token on: disabled there means disabled with everything
     /// delegated from it, and overrides go along. Otherwise a fresh name would be a way around an activation.
-    pub(crate) fn handed_on(
-        &self,
-        tenant: &TenantId,
+    pub(crate) fn handed_on<'a>(
+        &'a self,
+        tenant: &'a TenantId,
         delegator: &Subject,
         tool: &ToolId,
-    ) -> Result<Option<&PolicyOverrides>, WhyUnavailable> {
-        match self.grounds.get(tenant).and_then(|ground| ground.activation(delegator, tool)) {
+    ) -> Result<Option<&'a PolicyOverrides>, WhyUnavailable> {
+        match self.view(tenant, delegator).activation(tool) {
             Some(found) if !found.enabled => Err(WhyUnavailable::DisabledForAgent),
             found => Ok(found.map(|found| &found.overrides)),
         }
@@ -247,21 +236,38 @@ impl Ground {
             revoked_tokens: HashSet::new(),
         }
     }
+}
+
+/// What one agent of a tenant has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    tenant: &'a TenantId,
+    tools: &'a [ToolPattern],
+    own: &'a [Activation],
+    for_everybody: &'a [Activation],
+    default: VisibilityDefault,
+}
+
+impl<'a> View<'a> {
+    /// Is the tool of the tenant's tier 2? `owner` is the tenant that published it.
+    pub(crate) fn has(&self, owner: &TenantId, tool: &ToolId) -> bool {
+        self.tools.iter().any(|pattern| pattern.matches(tool)) || owner == self.tenant
+    }
+
+    /// Is a tool of tier 2 in the agent's tier 3? If so, with which overrides?
+    pub(crate) fn reach(
+        &self,
+        tool: &ToolId,
+        effects: SideEffectPolicy,
+    ) -> Result<Option<&'a PolicyOverrides>, WhyUnavailable> {
+        let activation = self.activation(tool);
+        reach(activation.map(|found| found.enabled), self.default, effects)?;
+        Ok(activation.map(|found| &found.overrides))
+    }
 
     /// The record that decides: the agent's own before the tenant's, the more specific before the more general.
-    fn activation(&self, agent: &Subject, tool: &ToolId) -> Option<&Activation> {
-        if self.activations.is_empty() && self.for_everybody.is_empty() {
-            return None;
-        }
-        let among = |list: Option<&'_ Vec<Activation>>| -> Option<usize> {
-            list?.iter().position(|activation| activation.tool.matches(tool))
-        };
-        let own = self.activations.get(agent);
-        if let Some(at) = among(own) {
-            return own?.get(at);
-        }
-        let shared = Some(&self.for_everybody);
-        shared?.get(among(shared)?)
+    fn activation(&self, tool: &ToolId) -> Option<&'a Activation> {
+        self.own.iter().chain(self.for_everybody).find(|activation| activation.tool.matches(tool))
     }
 }
 

@@ -38,7 +38,8 @@ impl Kernel {
         let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
         let slot = self.parts.recorder.reserve().await?;
         let access = self.access().snapshot().clone();
-        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || self.may_know(&access, &caller, tool);
+        let sight = self.sight(&access, &caller);
+        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || sight.knows(tool);
         let changed = self.registry().change_lifecycle(caller.tenant(), tool, version, action, may_know).await?;
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());

@@ -42,12 +42,14 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
     let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
         .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
     let access = kernel.access().snapshot().clone();
+    let view = access.view(caller.tenant(), caller.subject());
     let registry = kernel.registry().snapshot();
     let tool = registry
         .find(caller.tenant(), &request.tool_id)
-        .filter(|tool| access.tenant_has(caller.tenant(), &tool.tenant, &tool.id))
+        .filter(|tool| view.has(&tool.tenant, &tool.id))
         .ok_or_else(|| {
-            registry.not_found(caller.tenant(), &request.tool_id, |tool| kernel.may_know(&access, &caller, tool))
+            let sight = kernel.sight(&access, &caller);
+            registry.not_found(caller.tenant(), &request.tool_id, |tool| sight.knows(tool))
         })?;
     // Before anything about its versions or parameters is said.
     if !caller.names(&tool.id) {
@@ -55,9 +57,7 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
     }
     let tool = tool.resolve(&spec, now)?;
     let mut conditions = Conditions::default();
-    let overrides = access
-        .reach(caller.tenant(), caller.subject(), &tool.id, tool.manifest.side_effect_policy)
-        .map_err(|why| not_enabled(&tool.id, why))?;
+    let overrides = view.reach(&tool.id, tool.manifest.side_effect_policy).map_err(|why| not_enabled(&tool.id, why))?;
     let handed_on = caller.chain().iter().map(|link| access.handed_on(caller.tenant(), &link.sub, &tool.id));
     let of_delegators: Vec<_> = handed_on.collect::<Result<_, _>>().map_err(|why| not_enabled(&tool.id, why))?;
     for overrides in of_delegators.into_iter().chain([overrides]).flatten() {

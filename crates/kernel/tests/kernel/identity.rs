@@ -230,6 +230,18 @@ async fn a_budget_of_calls_is_shared_by_everything_delegated_from_it() {
 }
 
 #[tokio::test]
+async fn a_budget_of_another_issuers_token_is_shared_with_what_is_exchanged_from_it() {
+    let key = SigningKey::from_seed(&[1; 32]);
+    let board = Arc::new(Billboard::default());
+    *board.text.lock().unwrap() = Some(key_set(&[&key]));
+    let stage = with_tenant(Props { external: issuer(Some(Arc::clone(&board) as _)), ..Props::default() }).await;
+    let parent = foreign(&key, json!({ "budget": { "calls": 1 } }));
+    let child = stage.kernel.delegate_token(as_holder(&parent), &DelegationRequest::default()).await.unwrap().token;
+    assert_eq!(stage.code(&parent, "greet").await, None);
+    assert_eq!(stage.code(&child, "greet").await, Some(ErrorCode::E3211));
+}
+
+#[tokio::test]
 async fn limits_of_a_token_hold_for_the_arguments_that_run() {
     let stage = with_tenant(Props::default()).await;
     let token = stage.mint(json!({ "limits": [{ "tool_id": "greet", "argument": "/times", "max": 2 }] })).await;
