@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use contract::version::VersionSpec;
 use kernel::ports::clock::Clock;
-use kernel::ports::observer::{Finished, Observer};
+use kernel::ports::observer::Unwatched;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::{ListFilter, Registry};
@@ -27,20 +26,6 @@ pub(crate) struct OfflineRegistry {
     clock: Arc<dyn Clock>,
 }
 
-/// Nobody watches a command that only reads.
-#[derive(Debug)]
-struct Nobody;
-
-impl Observer for Nobody {
-    fn invocation_finished(&self, _: &Finished<'_>) {}
-    fn registry_swapped(&self, _: usize, _: usize) {}
-    fn audit_queue(&self, _: usize) {}
-    fn audit_append_failed(&self) {}
-    fn decision(&self, _: bool) {}
-    fn authentication_failed(&self, _: ErrorCode) {}
-    fn keys_fetched(&self, _: bool) {}
-}
-
 impl OfflineRegistry {
     /// Opens the store of the data directory.
     pub(crate) async fn open(context: &Context) -> Result<Self, Failure> {
@@ -52,7 +37,7 @@ impl OfflineRegistry {
         let store = Arc::new(store);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let (truth, search) = (Arc::clone(&store) as Arc<dyn RegistryStore>, store as Arc<dyn ToolSearch>);
-        let registry = Registry::open(truth, search, Arc::clone(&clock), Arc::new(Nobody))
+        let registry = Registry::open(truth, search, Arc::clone(&clock), Arc::new(Unwatched))
             .await
             .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
         context.printer.note("no server is running: read from the data directory");

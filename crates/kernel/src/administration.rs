@@ -15,7 +15,6 @@ use policy::{Action, BearerSecret};
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::registry_store::StoreError;
 use crate::registry::ToolVersion;
 
 mod grounds;
@@ -103,16 +102,4 @@ fn elsewhere() -> Refusal {
 fn installation_only() -> Refusal {
     Refusal::new(ErrorCode::E3206, "only administrators of the installation may do this")
         .hint("use a token of the home tenant, for example the admin token")
-}
-
-/// The store's troubles in the terms of the error table; the cause goes to the log.
-pub(crate) fn unavailable(error: &StoreError) -> Refusal {
-    tracing::error!(error = error as &dyn std::error::Error, "the store failed");
-    match error {
-        StoreError::Unavailable(_) => Refusal::new(ErrorCode::E3001, error.to_string())
-            .hint("nothing was changed; try again in a moment, and if it stays, look at the server's log and disk"),
-        StoreError::Corrupt(_) => Refusal::new(ErrorCode::E3000, error.to_string())
-            .hint("an operator must look at the data directory; `gantry doctor` says more")
-            .retryable(false),
-    }
 }

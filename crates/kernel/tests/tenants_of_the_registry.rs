@@ -11,7 +11,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::Manifest;
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::observer::{Finished, Observer};
+use gantry_kernel::ports::observer::Unwatched;
 use gantry_kernel::registry::{LifecycleAction, ListFilter, Registration, Registry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -34,19 +34,6 @@ impl Clock for Noon {
     }
 }
 
-#[derive(Debug)]
-struct Nobody;
-
-impl Observer for Nobody {
-    fn invocation_finished(&self, _: &Finished<'_>) {}
-    fn registry_swapped(&self, _: usize, _: usize) {}
-    fn audit_queue(&self, _: usize) {}
-    fn audit_append_failed(&self) {}
-    fn decision(&self, _: bool) {}
-    fn authentication_failed(&self, _: contract::error::ErrorCode) {}
-    fn keys_fetched(&self, _: bool) {}
-}
-
 struct Stage {
     registry: Registry,
     store: Arc<MemoryStore>,
@@ -57,7 +44,7 @@ fn tenant(name: &str) -> TenantId {
 }
 
 async fn open(store: &Arc<MemoryStore>) -> Registry {
-    Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::new(Noon), Arc::new(Nobody)).await.unwrap()
+    Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::new(Noon), Arc::new(Unwatched)).await.unwrap()
 }
 
 impl Stage {

@@ -1,14 +1,13 @@
 //! Decentralised identifiers (W3C DID core 1.0): the names of agents and users, and the keys behind them (AUTH-012).
 //!
-//! `did:key` is its own proof: the name *is* the key ([`Did::self_certified_key`]). `did:web` names a document on a host
-//! ([`Did::document_url`]); fetching it is an adapter's work, reading it is done here ([`DidDocument::read`]). Every
+//! `did:key` is its own proof: the name *is* the key ([`Did::self_certified_key`]). `did:web` names a document on a host;
+//! finding and fetching it is an adapter's work, reading it is done here ([`DidDocument::read`]). Every
 //! other method is a name without keys, as far as this server knows.
 //!
 //! Not here: the registry of DIDs (a store's), fetching and caching (adapters), DID URLs with path or query.
 
 mod document;
 mod multikey;
-mod web;
 
 pub use document::DidDocument;
 
@@ -32,8 +31,6 @@ pub enum InvalidDidError {
     Syntax,
     #[error("the `did:key` does not hold an Ed25519, P-256 or RSA key in its one spelling")]
     Key,
-    #[error("the `did:web` does not name a document: {0}")]
-    Web(&'static str),
     #[error("the DID's method does not say where its keys are: `did:key` and `did:web` do")]
     Method,
     #[error("the DID document cannot be used: {0}")]
@@ -67,13 +64,6 @@ impl Did {
     /// The `did:key` of one of our own keys.
     pub fn of_key(key: &SigningKey) -> Self {
         Self(format!("did:key:{}", multikey::encode_ed25519(key.public_bytes())).into())
-    }
-
-    /// Where the document of a `did:web` is. Addresses and names without a dot lead into one's own network, so they must
-    /// be among `hosts`, spelt in the same way.
-    pub fn document_url(&self, hosts: &[String]) -> Result<String, InvalidDidError> {
-        let ("web", id) = self.parts() else { return Err(InvalidDidError::Method) };
-        web::document_url(id, hosts).map_err(InvalidDidError::Web)
     }
 
     fn parts(&self) -> (&str, &str) {
@@ -176,7 +166,6 @@ mod tests {
         assert_eq!(key.thumbprint(), own.verifying_key().thumbprint());
         assert_eq!(key.id(), format!("{did}#{}", did.specific_id()));
         assert!(key.verifies(b"m", &own.sign(b"m")));
-        assert_eq!(did.document_url(&[]), Err(InvalidDidError::Method));
         assert_eq!("did:web:a.b".parse::<Did>().unwrap().self_certified_key(), Err(InvalidDidError::Method));
     }
 }

@@ -4,7 +4,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault};
 
-use super::{Actor, installation_only, tenant_of, unavailable};
+use super::{Actor, installation_only, tenant_of};
 use crate::access::EVERY_AGENT;
 use crate::invoke::Kernel;
 use crate::ports::access_store::{Activation, AgentRecord, TenantRecord};
@@ -67,7 +67,7 @@ impl Kernel {
             .hint("it holds the administrators of this installation"));
         }
         let slot = self.parts.recorder.reserve().await?;
-        self.access().put_tenants(&records).await.map_err(|error| unavailable(&error))?;
+        self.access().put_tenants(&records).await.map_err(|error| error.refusal())?;
         let names: Vec<&str> = records.iter().map(|record| record.tenant.as_str()).take(20).collect();
         slot.record(self.act(actor, &caller, AuditAction::TenantsChanged, None, Some(names.join(", "))));
         Ok(records)
@@ -111,7 +111,7 @@ impl Kernel {
             added_at: self.clock().now(),
             added_by: caller.subject().clone(),
         };
-        self.access().introduce(vec![record.clone()]).await.map_err(|error| unavailable(&error))?;
+        self.access().introduce(vec![record.clone()]).await.map_err(|error| error.refusal())?;
         slot.record(self.act(actor, &caller, AuditAction::AgentsChanged, None, Some(format!("added {agent}"))));
         Ok(record)
     }
@@ -126,7 +126,7 @@ impl Kernel {
         let caller = self.permitted(actor, Action::ManageAgents).await?;
         let tenant = tenant_of(&caller, tenant)?;
         let slot = self.parts.recorder.reserve().await?;
-        if !self.access().forget(&tenant, agent).await.map_err(|error| unavailable(&error))? {
+        if !self.access().forget(&tenant, agent).await.map_err(|error| error.refusal())? {
             return Err(Refusal::new(ErrorCode::E3207, format!("there is no agent `{agent}` here"))
                 .hint("GET /v1/agents lists those there are"));
         }
@@ -177,8 +177,8 @@ impl Kernel {
             activations.push(Activation { tenant, agent, tool, enabled, overrides });
         }
         let slot = self.parts.recorder.reserve().await?;
-        self.access().introduce(agents).await.map_err(|error| unavailable(&error))?;
-        self.access().put_activations(&activations).await.map_err(|error| unavailable(&error))?;
+        self.access().introduce(agents).await.map_err(|error| error.refusal())?;
+        self.access().put_activations(&activations).await.map_err(|error| error.refusal())?;
         let note = format!("{} activations", activations.len());
         slot.record(self.act(actor, &caller, AuditAction::ActivationsChanged, None, Some(note)));
         Ok(activations)

@@ -6,7 +6,7 @@ use contract::ids::{Subject, TenantId};
 use policy::{Action, Policies, PolicyProblem};
 use serde_json::json;
 
-use super::{Actor, tenant_of, unavailable};
+use super::{Actor, tenant_of};
 use crate::invoke::Kernel;
 use crate::ports::access_store::PolicyRecord;
 use crate::ports::audit_sink::AuditAction;
@@ -46,7 +46,7 @@ impl Kernel {
             .access()
             .policy_history(tenant.as_ref(), HISTORY_MAX)
             .await
-            .map_err(|error| unavailable(&error))?
+            .map_err(|error| error.refusal())?
             .into_iter()
             .map(|record| PolicyVersion {
                 version: record.version,
@@ -80,7 +80,7 @@ impl Kernel {
         let caller = self.permitted(actor, Action::SeePolicies).await?;
         let tenant = layer_of(tenant_of(&caller, tenant)?);
         let history = self.access().policy_history(tenant.as_ref(), usize::MAX).await;
-        let found = history.map_err(|error| unavailable(&error))?.into_iter().find(|record| record.version == version);
+        let found = history.map_err(|error| error.refusal())?.into_iter().find(|record| record.version == version);
         found.ok_or_else(|| {
             Refusal::new(ErrorCode::E3008, format!("there is no version {version} of these policies"))
                 .hint("GET /v1/policies lists the versions")
@@ -103,7 +103,7 @@ impl Kernel {
             .map_err(|problems| not_usable(&problems))?;
         let slot = self.parts.recorder.reserve().await?;
         let put = self.access().put_policies(tenant.clone(), text.clone(), caller.subject()).await;
-        let version = put.map_err(|error| unavailable(&error))?;
+        let version = put.map_err(|error| error.refusal())?;
         let of = tenant.as_ref().map_or("the platform", |tenant| tenant.as_str());
         let note = format!("version {version} of {of}");
         slot.record(self.act(actor, &caller, AuditAction::PoliciesChanged, None, Some(note)));

@@ -5,7 +5,7 @@ use contract::ids::{Subject, TenantId};
 use policy::{Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
 use serde_json::json;
 
-use super::{Actor, installation_only, tenant_of, unavailable};
+use super::{Actor, installation_only, tenant_of};
 use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
 use crate::mint::MintedToken;
@@ -48,7 +48,7 @@ impl Kernel {
             added_at: now,
             added_by: caller.subject().clone(),
         };
-        self.access().introduce(vec![record]).await.map_err(|error| unavailable(&error))?;
+        self.access().introduce(vec![record]).await.map_err(|error| error.refusal())?;
         let note = format!("jti {}", minted.claims.jti);
         slot.record(self.act(actor, &caller, AuditAction::TokenMinted, None, Some(note)));
         Ok(minted)
@@ -120,7 +120,7 @@ impl Kernel {
             Revoked::Subject(tenant, sub) => format!("all of {sub} in {tenant}"),
         };
         let revocation = Revocation { what, at: self.clock().now(), by: caller.subject().clone() };
-        self.access().revoke(&revocation).await.map_err(|error| unavailable(&error))?;
+        self.access().revoke(&revocation).await.map_err(|error| error.refusal())?;
         slot.record(self.act(actor, &caller, AuditAction::TokenRevoked, None, Some(note)));
         Ok(())
     }

@@ -9,7 +9,6 @@ use policy::Caller;
 use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{Facts, millis};
-use crate::administration::unavailable;
 use crate::invoke::Kernel;
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
@@ -75,7 +74,7 @@ async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
     if spendings.is_empty() {
         return Ok(());
     }
-    match kernel.access().spend(&spendings).await.map_err(|error| unavailable(&error))? {
+    match kernel.access().spend(&spendings).await.map_err(|error| error.refusal())? {
         Ok(()) => Ok(()),
         Err(_) => Err(Refusal::new(ErrorCode::E3211, "the calls this token allows are used up")
             .hint("ask for a new token; the call was not run")),

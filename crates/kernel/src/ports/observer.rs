@@ -34,3 +34,17 @@ pub trait Observer: Send + Sync + fmt::Debug {
     /// The keys of another issuer were fetched, or could not be.
     fn keys_fetched(&self, done: bool);
 }
+
+/// Hears everything and keeps nothing: for offline work and for tests that watch something else.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unwatched;
+
+impl Observer for Unwatched {
+    fn invocation_finished(&self, _: &Finished<'_>) {}
+    fn registry_swapped(&self, _: usize, _: usize) {}
+    fn audit_queue(&self, _: usize) {}
+    fn audit_append_failed(&self) {}
+    fn decision(&self, _: bool) {}
+    fn authentication_failed(&self, _: ErrorCode) {}
+    fn keys_fetched(&self, _: bool) {}
+}

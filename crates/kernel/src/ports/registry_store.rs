@@ -7,6 +7,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use contract::canonical::Digest;
+use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::Manifest;
 use contract::version::Version;
@@ -58,6 +59,20 @@ pub enum StoreError {
     /// What was read does not make sense; a person must look.
     #[error("the store holds data that cannot be read")]
     Corrupt(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// The trouble in the terms of the error table; the cause goes to the log.
+    pub(crate) fn refusal(&self) -> Refusal {
+        tracing::error!(error = self as &dyn std::error::Error, "the store failed");
+        match self {
+            Self::Unavailable(_) => Refusal::new(ErrorCode::E3001, self.to_string())
+                .hint("nothing was changed; try again in a moment, and if it stays, look at the server's log and disk"),
+            Self::Corrupt(_) => Refusal::new(ErrorCode::E3000, self.to_string())
+                .hint("an operator must look at the data directory; `gantry doctor` says more")
+                .retryable(false),
+        }
+    }
 }
 
 /// Keeps published versions.

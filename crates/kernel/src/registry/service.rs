@@ -154,7 +154,7 @@ impl Registry {
             published_at: now,
             published_by: by.clone(),
         };
-        let published = self.store.publish(new.clone()).await.map_err(|e| unavailable(&e))?;
+        let published = self.store.publish(new.clone()).await.map_err(|e| e.refusal())?;
         let created = match published {
             Published::New => true,
             Published::Same => false,
@@ -221,7 +221,7 @@ impl Registry {
             .store
             .change_lifecycle(&current.tenant, &current.id, &current.version, &current.lifecycle, &next)
             .await
-            .map_err(|e| unavailable(&e))?;
+            .map_err(|e| e.refusal())?;
         match change {
             LifecycleChange::Done => Ok(self.swap(current.with_lifecycle(next))),
             LifecycleChange::Stale(_) => Err(Refusal::new(
@@ -275,7 +275,7 @@ impl Registry {
     ) -> Result<Vec<Listed>, Refusal> {
         let limit = limit.clamp(1, SEARCH_LIMIT_MAX);
         let asked = limit.saturating_mul(SEARCH_OVERFETCH);
-        let hits = self.search.search(tenant, query, asked).await.map_err(|e| unavailable(&e))?;
+        let hits = self.search.search(tenant, query, asked).await.map_err(|e| e.refusal())?;
         let now = self.clock.now();
         let snapshot = self.snapshot();
         let visible = hits.into_iter().filter_map(|hit| {
@@ -370,16 +370,4 @@ fn unknown_version(tool: &Tool, version: &Version) -> Refusal {
     let known: Vec<String> = tool.versions().iter().rev().take(20).map(|v| v.version.to_string()).collect();
     Refusal::new(ErrorCode::E3102, format!("tool `{}` has no version `{version}`", tool.id))
         .hint(format!("registered versions: {}", known.join(", ")))
-}
-
-/// The store's troubles in the terms of the error table; the cause goes to the log.
-fn unavailable(error: &StoreError) -> Refusal {
-    tracing::error!(error = error as &dyn std::error::Error, "the store failed");
-    match error {
-        StoreError::Unavailable(_) => Refusal::new(ErrorCode::E3001, error.to_string())
-            .hint("nothing was changed; try again in a moment, and if it stays, look at the server's log and disk"),
-        StoreError::Corrupt(_) => Refusal::new(ErrorCode::E3000, error.to_string())
-            .hint("an operator must look at the data directory; `gantry doctor` says more")
-            .retryable(false),
-    }
 }

@@ -15,7 +15,7 @@ use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::{Finished, Observer};
+use kernel::ports::observer::Unwatched;
 use kernel::registry::Registry;
 use kernel::{Access, AccessParts, AccessSettings, Identity, IdentitySettings, Kernel, KernelParts, Mint, Recorder};
 use policy::{MintRequest, Minter, SigningKey};
@@ -108,19 +108,6 @@ impl AuditSink for Paper {
     }
 }
 
-#[derive(Debug)]
-struct Nobody;
-
-impl Observer for Nobody {
-    fn invocation_finished(&self, _: &Finished<'_>) {}
-    fn registry_swapped(&self, _: usize, _: usize) {}
-    fn audit_queue(&self, _: usize) {}
-    fn audit_append_failed(&self) {}
-    fn decision(&self, _: bool) {}
-    fn authentication_failed(&self, _: ErrorCode) {}
-    fn keys_fetched(&self, _: bool) {}
-}
-
 /// Keeps nothing.
 #[derive(Debug)]
 struct Drawer;
@@ -160,17 +147,21 @@ impl Stage {
             Arc::new(Tools { gate: Semaphore::new(0), running: watch::Sender::new(0), finished: AtomicUsize::new(0) });
         let paper = Arc::new(Paper::default());
         let store = Arc::new(MemoryStore::new());
-        let registry =
-            Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock) as _, Arc::new(Nobody))
-                .await
-                .unwrap();
+        let registry = Registry::open(
+            Arc::clone(&store) as _,
+            Arc::clone(&store) as _,
+            Arc::clone(&clock) as _,
+            Arc::new(Unwatched),
+        )
+        .await
+        .unwrap();
         let access = Access::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
             engine: None,
             did_resolver: None,
             clock: Arc::clone(&clock) as _,
-            observer: Arc::new(Nobody),
+            observer: Arc::new(Unwatched),
             settings: AccessSettings::default(),
         })
         .await
@@ -179,8 +170,8 @@ impl Stage {
         let agent = token(&key, &["demo.*"], START);
         let expired = token(&key, &["*"], START - 7_200_000);
         let settings = IdentitySettings { failures_per_minute, ..IdentitySettings::local(Arc::clone(&clock) as _) };
-        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Nobody)).unwrap();
-        let (recorder, _) = Recorder::start(Arc::clone(&paper) as _, Arc::clone(&clock) as _, Arc::new(Nobody));
+        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Unwatched)).unwrap();
+        let (recorder, _) = Recorder::start(Arc::clone(&paper) as _, Arc::clone(&clock) as _, Arc::new(Unwatched));
         let kernel = Kernel::new(KernelParts {
             registry,
             identity,
@@ -190,7 +181,7 @@ impl Stage {
             executors: vec![Arc::clone(&tools) as _],
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
-            observer: Arc::new(Nobody),
+            observer: Arc::new(Unwatched),
         });
         let door = Door::new(Arc::new(kernel), MetricsText::new(|| "gantry_up 1\n".to_owned()), config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

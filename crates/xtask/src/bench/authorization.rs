@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use async_trait::async_trait;
-use contract::envelope::{InvocationStatus, InvokeRequest};
-use contract::error::{ErrorCode, Refusal};
+use contract::envelope::InvokeRequest;
+use contract::error::Refusal;
 use contract::ids::TraceId;
 use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use kernel::ports::observer::{Finished, Observer};
+use kernel::ports::observer::Unwatched;
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Identity, IdentitySettings, Kernel,
@@ -55,21 +55,26 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
     let clock: Arc<dyn Clock> = Arc::new(Still(now_ms));
     let store = Arc::new(MemoryStore::new());
     let registry =
-        Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock), Arc::new(Nobody)).await?;
+        Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock), Arc::new(Unwatched))
+            .await?;
     let access = Access::open(AccessParts {
         store,
         bus: Arc::new(MemoryBus::default()),
         engine: None,
         did_resolver: None,
         clock: Arc::clone(&clock),
-        observer: Arc::new(Nobody),
+        observer: Arc::new(Unwatched),
         settings: AccessSettings::default(),
     })
     .await?;
     let key = SigningKey::from_seed(&[7; 32]);
-    let identity =
-        Identity::new(ADMIN, vec![key.verifying_key()], IdentitySettings::local(Arc::clone(&clock)), Arc::new(Nobody))?;
-    let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(Nobody));
+    let identity = Identity::new(
+        ADMIN,
+        vec![key.verifying_key()],
+        IdentitySettings::local(Arc::clone(&clock)),
+        Arc::new(Unwatched),
+    )?;
+    let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(Unwatched));
     let kernel = Kernel::new(KernelParts {
         registry,
         identity,
@@ -79,7 +84,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         executors: Vec::new(),
         clock,
         entropy: Arc::new(Nobody),
-        observer: Arc::new(Nobody),
+        observer: Arc::new(Unwatched),
     });
     let admin = Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id: TraceId::from_bytes([1; 16]) };
     let manifest = json!({
@@ -144,16 +149,4 @@ impl Entropy for Nobody {
     fn fill(&self, bytes: &mut [u8]) {
         bytes.fill(7);
     }
-}
-
-impl Observer for Nobody {
-    fn invocation_finished(&self, event: &Finished<'_>) {
-        debug_assert!(event.status != InvocationStatus::Success, "nothing is run here");
-    }
-    fn registry_swapped(&self, _: usize, _: usize) {}
-    fn audit_queue(&self, _: usize) {}
-    fn audit_append_failed(&self) {}
-    fn decision(&self, _: bool) {}
-    fn authentication_failed(&self, _: ErrorCode) {}
-    fn keys_fetched(&self, _: bool) {}
 }
