@@ -112,7 +112,7 @@ async fn tools_and_settings_of_a_tenant_cannot_be_guessed_by_another() {
     let gantry = Gantry::start().await;
     let author = gantry.mint(json!({ "sub": "author", "roles": ["tool_author"] })).await;
     let chief = gantry.mint(json!({ "sub": "chief", "tenant": "globex", "roles": ["admin"] })).await;
-    let secret = manifest(json!({ "tool_id": "secret_sum" }));
+    let secret = manifest(json!({ "tool_id": "secret_sum", "execution": null }));
     let answer = gantry.request(Method::POST, "/v1/tools/register", Some(&author), Some(secret.clone())).await;
     assert_eq!(answer.status, 201, "{}", answer.text);
     // As an administrator of another tenant: neither by id, nor by version, nor by a call, nor by registering it.

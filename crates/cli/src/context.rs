@@ -67,7 +67,8 @@ impl Context {
 
     /// May a command fall back to the data directory when no server answers? Not when one was asked for by name.
     pub(crate) fn may_go_offline(&self) -> bool {
-        self.global.server.is_none()
+        // Whoever shows a token wants what that token may, which only a server can say.
+        self.global.server.is_none() && matches!(self.given_token(), Ok(None))
     }
 
     /// A client that shows the token.

@@ -124,9 +124,15 @@ impl FromStr for ToolId {
 // ------------------------------------------------------------------------------------------------ plain text names
 
 /// A printable name without spaces: tenants, agents, token ids.
+/// Characters that are not seen, or that turn around what is: two names that look alike would not be.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
 fn check_plain(what: &'static str, text: &str, max: usize) -> Result<(), NameError> {
-    let fine =
-        !text.is_empty() && text.chars().count() <= max && text.chars().all(|c| !c.is_whitespace() && !c.is_control());
+    let fine = !text.is_empty()
+        && text.chars().count() <= max
+        && text.chars().all(|c| !c.is_whitespace() && !c.is_control() && !is_invisible(c));
     if fine { Ok(()) } else { Err(NameError::Plain { what, given: shown(text), max }) }
 }
 

@@ -184,6 +184,6 @@ impl Sight<'_> {
             && self.view.has(&tool.tenant, &tool.id)
             && tool
                 .current(self.now)
-                .is_some_and(|current| self.view.reach(&tool.id, current.manifest.side_effect_policy).is_ok())
+                .is_some_and(|current| self.view.reach(&tool.id, || current.manifest.side_effect_policy).is_ok())
     }
 }

@@ -148,7 +148,7 @@ impl Kernel {
         tool: &Tool,
         current: &ToolVersion,
     ) -> Result<Option<&'a policy::PolicyOverrides>, WhyUnavailable> {
-        let overrides = view.reach(&tool.id, current.manifest.side_effect_policy)?;
+        let overrides = view.reach(&tool.id, || current.manifest.side_effect_policy)?;
         if !current.manifest.is_enabled() {
             return Err(WhyUnavailable::SwitchedOff);
         }

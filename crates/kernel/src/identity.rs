@@ -211,6 +211,9 @@ impl Identity {
             return Ok(());
         }
         did_is_known(access, principal.tenant(), principal.subject()).await?;
+        for link in principal.chain() {
+            did_is_known(access, principal.tenant(), &link.sub).await?;
+        }
         principal.did_until.store(now.plus(DID_KNOWN_FOR).0, Ordering::Release);
         principal.did_epoch.store(epoch, Ordering::Release);
         Ok(())
@@ -283,7 +286,8 @@ pub(crate) async fn did_is_known(
     subject: &Subject,
 ) -> Result<(), Refusal> {
     let text = subject.as_str();
-    if !text.starts_with("did:") {
+    // However it is spelt: what looks like a DID must be one.
+    if !text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("did:")) {
         return if access.requires_did() { Err(unknown_did("is no DID, and this server wants one")) } else { Ok(()) };
     }
     if access.snapshot().knows(tenant, subject) {

@@ -132,7 +132,7 @@ impl Access {
             if let Err(denial) = decision.add(name, policies.decide(&question)) {
                 return Ok(Err(denial));
             }
-            // What is forbidden to somebody is forbidden to whoever got the token from there.
+            // Nobody hands on what it may not do itself, whatever the name it is handed on to.
             for link in call.caller.chain() {
                 let verdict = policies.decide(&Question {
                     agent: &link.sub,
@@ -140,7 +140,7 @@ impl Access {
                     scopes: link.scopes.as_deref().unwrap_or(question.scopes),
                     ..question
                 });
-                if !verdict.allowed && !verdict.determining.is_empty() {
+                if !verdict.allowed {
                     let reason = format!("{} (for `{}`, who handed the token on)", verdict.reason, link.sub);
                     return Ok(Err(Denial { layer: name, verdict: Arc::new(Verdict { reason, ..verdict }) }));
                 }

@@ -156,20 +156,6 @@ impl AccessSnapshot {
         }
     }
 
-    /// What an activation says about somebody who handed a token on: disabled there means disabled with everything
-    /// delegated from it, and overrides go along. Otherwise a fresh name would be a way around an activation.
-    pub(crate) fn handed_on<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        delegator: &Subject,
-        tool: &ToolId,
-    ) -> Result<Option<&'a PolicyOverrides>, WhyUnavailable> {
-        match self.view(tenant, delegator).activation(tool) {
-            Some(found) if !found.enabled => Err(WhyUnavailable::DisabledForAgent),
-            found => Ok(found.map(|found| &found.overrides)),
-        }
-    }
-
     /// What holds in a tenant where no activation says otherwise.
     pub(crate) fn visibility_of(&self, tenant: &TenantId) -> VisibilityDefault {
         let own = self.grounds.get(tenant).and_then(|ground| ground.record.visibility);
@@ -255,13 +241,18 @@ impl<'a> View<'a> {
     }
 
     /// Is a tool of tier 2 in the agent's tier 3? If so, with which overrides?
+    ///
+    /// `effects` is asked for only if it matters, because a listing would have to fetch it from far away for every tool.
     pub(crate) fn reach(
         &self,
         tool: &ToolId,
-        effects: SideEffectPolicy,
+        effects: impl FnOnce() -> SideEffectPolicy,
     ) -> Result<Option<&'a PolicyOverrides>, WhyUnavailable> {
         let activation = self.activation(tool);
-        reach(activation.map(|found| found.enabled), self.default, effects)?;
+        if activation.is_none() && self.default == VisibilityDefault::Enabled {
+            return Ok(None);
+        }
+        reach(activation.map(|found| found.enabled), self.default, effects())?;
         Ok(activation.map(|found| &found.overrides))
     }
 

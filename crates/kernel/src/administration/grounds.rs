@@ -12,6 +12,8 @@ use crate::ports::audit_sink::AuditAction;
 
 /// Longest list in one request.
 const AT_ONCE_MAX: usize = 1_000;
+/// Entries of a change that its audit record names.
+const NOTED_MAX: usize = 20;
 /// Largest DID document that is kept.
 const DOCUMENT_BYTES_MAX: usize = 64 * 1024;
 
@@ -179,7 +181,13 @@ impl Kernel {
         let slot = self.parts.recorder.reserve().await?;
         self.access().introduce(agents).await.map_err(|error| error.refusal())?;
         self.access().put_activations(&activations).await.map_err(|error| error.refusal())?;
-        let note = format!("{} activations", activations.len());
+        let line = |one: &Activation| {
+            format!("{} {} {} {}", one.tenant, one.agent, one.tool, if one.enabled { "on" } else { "off" })
+        };
+        let mut note = activations.iter().take(NOTED_MAX).map(line).collect::<Vec<_>>().join("; ");
+        if activations.len() > NOTED_MAX {
+            note.push_str(&format!("; and {} more", activations.len() - NOTED_MAX));
+        }
         slot.record(self.act(actor, &caller, AuditAction::ActivationsChanged, None, Some(note)));
         Ok(activations)
     }

@@ -49,7 +49,9 @@ impl Kernel {
             added_by: caller.subject().clone(),
         };
         self.access().introduce(vec![record]).await.map_err(|error| error.refusal())?;
-        let note = format!("jti {}", minted.claims.jti);
+        let roles: Vec<&str> = request.roles.iter().map(|role| role.as_str()).collect();
+        let note =
+            format!("jti {} for {} in {}, roles: {}", minted.claims.jti, request.sub, request.tenant, roles.join(" "));
         slot.record(self.act(actor, &caller, AuditAction::TokenMinted, None, Some(note)));
         Ok(minted)
     }
@@ -162,11 +164,18 @@ fn widened(what: &str) -> Refusal {
     refused(what).details(json!({ "widening": what }))
 }
 
-/// Being an agent is no right, so everybody may hand that role on; every other only if one has it.
+/// Being an agent is no right, so everybody may hand that role on; every other only if one has it. What an agent hands on
+/// is an agent's token: who could shed that role could pass for a person.
 fn roles_of(parent: &Principal, asked: Option<&[Role]>) -> Result<Vec<Role>, Refusal> {
     let Some(asked) = asked else { return Ok(vec![Role::Agent]) };
     match asked.iter().find(|role| **role != Role::Agent && !parent.roles().contains(role)) {
-        None => Ok(asked.to_vec()),
+        None => {
+            let mut roles = asked.to_vec();
+            if parent.roles().contains(&Role::Agent) && !roles.contains(&Role::Agent) {
+                roles.push(Role::Agent);
+            }
+            Ok(roles)
+        }
         Some(role) => Err(widened(&format!("it does not have the role `{}`", role.as_str()))),
     }
 }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use contract::error::Refusal;
-use contract::manifest::Manifest;
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::{Execution, Manifest};
 use contract::version::Version;
 use policy::Action;
 use serde_json::Value;
@@ -19,6 +19,9 @@ impl Kernel {
     pub async fn publish(&self, actor: Actor<'_>, document: Value) -> Result<Registration, Refusal> {
         let caller = self.permitted(actor, Action::PublishTool).await?;
         let manifest = Manifest::from_value(document).map_err(|error| not_admitted(&error))?;
+        if !caller.tenant().is_home() && matches!(manifest.execution, Some(Execution::Builtin { .. })) {
+            return Err(builtins_are_shared());
+        }
         let slot = self.parts.recorder.reserve().await?;
         let registration = self.registry().register(caller.tenant(), manifest, caller.subject()).await?;
         if registration.created {
@@ -46,4 +49,10 @@ impl Kernel {
         slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));
         Ok(changed)
     }
+}
+
+/// A tenant that was not given a built-in tool must not get it back under a name of its own, past the policies that name it.
+fn builtins_are_shared() -> Refusal {
+    Refusal::new(ErrorCode::E3105, "built-in handlers are for the shared catalogue only")
+        .hint("publish a tool that runs something of the tenant's own, or ask the installation's administrators for the built-in one")
 }

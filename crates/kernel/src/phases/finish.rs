@@ -32,13 +32,16 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
         Err(refusal) => (status_of(refusal.code), Some(refusal.code)),
     };
     kernel.parts.observer.invocation_finished(&Finished {
-        tool: facts.tool.as_ref().map(|tool| &tool.id),
+        // Metrics are read by the whole installation: names of a tenant's own tools do not belong there.
+        tool: facts.tool.as_ref().filter(|tool| tool.tenant.is_home()).map(|tool| &tool.id),
         status,
         code,
         duration: took,
     });
     if let Some(slot) = facts.slot.take() {
-        slot.record(facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took))));
+        let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
+        record.note = carried.as_ref().err().and_then(policies_that_denied);
+        slot.record(record);
     }
 
     let (invocation_id, trace_id) = (facts.invocation_id, facts.trace_id);
@@ -74,4 +77,11 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
         result: verified.result,
         trace_id,
     }))
+}
+
+/// The names of the policies behind a denial, for the record.
+fn policies_that_denied(refusal: &Refusal) -> Option<String> {
+    let names = refusal.details.as_deref()?.get("policies")?.as_array()?;
+    let names: Vec<&str> = names.iter().filter_map(serde_json::Value::as_str).take(20).collect();
+    Some(format!("policies: {}", names.join(", ")))
 }

@@ -56,12 +56,16 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
         return Err(not_named(&tool.id));
     }
     let tool = tool.resolve(&spec, now)?;
+    // The caller and everybody who handed its token on: a name that was chosen in a delegation gives nothing that its
+    // chooser does not have.
     let mut conditions = Conditions::default();
-    let overrides = view.reach(&tool.id, tool.manifest.side_effect_policy).map_err(|why| not_enabled(&tool.id, why))?;
-    let handed_on = caller.chain().iter().map(|link| access.handed_on(caller.tenant(), &link.sub, &tool.id));
-    let of_delegators: Vec<_> = handed_on.collect::<Result<_, _>>().map_err(|why| not_enabled(&tool.id, why))?;
-    for overrides in of_delegators.into_iter().chain([overrides]).flatten() {
-        conditions.add_overrides(overrides);
+    let delegators = caller.chain().iter().map(|link| access.view(caller.tenant(), &link.sub));
+    for view in std::iter::once(view).chain(delegators) {
+        let effects = || tool.manifest.side_effect_policy;
+        let overrides = view.reach(&tool.id, effects).map_err(|why| not_enabled(&tool.id, why))?;
+        if let Some(overrides) = overrides {
+            conditions.add_overrides(overrides);
+        }
     }
     facts.tool = Some(Arc::clone(tool));
     let tool = Arc::clone(tool);

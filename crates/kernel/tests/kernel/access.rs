@@ -105,9 +105,13 @@ async fn a_tenants_own_tools_do_not_exist_for_anybody_else() {
     stage.publish(json!({})).await;
     let author = stage.mint(json!({ "sub": "author", "roles": ["tool_author", "operator"] })).await;
     let eve = stage.mint(json!({ "sub": "eve", "tenant": "globex", "roles": ["tool_author", "operator"] })).await;
-    let secret = |version: &str| manifest(json!({ "tool_id": "secret_tool", "version": version }));
+    let secret = |version: &str| manifest(json!({ "tool_id": "secret_tool", "version": version, "execution": null }));
     stage.kernel.publish(as_holder(&author), secret("1.0.0")).await.unwrap();
-    assert_eq!(stage.code(&author, "secret_tool").await, None);
+    // It is there, and only catalogued: built-in handlers are for the shared catalogue.
+    assert_eq!(stage.code(&author, "secret_tool").await, Some(ErrorCode::E3108));
+    let handler = manifest(json!({ "tool_id": "greet_again" }));
+    let copied = stage.kernel.publish(as_holder(&author), handler).await.unwrap_err();
+    assert_eq!(copied.code, ErrorCode::E3105);
     assert_eq!(listed(&stage, &eve, None).await, ["greet"]);
     // By its name it is as unknown as one that nobody has.
     let of = async |name: &str| {
@@ -118,7 +122,7 @@ async fn a_tenants_own_tools_do_not_exist_for_anybody_else() {
     assert_eq!(of("secret_tool").await, of("xecret_xool").await);
     // The same id is free for every tenant, but not one that the shared catalogue has.
     stage.kernel.publish(as_holder(&eve), secret("7.0.0")).await.unwrap();
-    let taken = stage.kernel.publish(as_holder(&eve), manifest(json!({ "version": "9.0.0" }))).await.unwrap_err();
+    let taken = stage.kernel.publish(as_holder(&eve), manifest(json!({ "version": "9.0.0", "execution": null }))).await.unwrap_err();
     assert_eq!(taken.code, ErrorCode::E3103);
     let remove = gantry_kernel::registry::LifecycleAction::Remove;
     assert!(stage.kernel.change_lifecycle(as_holder(&eve), "greet", None, &remove).await.is_err());
@@ -424,6 +428,20 @@ async fn a_fresh_name_is_no_way_around_what_an_agent_may_not_do() {
     let agent = stage.kernel.delegate_token(as_holder(&person), &fresh).await.unwrap().token;
     assert_eq!(stage.code(&agent, "greet").await, None);
     stage.kernel.put_policies(admin(), None, PERMIT.into()).await.unwrap();
+    // Nor does the name of somebody who may more help: what counts is what every hand of the chain may do.
+    stage.mint(json!({ "sub": "boss" })).await;
+    let as_boss = DelegationRequest { sub: Some("boss".parse().unwrap()), ..DelegationRequest::default() };
+    let borrowed = stage.kernel.delegate_token(as_holder(&mallory), &as_boss).await.unwrap().token;
+    let boss_only = "permit (principal == Agent::\"boss\", action, resource);";
+    stage.kernel.put_policies(admin(), None, boss_only.into()).await.unwrap();
+    assert_eq!(stage.code(&borrowed, "greet").await, Some(ErrorCode::E3206));
+    stage.kernel.put_policies(admin(), None, PERMIT.into()).await.unwrap();
+    // Nor shedding the role that says one is an agent, so as to pass for a person.
+    let shed =
+        DelegationRequest { sub: Some("x".parse().unwrap()), roles: Some(vec![]), ..DelegationRequest::default() };
+    let shed = stage.kernel.delegate_token(as_holder(&mallory), &shed).await.unwrap();
+    assert_eq!(shed.claims.roles, [policy::Role::Agent]);
+    assert_eq!(shed.claims.user_did, None);
     // The same names with rights of their own are not concerned.
     let own = stage.mint(json!({ "sub": "fresh-name" })).await;
     assert_eq!(stage.code(&own, "greet").await, None);

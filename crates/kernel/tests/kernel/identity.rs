@@ -274,6 +274,7 @@ async fn subjects_that_nobody_knows_are_refused() {
         ("did:web:agents.example", None),
         ("did:web:elsewhere.example", unknown),
         ("did:example:ghost", unknown),
+        ("DID:example:ghost", unknown),
     ] {
         assert_eq!(stage.code(&foreign(&key, json!({ "sub": sub })), "greet").await, expected, "{sub}");
     }
@@ -284,6 +285,13 @@ async fn subjects_that_nobody_knows_are_refused() {
     assert_eq!(stage.code(&foreign(&key, json!({ "sub": "did:example:ghost" })), "greet").await, None);
     stage.kernel.forget_agent(admin(), Some(&tenant), &"did:example:ghost".parse().unwrap()).await.unwrap();
     assert_eq!(stage.code(&own, "greet").await, unknown);
+    // Nor is anything good that it has handed on.
+    let again = stage.mint(json!({ "sub": "did:example:brief" })).await;
+    let helper = DelegationRequest { sub: Some("helper".parse().unwrap()), ..DelegationRequest::default() };
+    let handed_on = stage.kernel.delegate_token(as_holder(&again), &helper).await.unwrap().token;
+    assert_eq!(stage.code(&handed_on, "greet").await, None);
+    stage.kernel.forget_agent(admin(), Some(&tenant), &"did:example:brief".parse().unwrap()).await.unwrap();
+    assert_eq!(stage.code(&handed_on, "greet").await, unknown);
 }
 
 #[tokio::test]

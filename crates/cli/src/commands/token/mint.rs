@@ -129,7 +129,7 @@ async fn introduce(store: &SqliteStore, request: &MintRequest, now: UnixMillis) 
         |error: StoreError| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory");
     let Some(added_by) = administrator() else { return Ok(()) };
     let state = AccessStore::load(store).await.map_err(broken)?;
-    if !state.tenants.iter().any(|record| record.tenant == request.tenant) {
+    if !request.tenant.is_home() && !state.tenants.iter().any(|record| record.tenant == request.tenant) {
         let tenant = TenantRecord {
             tenant: request.tenant.clone(),
             name: request.tenant.to_string(),
