@@ -122,7 +122,11 @@ async fn a_tenants_own_tools_do_not_exist_for_anybody_else() {
     assert_eq!(of("secret_tool").await, of("xecret_xool").await);
     // The same id is free for every tenant, but not one that the shared catalogue has.
     stage.kernel.publish(as_holder(&eve), secret("7.0.0")).await.unwrap();
-    let taken = stage.kernel.publish(as_holder(&eve), manifest(json!({ "version": "9.0.0", "execution": null }))).await.unwrap_err();
+    let taken = stage
+        .kernel
+        .publish(as_holder(&eve), manifest(json!({ "version": "9.0.0", "execution": null })))
+        .await
+        .unwrap_err();
     assert_eq!(taken.code, ErrorCode::E3103);
     let remove = gantry_kernel::registry::LifecycleAction::Remove;
     assert!(stage.kernel.change_lifecycle(as_holder(&eve), "greet", None, &remove).await.is_err());
