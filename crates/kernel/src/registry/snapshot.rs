@@ -159,20 +159,17 @@ impl Snapshot {
     }
 
     /// What a tenant sees: its own tools and the shared ones its own names do not hide, ordered by id.
-    pub fn tools_of(&self, tenant: &TenantId) -> impl Iterator<Item = &Arc<Tool>> {
-        let names = self.own(tenant);
-        let mut own = names.into_iter().flat_map(|names| names.tools.values()).peekable();
-        let mut shared = self
-            .shared
-            .tools
-            .values()
-            .filter(move |tool| names.is_none_or(|names| !names.has(tool.id.as_str())))
-            .peekable();
-        std::iter::from_fn(move || match (own.peek(), shared.peek()) {
+    pub fn tools_of<'a>(&'a self, tenant: &TenantId) -> Box<dyn Iterator<Item = &'a Arc<Tool>> + 'a> {
+        let shared = self.shared.tools.values();
+        // Most see the shared tools and nothing else, and listings go through all of them.
+        let Some(names) = self.own(tenant) else { return Box::new(shared) };
+        let mut own = names.tools.values().peekable();
+        let mut shared = shared.filter(move |tool| !names.has(tool.id.as_str())).peekable();
+        Box::new(std::iter::from_fn(move || match (own.peek(), shared.peek()) {
             (Some(left), Some(right)) if right.id < left.id => shared.next(),
             (Some(_), _) => own.next(),
             (None, _) => shared.next(),
-        })
+        }))
     }
 
     /// The tool a tenant sees under this canonical id.
