@@ -157,6 +157,7 @@ impl Kernel {
         Sight {
             caller,
             view: access.view(caller.tenant(), caller.subject()),
+            delegators: caller.chain().iter().map(|link| access.view(caller.tenant(), &link.sub)).collect(),
             everything: caller.may(Action::SeeWholeCatalogue),
             now: self.clock().now(),
         }
@@ -164,10 +165,12 @@ impl Kernel {
 }
 
 /// What one caller sees. Listings ask it about every tool, so everything that is the same for all is looked up before.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Sight<'a> {
     caller: &'a Caller,
     view: View<'a>,
+    /// Those who handed the token on: what one of them does not reach cannot be called, so it is not shown either.
+    delegators: Vec<View<'a>>,
     everything: bool,
     now: UnixMillis,
 }
@@ -182,8 +185,9 @@ impl Sight<'_> {
     fn may_use(&self, tool: &Tool) -> bool {
         self.caller.names(&tool.id)
             && self.view.has(&tool.tenant, &tool.id)
-            && tool
-                .current(self.now)
-                .is_some_and(|current| self.view.reach(&tool.id, || current.manifest.side_effect_policy).is_ok())
+            && tool.current(self.now).is_some_and(|current| {
+                let effects = || current.manifest.side_effect_policy;
+                std::iter::once(&self.view).chain(&self.delegators).all(|view| view.reach(&tool.id, effects).is_ok())
+            })
     }
 }

@@ -56,6 +56,7 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
         return Err(not_named(&tool.id));
     }
     let tool = tool.resolve(&spec, now)?;
+    facts.tool = Some(Arc::clone(tool));
     // The caller and everybody who handed its token on: a name that was chosen in a delegation gives nothing that its
     // chooser does not have.
     let mut conditions = Conditions::default();
@@ -67,7 +68,6 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
             conditions.add_overrides(overrides);
         }
     }
-    facts.tool = Some(Arc::clone(tool));
     let tool = Arc::clone(tool);
     Ok(Received { caller, tool, request, parent_left: arrival.parent_left, conditions, access })
 }

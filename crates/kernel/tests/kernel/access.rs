@@ -404,6 +404,9 @@ async fn a_fresh_name_is_no_way_around_what_an_agent_may_not_do() {
     // Disabled by an activation,
     stage.kernel.put_activations(admin(), vec![activation("acme", Some("mallory"), "greet", false)]).await.unwrap();
     assert_eq!(codes().await, [Some(ErrorCode::E3101); 3]);
+    for token in [&mallory, &other, &third] {
+        assert_eq!(listed(&stage, token, None).await, Vec::<String>::new(), "what cannot be called is not listed");
+    }
     // asked for a confirmation,
     let overrides = PolicyOverrides { requires_confirmation: Some(true), ..Default::default() };
     let confirm = ActivationWish { overrides, ..activation("acme", Some("mallory"), "greet", true) };
