@@ -11,6 +11,7 @@ mod discovery;
 mod identity;
 mod invoke;
 mod mint;
+pub mod permissions;
 pub mod phases;
 pub mod ports;
 mod recorder;

@@ -1,0 +1,169 @@
+//! What a program may have: everything that is not in its [`Spec`] does not exist for it.
+//!
+//! A specification is plain data. It travels to the launcher as JSON, so that the launcher, which may have rights that
+//! nobody else has, reads one bounded message and nothing else.
+//!
+//! Not here: what the words of a manifest mean (`executors::confinement`), which is somebody else's policy.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// One program to run, and all it may touch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Program and arguments. A program without a slash is looked for in [`PATH`], inside.
+    pub command: Vec<String>,
+    /// The whole environment; nothing is inherited.
+    pub env: BTreeMap<String, String>,
+    /// Where it starts, as seen inside.
+    pub cwd: PathBuf,
+    /// What it sees of the machine's files, beside the system directories.
+    pub mounts: Vec<Mount>,
+    /// Files that exist only inside, for example secrets under `/run/secrets`.
+    pub files: Vec<OwnFile>,
+    /// System directories it sees read-only; those that do not exist are left out.
+    pub system: Vec<PathBuf>,
+    pub limits: Limits,
+    pub network: Network,
+    /// How much of the sandbox is built around it.
+    pub confinement: Confinement,
+}
+
+/// Where programs are looked for inside.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What interpreters and dynamic programs need of a system, and no more.
+pub const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+];
+
+/// A part of the machine's files that the program sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// On the machine.
+    pub source: PathBuf,
+    /// Inside.
+    pub target: PathBuf,
+    pub access: Access,
+}
+
+/// What may be done below a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+/// A file that exists inside only, readable by the program alone.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnFile {
+    pub path: PathBuf,
+    pub contents: Vec<u8>,
+}
+
+/// What it may use up. Zero is never "unlimited": the limits have no such value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory_bytes: u64,
+    /// Thousandths of a core.
+    pub cpu_millicores: u64,
+    /// Processes and threads together.
+    pub pids: u32,
+    pub open_files: u32,
+    /// Size of `/tmp`, in memory and counted as such.
+    pub scratch_bytes: u64,
+    /// Bytes a second to and from the disks behind writable mounts.
+    pub io_bytes_per_second: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 512 << 20,
+            cpu_millicores: 500,
+            pids: 64,
+            open_files: 256,
+            scratch_bytes: 100 << 20,
+            io_bytes_per_second: None,
+        }
+    }
+}
+
+/// What it sees of networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum Network {
+    /// A namespace without any interface that is up.
+    #[default]
+    None,
+    /// Its own loopback with one listener on [`PROXY_PORT`], which belongs to whoever spawned it.
+    Proxied,
+}
+
+/// Where a proxied program finds its proxy, on 127.0.0.1 inside.
+pub const PROXY_PORT: u16 = 3128;
+
+/// How much is built around the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub enum Confinement {
+    /// All of it.
+    #[default]
+    Full,
+    /// Namespaces, control groups and the end of everything with the first process, but the machine's own root and
+    /// identity: for a container runtime that builds the walls itself.
+    Runtime,
+}
+
+impl Spec {
+    /// A program with the system directories, an own `/tmp`, and nothing else.
+    ///
+    /// ```
+    /// use gantry_sandbox::Spec;
+    /// let spec = Spec::new(["python3", "main.py"]);
+    /// assert_eq!(spec.network, gantry_sandbox::Network::None);
+    /// assert!(spec.mounts.is_empty());
+    /// ```
+    pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(command: I) -> Self {
+        let env = [("PATH", PATH), ("LANG", "C.UTF-8"), ("HOME", "/tmp"), ("TMPDIR", "/tmp")];
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            cwd: PathBuf::from("/"),
+            mounts: Vec::new(),
+            files: Vec::new(),
+            system: SYSTEM.iter().map(PathBuf::from).collect(),
+            limits: Limits::default(),
+            network: Network::None,
+            confinement: Confinement::Full,
+        }
+    }
+
+    /// Shows a directory or file of the machine, at the same path or another.
+    #[must_use]
+    pub fn mount(mut self, source: impl Into<PathBuf>, target: impl Into<PathBuf>, access: Access) -> Self {
+        self.mounts.push(Mount { source: source.into(), target: target.into(), access });
+        self
+    }
+}
+
+/// Contents may be secrets.
+impl std::fmt::Debug for OwnFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnFile").field("path", &self.path).field("bytes", &self.contents.len()).finish()
+    }
+}
