@@ -1,4 +1,35 @@
-//! Linux isolation of a program nobody trusts: namespaces, an own root, seccomp, Landlock, control groups, accounting.
-pub mod spec;
+//! Linux isolation of a program nobody trusts: namespaces, a root of its own, seccomp, Landlock, control groups,
+//! accounting. Usable on its own.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), gantry_sandbox::SpawnError> {
+//! use gantry_sandbox::{Access, Launch, Sandbox, Spec};
+//! // `main` calls `gantry_sandbox::serve_launcher()` when its first argument is `launcher`.
+//! let sandbox = Sandbox::new(Launch::own_executable("launcher"), 16);
+//! let spec = Spec::new(["python3", "main.py"]).mount("/srv/tools/stats", "/tool", Access::Read);
+//! let mut child = sandbox.spawn(spec).await?;
+//! let ended = child.wait().await;
+//! println!("{:?} after {:?} of CPU", ended.exit, ended.usage.cpu);
+//! # Ok(()) }
+//! ```
+//!
+//! [`Spec`] says what the program may have, [`Sandbox::spawn`] gives a [`Child`], and [`offers`] says what this machine
+//! can do and what is missing. What is demanded is given or refused; it is never quietly made less.
 
+mod cgroup;
+pub mod child;
+pub mod error;
+mod inside;
+mod launcher;
+pub mod offer;
+pub mod sandbox;
+pub mod spec;
+mod system;
+mod wire;
+
+pub use child::{Child, Ended, Exit, Usage};
+pub use error::{SpawnError, Step, StepFailure};
+pub use launcher::serve_launcher;
+pub use offer::{Offer, Standing, offers};
+pub use sandbox::{Launch, SANDBOXES_MAX, Sandbox};
 pub use spec::{Access, Confinement, Limits, Mount, Network, OwnFile, PATH, PROXY_PORT, SYSTEM, Spec};

@@ -1,0 +1,248 @@
+//! What happens between the birth of a sandbox's first process and the first instruction of the program.
+//!
+//! ```text
+//! launcher ── clone ──▶ first process                                        (process 1 of its namespace)
+//!                        │ joins its control group, leads a session
+//!                        │ loopback and the proxy's listener, if asked for
+//!                        │ builds its root and enters it
+//!                        │ root → nobody, then into a user namespace          (an ordinary user was mapped at birth)
+//!                        │ drops every capability
+//!                        ├── clone ──▶ the program: Landlock, system call filter, execve
+//!                        │ tells that it runs, closes its streams, closes itself to the program
+//!                        └ waits, tells the end, leaves: and everything inside ends with it
+//! ```
+//!
+//! If Gantry is root, all namespaces but the user namespace are made by root and belong to the machine's: even a program
+//! that got capabilities inside would have none over them. An ordinary user has to make the user namespace first, and
+//! owns the others through it. Either way the program has no capability at all.
+//!
+//! This code runs in a copy of the launcher, which has one thread; so it may allocate. It never returns.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, Signal};
+use rustix::thread::UnshareFlags;
+
+use self::seccomp::Filters;
+use crate::cgroup::Membership;
+use crate::error::{Step, StepFailure};
+use crate::spec::{Confinement, Limits, Network, PROXY_PORT, Spec};
+use crate::system::{self, Side};
+use crate::wire::{self, Word};
+
+pub(crate) mod identity;
+pub(crate) mod landlock;
+mod reaper;
+mod root;
+pub(crate) mod seccomp;
+
+/// Everything the first process needs, handed over by the launcher.
+pub(crate) struct Birth<'l> {
+    pub(crate) spec: &'l Spec,
+    pub(crate) filters: &'l Filters,
+    pub(crate) membership: &'l Membership,
+    /// Bounds that no control group keeps.
+    pub(crate) limits_by_process: bool,
+    /// Control socket, stdin, stdout, stderr.
+    pub(crate) descriptors: [OwnedFd; 4],
+    /// Who Gantry is outside, if it is not root.
+    pub(crate) user: Option<(u32, u32)>,
+}
+
+/// The namespaces of a first process, as flags for `clone`.
+pub(crate) fn namespaces(confinement: Confinement, privileged: bool) -> u64 {
+    let own = UnshareFlags::NEWPID
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS;
+    let user = if privileged || confinement == Confinement::Runtime { UnshareFlags::empty() } else { UnshareFlags::NEWUSER };
+    u64::from((own | user).bits())
+}
+
+/// The life of a first process.
+pub(crate) fn live(birth: Birth<'_>) -> ! {
+    // First, because the lists of members are among what is closed next.
+    let joined = birth.membership.join();
+    // The four descriptors go to 0, 1, 2 and 3; everything else of the launcher is closed.
+    let Some(control) = take_descriptors(birth.descriptors) else { system::leave(1) };
+    let prepared = joined.and_then(|()| prepare(birth.spec, birth.limits_by_process, birth.user));
+    let started = prepared.and_then(|listener| Ok((start(birth.spec, birth.filters)?, listener)));
+    match started {
+        Ok((main, listener)) => {
+            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+            let _ = identity::close_to_others();
+            for stream in 0..3 {
+                // The program has its own; what is held here would keep the pipes open.
+                system::close(stream);
+            }
+            let fds: Vec<BorrowedFd<'_>> = listener.iter().map(|fd| fd.as_fd()).collect();
+            if wire::send(control.as_fd(), &Word::Started, &fds).is_err() {
+                system::leave(1);
+            }
+            drop(listener);
+            reaper::wait_and_leave(control.as_fd(), main)
+        }
+        Err(failure) => {
+            let _ = wire::send(control.as_fd(), &Word::Failed(failure), &[]);
+            system::leave(1)
+        }
+    }
+}
+
+fn take_descriptors([control, stdin, stdout, stderr]: [OwnedFd; 4]) -> Option<OwnedFd> {
+    // Above everything that could be in the way first, then to their places.
+    let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, 64).ok();
+    let (control, stdin, stdout, stderr) = (high(control)?, high(stdin)?, high(stdout)?, high(stderr)?);
+    rustix::stdio::dup2_stdin(&stdin).ok()?;
+    rustix::stdio::dup2_stdout(&stdout).ok()?;
+    rustix::stdio::dup2_stderr(&stderr).ok()?;
+    let control = system::move_to(control, 3).ok()?;
+    system::close_from(4).ok()?;
+    for fd in [stdin, stdout, stderr] {
+        system::already_closed(fd);
+    }
+    Some(control)
+}
+
+/// Everything up to an identity without rights. Gives the proxy's listener, if one was asked for.
+fn prepare(
+    spec: &Spec,
+    limits_by_process: bool,
+    user: Option<(u32, u32)>,
+) -> Result<Option<OwnedFd>, StepFailure> {
+    let namespace = |error: rustix::io::Errno| StepFailure::new(Step::Namespaces, error, "in the first process");
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
+    rustix::process::setsid().map_err(namespace)?;
+    let proc = identity::machine_proc()?;
+    if let (Some((uid, gid)), Confinement::Full) = (user, spec.confinement) {
+        identity::map(proc.as_fd(), uid, gid)?;
+    }
+    // After joining, so that the group itself is the root that the program sees.
+    system::unshare(UnshareFlags::NEWCGROUP)
+        .map_err(|error| StepFailure::new(Step::Namespaces, error, "making a control group namespace"))?;
+    rustix::system::sethostname(b"sandbox").map_err(namespace)?;
+    let listener = match spec.network {
+        Network::None => None,
+        Network::Proxied => Some(proxy_listener()?),
+    };
+    resource_limits(&spec.limits, limits_by_process)?;
+    match spec.confinement {
+        Confinement::Full => {
+            root::enter(spec)?;
+            if user.is_none() {
+                identity::become_nobody(proc.as_fd())?;
+            }
+            drop(proc);
+            identity::drop_privileges()?;
+        }
+        Confinement::Runtime => {
+            drop(proc);
+            root::private_mounts()?;
+            root::proc_for_runtime()?;
+        }
+    }
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
+    rustix::process::chdir(&spec.cwd)
+        .map_err(|error| StepFailure::new(Step::WorkingDirectory, error, spec.cwd.display().to_string()))?;
+    Ok(listener)
+}
+
+/// A listener on the sandbox's own loopback, for whoever holds it.
+fn proxy_listener() -> Result<OwnedFd, StepFailure> {
+    let failed = |error: std::io::Error| StepFailure::new(Step::Network, error, "the proxy's listener");
+    system::loopback_up().map_err(failed)?;
+    let listener = std::net::TcpListener::bind(("127.0.0.1", PROXY_PORT)).map_err(failed)?;
+    Ok(listener.into())
+}
+
+fn resource_limits(limits: &Limits, by_process: bool) -> Result<(), StepFailure> {
+    let set = |resource, value: u64| {
+        rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+            .map_err(|error| StepFailure::new(Step::ResourceLimits, error, format!("{resource:?}")))
+    };
+    set(Resource::Core, 0)?;
+    set(Resource::Nofile, u64::from(limits.open_files))?;
+    set(Resource::Memlock, 64 << 10)?;
+    set(Resource::Msgqueue, 64 << 10)?;
+    set(Resource::Nice, 0)?;
+    set(Resource::Rtprio, 0)?;
+    if by_process {
+        // Of each process, because nothing else can be had; what they may be together is bounded by their number.
+        set(Resource::Data, limits.memory_bytes)?;
+        set(Resource::Nproc, u64::from(limits.pids))?;
+    }
+    Ok(())
+}
+
+// ------------------------------------------------------------------------------------------------------ the program
+
+/// Starts the program and waits until it is one. Gives its process number.
+fn start(spec: &Spec, filters: &Filters) -> Result<i32, StepFailure> {
+    let program = |error: rustix::io::Errno| StepFailure::new(Step::Program, error, "");
+    let (told, tells) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(program)?;
+    match system::clone(0, None).map_err(|error| StepFailure::new(Step::Program, error, "making a process"))? {
+        Side::Child => {
+            drop(told);
+            let failure = become_program(spec, filters);
+            let text = serde_json::to_vec(&failure).unwrap_or_default();
+            let _ = rustix::io::write(&tells, &text);
+            system::leave(127)
+        }
+        Side::Parent { pid, pidfd } => {
+            drop((tells, pidfd));
+            let mut text = vec![0; 4096];
+            // Closed without a word by `execve`.
+            let count = rustix::io::retry_on_intr(|| rustix::io::read(&told, &mut *text)).map_err(program)?;
+            match text.get(..count) {
+                None | Some([]) => Ok(pid),
+                Some(text) => Err(serde_json::from_slice(text)
+                    .unwrap_or_else(|_| StepFailure::refused(Step::Program, "the program's process died"))),
+            }
+        }
+    }
+}
+
+/// Never comes back, unless something failed.
+fn become_program(spec: &Spec, filters: &Filters) -> StepFailure {
+    match ready_program(spec, filters) {
+        Err(failure) => failure,
+        Ok((candidates, arguments, environment)) => {
+            let mut error = std::io::Error::from_raw_os_error(libc::ENOENT);
+            for program in candidates {
+                match system::execute(&program, &arguments, &environment) {
+                    missing if missing.raw_os_error() == Some(libc::ENOENT) => {}
+                    other => error = other,
+                }
+            }
+            StepFailure::new(Step::Program, error, spec.command.first().cloned().unwrap_or_default())
+        }
+    }
+}
+
+type Program = (Vec<CString>, Vec<CString>, Vec<CString>);
+
+fn ready_program(spec: &Spec, filters: &Filters) -> Result<Program, StepFailure> {
+    let text = |text: String| CString::new(text).map_err(|_| StepFailure::refused(Step::Program, "a zero byte"));
+    let name = spec.command.first().ok_or_else(|| StepFailure::refused(Step::Program, "no program is named"))?;
+    let candidates = if name.contains('/') {
+        vec![PathBuf::from(name)]
+    } else {
+        let path = spec.env.get("PATH").map_or(crate::spec::PATH, String::as_str);
+        path.split(':').map(|dir| Path::new(dir).join(name)).collect()
+    };
+    let candidates = candidates.into_iter().map(|path| text(path.display().to_string())).collect::<Result<_, _>>()?;
+    let arguments = spec.command.iter().map(|argument| text(argument.clone())).collect::<Result<_, _>>()?;
+    let environment =
+        spec.env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?;
+    system::forget_signals();
+    // A copy of the control socket is none of the program's business.
+    system::close(3);
+    if spec.confinement == Confinement::Full {
+        landlock::apply(spec)?;
+        filters.apply()?;
+    }
+    Ok((candidates, arguments, environment))
+}

@@ -1,0 +1,339 @@
+//! The root of the program's own: a small read-only tree in memory, with nothing of the machine but what is mounted in it.
+//!
+//! ```text
+//! /            tmpfs, read-only once built          /usr /lib /bin …   the machine's, read-only
+//! /tmp         scratch, the only quota              /dev/shm           the same scratch
+//! /dev         null zero full random urandom        /proc              own processes only, read-only
+//! /etc         passwd, group, hosts of our making   <declared>         read-only or writable, as declared
+//! ```
+//!
+//! There is no `/sys`, no `/run` but for own files, and of `/proc` only the directories of the sandbox's own processes:
+//! `/proc/sys`, `/proc/kcore` and their like do not exist.
+//!
+//! Everything that is to be seen is opened as a detached tree first, and attached when the new root exists: so nothing
+//! that is mounted can hide what has still to be opened.
+//!
+//! Invariants
+//! - ROOT-1: every mount is nosuid; all but the five devices are nodev; all but scratch and declared writable ones are
+//!   read-only, recursively.
+//! - ROOT-2: a declared path is opened without following a symbolic link anywhere in it. Somebody who may write in one
+//!   place cannot thereby choose what is mounted from another.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
+
+use crate::error::{Step, StepFailure};
+use crate::spec::{Access, OwnFile, Spec};
+use crate::system;
+
+const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
+const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
+const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+
+/// The devices a program may open.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// What `/dev` has besides.
+const DEVICE_LINKS: [(&str, &str); 4] =
+    [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
+/// Files of our making.
+const OWN_ETC: [(&str, &str); 4] = [
+    ("passwd", "nobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n"),
+    ("group", "nogroup:x:65534:\n"),
+    ("hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
+];
+/// Room for the tree itself and own files.
+const ROOT_OPTIONS: [(&str, &str); 3] = [("size", "4m"), ("nr_inodes", "4096"), ("mode", "0755")];
+/// Directories that can be covered by the new root while it is built: any will do.
+const ANCHORS: [&str; 4] = ["/tmp", "/mnt", "/usr", "/proc"];
+/// Bytes of scratch per file in it.
+const SCRATCH_BYTES_PER_FILE: u64 = 4096;
+
+/// Something to attach.
+struct Tree {
+    fd: OwnedFd,
+    target: PathBuf,
+    is_dir: bool,
+}
+
+/// Builds the root and makes it this process's. The process must be in a mount namespace of its own.
+pub(crate) fn enter(spec: &Spec) -> Result<(), StepFailure> {
+    private_mounts()?;
+    let mut links = Vec::new();
+    let mut trees = Vec::new();
+    for path in &spec.system {
+        match system_entry(path)? {
+            Some(Entry::Link(to)) => links.push((path.clone(), to)),
+            Some(Entry::Tree(tree)) => trees.push(tree),
+            None => {}
+        }
+    }
+    for mount in &spec.mounts {
+        inside_path(&mount.target)?;
+        let tree = declared(&mount.source, &mount.target)?;
+        let read_only = if mount.access == Access::Read { READ_ONLY } else { 0 };
+        attributes(&tree, NOSUID | NODEV | read_only)?;
+        trees.push(tree);
+    }
+    // A mount below another one must come after it.
+    trees.sort_by_key(|tree| tree.target.components().count());
+    let devices = DEVICES.map(|name| clone_tree(Path::new("/dev").join(name)).map(|fd| (name, fd)));
+
+    let anchor = ANCHORS.iter().find(|path| Path::new(path).is_dir()).copied().unwrap_or("/");
+    attach(&new_tmpfs(&ROOT_OPTIONS)?, Path::new(anchor))?;
+    rustix::process::chdir(anchor).map_err(|error| failed(error, "entering the new root"))?;
+
+    build_dev(devices)?;
+    scratch(spec.limits.scratch_bytes)?;
+    etc()?;
+    for (path, to) in links {
+        make_parent(&path)?;
+        symlink(&to, relative(&path)).map_err(|error| failed(error, format!("linking {}", path.display())))?;
+    }
+    for tree in trees {
+        place(&tree)?;
+    }
+    for file in &spec.files {
+        own_file(file)?;
+    }
+    proc()?;
+    swap()
+}
+
+/// Nothing that is mounted here may be seen outside, nor the other way round.
+pub(crate) fn private_mounts() -> Result<(), StepFailure> {
+    rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(|error| failed(error, "making mounts private"))
+}
+
+/// Mounts a `/proc` of this process namespace over the machine's, for a runtime that builds its own walls.
+pub(crate) fn proc_for_runtime() -> Result<(), StepFailure> {
+    let fd = file_system("proc", &[], MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)?;
+    attach(&fd, Path::new("/proc"))
+}
+
+// ---------------------------------------------------------------------------------------------------- what is seen
+
+enum Entry {
+    Link(PathBuf),
+    Tree(Tree),
+}
+
+/// A system directory: a link stays a link, what is not there is left out.
+fn system_entry(path: &Path) -> Result<Option<Entry>, StepFailure> {
+    inside_path(path)?;
+    let stat = match rustix::fs::lstat(path) {
+        Ok(stat) => stat,
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(failed(error, path.display().to_string())),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => {
+            let to = std::fs::read_link(path).map_err(|error| failed(error, path.display().to_string()))?;
+            Ok(Some(Entry::Link(to)))
+        }
+        kind => {
+            let fd = clone_tree(path)?;
+            let tree = Tree { fd, target: path.to_owned(), is_dir: kind == FileType::Directory };
+            attributes(&tree, NOSUID | NODEV | READ_ONLY)?;
+            Ok(Some(Entry::Tree(tree)))
+        }
+    }
+}
+
+/// ROOT-2.
+fn declared(source: &Path, target: &Path) -> Result<Tree, StepFailure> {
+    let named = |error: rustix::io::Errno| StepFailure::new(Step::Mount, error, source.display().to_string());
+    let path = rustix::fs::openat2(
+        CWD,
+        source,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+    .map_err(named)?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&path).map_err(named)?.st_mode);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let fd = rustix::mount::open_tree(&path, "", flags).map_err(named)?;
+    match kind {
+        FileType::Directory => Ok(Tree { fd, target: target.to_owned(), is_dir: true }),
+        FileType::RegularFile => Ok(Tree { fd, target: target.to_owned(), is_dir: false }),
+        // A socket or a device is a door to somebody, not a file.
+        _ => Err(StepFailure::refused(Step::Mount, format!("{} is neither file nor directory", source.display()))),
+    }
+}
+
+fn clone_tree(path: impl AsRef<Path>) -> Result<OwnedFd, StepFailure> {
+    let path = path.as_ref();
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    rustix::mount::open_tree(CWD, path, flags).map_err(|error| failed(error, path.display().to_string()))
+}
+
+fn attributes(tree: &Tree, attributes: u64) -> Result<(), StepFailure> {
+    system::set_mount_attributes(&tree.fd, attributes, true)
+        .map_err(|error| failed(error, format!("attributes of {}", tree.target.display())))
+}
+
+// ------------------------------------------------------------------------------------------------------- the parts
+
+/// Everything below is relative to the new root, which is the working directory.
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// A path inside: absolute, and going down only.
+fn inside_path(path: &Path) -> Result<(), StepFailure> {
+    let mut parts = path.components();
+    let rooted = parts.next() == Some(Component::RootDir);
+    let down = parts.clone().count() > 0 && parts.all(|part| matches!(part, Component::Normal(_)));
+    if rooted && down {
+        return Ok(());
+    }
+    Err(StepFailure::refused(Step::Mount, format!("`{}` is not an absolute path without `..`", path.display())))
+}
+
+fn make_dir(path: &Path) -> Result<(), StepFailure> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(relative(path))
+        .map_err(|error| failed(error, format!("making {}", path.display())))
+}
+
+fn make_parent(path: &Path) -> Result<(), StepFailure> {
+    path.parent().filter(|parent| *parent != Path::new("/")).map_or(Ok(()), make_dir)
+}
+
+fn make_file(path: &Path, contents: &[u8], mode: u32) -> Result<(), StepFailure> {
+    make_parent(path)?;
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(relative(path));
+    made.and_then(|mut file| file.write_all(contents))
+        .map_err(|error| failed(error, format!("writing {}", path.display())))
+}
+
+fn place(tree: &Tree) -> Result<(), StepFailure> {
+    if tree.is_dir {
+        make_dir(&tree.target)?;
+    } else if !relative(&tree.target).exists() {
+        make_file(&tree.target, b"", 0o444)?;
+    }
+    attach(&tree.fd, relative(&tree.target))
+}
+
+fn build_dev(devices: [Result<(&str, OwnedFd), StepFailure>; 5]) -> Result<(), StepFailure> {
+    make_dir(Path::new("/dev"))?;
+    for device in devices {
+        let (name, fd) = device?;
+        system::set_mount_attributes(&fd, NOSUID | libc::MOUNT_ATTR_NOEXEC, false)
+            .map_err(|error| failed(error, "attributes of a device"))?;
+        let path = Path::new("/dev").join(name);
+        make_file(&path, b"", 0o444)?;
+        attach(&fd, relative(&path))?;
+    }
+    for (name, to) in DEVICE_LINKS {
+        symlink(to, Path::new("dev").join(name)).map_err(|error| failed(error, "links of /dev"))?;
+    }
+    Ok(())
+}
+
+/// One quota for `/tmp` and shared memory.
+fn scratch(bytes: u64) -> Result<(), StepFailure> {
+    let files = (bytes / SCRATCH_BYTES_PER_FILE).clamp(256, 1 << 20);
+    let (size, files) = (bytes.to_string(), files.to_string());
+    let fd = new_tmpfs(&[("size", &size), ("nr_inodes", &files), ("mode", "1777")])?;
+    make_dir(Path::new("/tmp"))?;
+    make_dir(Path::new("/dev/shm"))?;
+    attach(&fd, Path::new("tmp"))?;
+    let again = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let shared = rustix::mount::open_tree(CWD, "tmp", again).map_err(|error| failed(error, "shared memory"))?;
+    attach(&shared, Path::new("dev/shm"))
+}
+
+fn etc() -> Result<(), StepFailure> {
+    OWN_ETC.iter().try_for_each(|(name, text)| make_file(&Path::new("/etc").join(name), text.as_bytes(), 0o444))
+}
+
+/// Readable by the program, which owns it; nobody else is inside.
+fn own_file(file: &OwnFile) -> Result<(), StepFailure> {
+    inside_path(&file.path)?;
+    make_file(&file.path, &file.contents, 0o400)?;
+    let nobody = super::identity::is_root().then_some(super::identity::NOBODY);
+    std::os::unix::fs::chown(relative(&file.path), nobody, nobody).map_err(|error| failed(error, "own files"))
+}
+
+/// Own processes only, and nothing to be written.
+fn proc() -> Result<(), StepFailure> {
+    make_dir(Path::new("/proc"))?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    attach(&file_system("proc", &[("subset", "pid")], attributes)?, Path::new("proc"))
+}
+
+/// The new root becomes the root, and the old one is gone.
+fn swap() -> Result<(), StepFailure> {
+    rustix::process::pivot_root(".", ".").map_err(|error| failed(error, "changing the root"))?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|error| failed(error, "leaving the old root"))?;
+    rustix::process::chdir("/").map_err(|error| failed(error, "entering the root"))?;
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| failed(error, "opening the root"))?;
+    system::set_mount_attributes(root.as_fd(), READ_ONLY | NOSUID | NODEV, false)
+        .map_err(|error| failed(error, "closing the root"))
+}
+
+// ------------------------------------------------------------------------------------------------------------ mounts
+
+fn new_tmpfs(options: &[(&str, &str)]) -> Result<OwnedFd, StepFailure> {
+    file_system("tmpfs", options, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+}
+
+fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd, StepFailure> {
+    let make = || -> Result<OwnedFd, rustix::io::Errno> {
+        let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for (key, value) in options {
+            rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
+        }
+        rustix::mount::fsconfig_create(context.as_fd())?;
+        rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    };
+    make().map_err(|error| failed(error, format!("a file system of type {kind}")))
+}
+
+fn attach(fd: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
+    rustix::mount::move_mount(fd, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .map_err(|error| failed(error, format!("attaching {}", target.display())))
+}
+
+fn failed(error: impl Into<std::io::Error>, detail: impl AsRef<OsStr>) -> StepFailure {
+    StepFailure::new(Step::Root, error, detail.as_ref().to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_inside_are_absolute_and_only_go_down() {
+        for good in ["/a", "/a/b.c", "/..a/b"] {
+            assert_eq!(inside_path(Path::new(good)), Ok(()), "{good}");
+        }
+        for bad in ["", "/", "a", "/a/../b", "/..", "./a", "../a"] {
+            assert!(inside_path(Path::new(bad)).is_err(), "{bad}");
+        }
+    }
+}

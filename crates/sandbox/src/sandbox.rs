@@ -1,0 +1,179 @@
+//! The owner's side: starts the launcher, sends it orders, starts it again if it dies.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::pipe::PipeFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Semaphore;
+
+use crate::child::Child;
+use crate::error::SpawnError;
+use crate::spec::Spec;
+use crate::system;
+use crate::wire::{self, MESSAGE_BYTES_MAX, Order};
+
+/// Sandboxes that may live at once, unless it is set otherwise. More wait.
+pub const SANDBOXES_MAX: usize = 256;
+
+/// How the launcher is started: a program that calls [`serve_launcher`](crate::serve_launcher) when it gets these
+/// arguments.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+}
+
+impl Launch {
+    /// This executable itself, with one argument.
+    pub fn own_executable(argument: &str) -> Self {
+        Self { program: PathBuf::from("/proc/self/exe"), arguments: vec![argument.into()] }
+    }
+}
+
+/// Makes sandboxes. Cheap to clone; all clones share one launcher, which ends with the last of them.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    launch: Launch,
+    room: Arc<Semaphore>,
+    /// There from the first use on.
+    link: Mutex<Option<Arc<Link>>>,
+}
+
+/// A connection to a living launcher.
+#[derive(Debug)]
+struct Link {
+    socket: AsyncFd<OwnedFd>,
+    process: Mutex<std::process::Child>,
+}
+
+impl Sandbox {
+    /// With room for `most` sandboxes at once. Nothing is started before the first is wanted.
+    pub fn new(launch: Launch, most: usize) -> Self {
+        Self { inner: Arc::new(Inner { launch, room: Arc::new(Semaphore::new(most.max(1))), link: Mutex::default() }) }
+    }
+
+    /// Starts a program in a sandbox of its own. Comes back when it runs, or with the step that failed.
+    ///
+    /// If as many live as may, this waits for room; the caller bounds that wait. Dropping the future leaves nothing.
+    pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
+        let slot = Arc::clone(&self.inner.room).acquire_owned().await.ok();
+        let order = serde_json::to_vec(&Order { spec }).map_err(|_| SpawnError::Unusable("it has a path that is no text"))?;
+        if order.len() > MESSAGE_BYTES_MAX {
+            return Err(SpawnError::Unusable("it is too long"));
+        }
+        let mut link = self.link()?;
+        let mut taken = attempt(&link, &order).await;
+        if matches!(taken, Err(Attempt::NotTaken)) {
+            // Nothing has begun: once more with a new launcher.
+            self.forget(&link);
+            link = self.link()?;
+            taken = attempt(&link, &order).await;
+        }
+        let (control, streams) = taken.map_err(|failure| match failure {
+            Attempt::NotTaken => SpawnError::LauncherDied,
+            Attempt::Failed(error) => error,
+        })?;
+        let born = Child::born(control, streams, slot).await;
+        if matches!(born, Err(SpawnError::LauncherDied)) {
+            self.forget(&link);
+        }
+        born
+    }
+
+    /// Sandboxes that could be started at once now.
+    pub fn room(&self) -> usize {
+        self.inner.room.available_permits()
+    }
+
+    /// The launcher's process, if it has been started: for those who look after processes.
+    pub fn launcher(&self) -> Option<u32> {
+        let link = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
+        link.as_ref().map(|link| link.process.lock().unwrap_or_else(PoisonError::into_inner).id())
+    }
+
+    fn link(&self) -> Result<Arc<Link>, SpawnError> {
+        let mut slot = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = &*slot {
+            return Ok(Arc::clone(link));
+        }
+        let link = Arc::new(Link::start(&self.inner.launch).map_err(SpawnError::NoLauncher)?);
+        *slot = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    fn forget(&self, dead: &Arc<Link>) {
+        let mut slot = self.inner.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.as_ref().is_some_and(|link| Arc::ptr_eq(link, dead)) {
+            tracing::warn!("the sandbox launcher ended; another one is started when it is needed");
+            *slot = None;
+        }
+    }
+}
+
+enum Attempt {
+    NotTaken,
+    Failed(SpawnError),
+}
+
+/// Sends an order with fresh streams.
+async fn attempt(link: &Link, order: &[u8]) -> Result<(OwnedFd, [OwnedFd; 3]), Attempt> {
+    let system = |error: io::Error| Attempt::Failed(SpawnError::System(error));
+    let (ours, theirs) = wire::pair().map_err(system)?;
+    let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| system(error.into()));
+    let ((their_stdin, stdin), (stdout, their_stdout), (stderr, their_stderr)) = (pipe()?, pipe()?, pipe()?);
+    for fd in [&stdin, &stdout, &stderr] {
+        rustix::io::ioctl_fionbio(fd, true).map_err(|error| system(error.into()))?;
+    }
+    let fds = [theirs.as_fd(), their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()];
+    let sent = link.socket.async_io(Interest::WRITABLE, |socket| wire::send_bytes(socket.as_fd(), order, &fds)).await;
+    match sent {
+        Ok(()) => Ok((ours, [stdin, stdout, stderr])),
+        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+            Err(Attempt::NotTaken)
+        }
+        Err(error) => Err(system(error)),
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------- Link
+
+impl Link {
+    fn start(launch: &Launch) -> io::Result<Self> {
+        let (ours, theirs) = wire::pair()?;
+        let process = Command::new(&launch.program)
+            .args(&launch.arguments)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        tracing::debug!(process = process.id(), socket = ours.as_raw_fd(), "the sandbox launcher runs");
+        Ok(Self { socket: system::watched(ours)?, process: Mutex::new(process) })
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Closing the socket is what ends it; being waited for is what it is owed. It may have sandboxes to clean up, so
+        // the wait is somebody else's: a thread, because a runtime may be gone by now.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(process.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        let pid = rustix::process::Pid::from_child(&process);
+        let _ = std::thread::Builder::new()
+            .name("launcher-farewell".to_owned())
+            .spawn(move || rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()));
+    }
+}
