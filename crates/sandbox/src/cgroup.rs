@@ -67,15 +67,6 @@ impl Groups {
         found.unwrap_or_else(Self::Absent)
     }
 
-    /// `cgroup v2`, `cgroup v1`, or why there is none.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::V2(_) => "v2",
-            Self::V1(_) => "v1",
-            Self::Absent(_) => "none",
-        }
-    }
-
     /// A group with the limits of a specification, and how to get into it.
     pub(crate) fn make(&self, name: &str, spec: &Spec) -> Result<(Group, Membership), StepFailure> {
         let devices = match spec.limits.io_bytes_per_second {

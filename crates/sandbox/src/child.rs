@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -9,6 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
 use crate::error::SpawnError;
+use crate::sandbox::Link;
 use crate::system;
 use crate::wire::{self, EndOfProgram, GroupUsage, MESSAGE_BYTES_MAX, Question, Word};
 
@@ -24,8 +26,14 @@ pub struct Child {
     line: Line,
     process: OwnedFd,
     ended: Option<EndOfProgram>,
-    /// Not yet running any more than this many at once.
-    _slot: Option<tokio::sync::OwnedSemaphorePermit>,
+    _held: Held,
+}
+
+/// What a child keeps for as long as it lives: its place among those that may, and the launcher.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) _slot: Option<tokio::sync::OwnedSemaphorePermit>,
+    pub(crate) _link: Arc<Link>,
 }
 
 /// How a program ended.
@@ -61,7 +69,7 @@ impl Child {
     pub(crate) async fn born(
         control: OwnedFd,
         [stdin, stdout, stderr]: [OwnedFd; 3],
-        slot: Option<tokio::sync::OwnedSemaphorePermit>,
+        held: Held,
     ) -> Result<Self, SpawnError> {
         let mut line = Line::new(control).map_err(SpawnError::System)?;
         let process = match line.hear().await {
@@ -77,7 +85,7 @@ impl Child {
             line,
             process,
             ended: None,
-            _slot: slot,
+            _held: held,
         };
         // From here on dropping the child ends the process.
         match child.line.hear().await {
@@ -189,8 +197,6 @@ impl Line {
     }
 
     async fn ask(&self, question: Question) -> io::Result<()> {
-        self.socket
-            .async_io(tokio::io::Interest::WRITABLE, |socket| wire::send(socket.as_fd(), &question, &[]))
-            .await
+        self.socket.async_io(tokio::io::Interest::WRITABLE, |socket| wire::send(socket.as_fd(), &question, &[])).await
     }
 }

@@ -53,12 +53,10 @@ pub(crate) struct Birth<'l> {
 
 /// The namespaces of a first process, as flags for `clone`.
 pub(crate) fn namespaces(confinement: Confinement, privileged: bool) -> u64 {
-    let own = UnshareFlags::NEWPID
-        | UnshareFlags::NEWNS
-        | UnshareFlags::NEWNET
-        | UnshareFlags::NEWIPC
-        | UnshareFlags::NEWUTS;
-    let user = if privileged || confinement == Confinement::Runtime { UnshareFlags::empty() } else { UnshareFlags::NEWUSER };
+    let own =
+        UnshareFlags::NEWPID | UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+    let user =
+        if privileged || confinement == Confinement::Runtime { UnshareFlags::empty() } else { UnshareFlags::NEWUSER };
     u64::from((own | user).bits())
 }
 
@@ -108,11 +106,7 @@ fn take_descriptors([control, stdin, stdout, stderr]: [OwnedFd; 4]) -> Option<Ow
 }
 
 /// Everything up to an identity without rights. Gives the proxy's listener, if one was asked for.
-fn prepare(
-    spec: &Spec,
-    limits_by_process: bool,
-    user: Option<(u32, u32)>,
-) -> Result<Option<OwnedFd>, StepFailure> {
+fn prepare(spec: &Spec, limits_by_process: bool, user: Option<(u32, u32)>) -> Result<Option<OwnedFd>, StepFailure> {
     let namespace = |error: rustix::io::Errno| StepFailure::new(Step::Namespaces, error, "in the first process");
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
     rustix::process::setsid().map_err(namespace)?;
@@ -235,8 +229,7 @@ fn ready_program(spec: &Spec, filters: &Filters) -> Result<Program, StepFailure>
     };
     let candidates = candidates.into_iter().map(|path| text(path.display().to_string())).collect::<Result<_, _>>()?;
     let arguments = spec.command.iter().map(|argument| text(argument.clone())).collect::<Result<_, _>>()?;
-    let environment =
-        spec.env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?;
+    let environment = spec.env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?;
     system::forget_signals();
     // A copy of the control socket is none of the program's business.
     system::close(3);

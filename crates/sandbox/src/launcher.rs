@@ -128,7 +128,9 @@ impl Launcher {
         let (order, fds) = match wire::receive::<Order>(&self.orders, &mut self.buffer) {
             Ok(Some(order)) => order,
             Ok(None) => return false,
-            Err(error) => return error.kind() == io::ErrorKind::InvalidData || error.kind() == io::ErrorKind::Interrupted,
+            Err(error) => {
+                return error.kind() == io::ErrorKind::InvalidData || error.kind() == io::ErrorKind::Interrupted;
+            }
         };
         // Anything but the four descriptors is a mistake of ours; dropping them tells the other end.
         let Ok(descriptors) = <[OwnedFd; 4]>::try_from(fds) else { return true };

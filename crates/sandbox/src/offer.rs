@@ -73,7 +73,9 @@ fn landlock_standing() -> Standing {
     if landlock::is_available() {
         Standing::There("on top of the mounts".to_owned())
     } else {
-        Standing::Weaker("not in this kernel (5.13 or newer with `lsm=landlock`): mounts alone protect files".to_owned())
+        Standing::Weaker(
+            "not in this kernel (5.13 or newer with `lsm=landlock`): mounts alone protect files".to_owned(),
+        )
     }
 }
 
@@ -81,12 +83,17 @@ fn landlock_standing() -> Standing {
 fn control_groups() -> Standing {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let second = own.lines().find_map(|line| line.strip_prefix("0::"));
-    let has = |controller: &str| own.lines().any(|line| line.split(':').nth(1).is_some_and(|names| names.split(',').any(|name| name == controller)));
+    let has = |controller: &str| {
+        own.lines()
+            .any(|line| line.split(':').nth(1).is_some_and(|names| names.split(',').any(|name| name == controller)))
+    };
     if ["memory", "cpu", "pids"].iter().all(|controller| has(controller)) {
         if identity::is_root() {
             return Standing::There("version 1: memory, CPU and processes are limited together".to_owned());
         }
-        return Standing::Weaker("version 1, which only root can use: limits are kept per process (rlimits)".to_owned());
+        return Standing::Weaker(
+            "version 1, which only root can use: limits are kept per process (rlimits)".to_owned(),
+        );
     }
     let Some(group) = second else {
         return Standing::Weaker("none: limits are kept per process (rlimits)".to_owned());

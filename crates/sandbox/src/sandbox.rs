@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;
 
-use crate::child::Child;
+use crate::child::{Child, Held};
 use crate::error::SpawnError;
 use crate::spec::Spec;
 use crate::system;
@@ -36,7 +36,8 @@ impl Launch {
     }
 }
 
-/// Makes sandboxes. Cheap to clone; all clones share one launcher, which ends with the last of them.
+/// Makes sandboxes. Cheap to clone; all clones share one launcher, which ends with the last of them
+/// and of their children.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     inner: Arc<Inner>,
@@ -52,7 +53,7 @@ struct Inner {
 
 /// A connection to a living launcher.
 #[derive(Debug)]
-struct Link {
+pub(crate) struct Link {
     socket: AsyncFd<OwnedFd>,
     process: Mutex<std::process::Child>,
 }
@@ -68,7 +69,8 @@ impl Sandbox {
     /// If as many live as may, this waits for room; the caller bounds that wait. Dropping the future leaves nothing.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
         let slot = Arc::clone(&self.inner.room).acquire_owned().await.ok();
-        let order = serde_json::to_vec(&Order { spec }).map_err(|_| SpawnError::Unusable("it has a path that is no text"))?;
+        let order =
+            serde_json::to_vec(&Order { spec }).map_err(|_| SpawnError::Unusable("it has a path that is no text"))?;
         if order.len() > MESSAGE_BYTES_MAX {
             return Err(SpawnError::Unusable("it is too long"));
         }
@@ -84,7 +86,7 @@ impl Sandbox {
             Attempt::NotTaken => SpawnError::LauncherDied,
             Attempt::Failed(error) => error,
         })?;
-        let born = Child::born(control, streams, slot).await;
+        let born = Child::born(control, streams, Held { _slot: slot, _link: Arc::clone(&link) }).await;
         if matches!(born, Err(SpawnError::LauncherDied)) {
             self.forget(&link);
         }

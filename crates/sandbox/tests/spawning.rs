@@ -1,13 +1,27 @@
 //! Sandboxes for real: programs that look around, misbehave and are ended. Needs what `cargo xtask test` installs.
 
-use std::time::Duration;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
 
-use gantry_sandbox::{Access, Child, Ended, Exit, Launch, Limits, Sandbox, Spec, SpawnError, Step};
+use gantry_sandbox::{
+    Access, Child, Ended, Exit, Launch, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+const LAUNCHER: &str = env!("CARGO_BIN_EXE_gantry-test-launcher");
+/// Longest wait for anything; a passing test never waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// As whoever runs the tests.
 fn sandbox() -> Sandbox {
-    let launch = Launch { program: env!("CARGO_BIN_EXE_gantry-test-launcher").into(), arguments: Vec::new() };
-    Sandbox::new(launch, 64)
+    Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 64)
+}
+
+/// As an ordinary user, who owns nothing and may do nothing.
+fn sandbox_of_an_ordinary_user() -> Sandbox {
+    let arguments = ["--reuid=1234", "--regid=1234", "--clear-groups", "--", LAUNCHER];
+    Sandbox::new(Launch { program: "/usr/bin/setpriv".into(), arguments: arguments.map(Into::into).into() }, 64)
 }
 
 /// Runs to the end; what it wrote, and how it ended.
@@ -21,14 +35,286 @@ async fn outcome(mut child: Child) -> (String, String, Ended) {
     (String::from_utf8_lossy(&out).into_owned(), String::from_utf8_lossy(&err).into_owned(), ended)
 }
 
-async fn shell(script: &str) -> (String, String, Ended) {
-    outcome(sandbox().spawn(Spec::new(["/bin/sh", "-c", script])).await.unwrap()).await
+fn script(text: &str) -> Spec {
+    Spec::new(["/bin/sh", "-c", text])
+}
+
+fn python(text: &str) -> Spec {
+    Spec::new(["python3", "-c", text])
+}
+
+async fn run(spec: Spec) -> (String, String, Ended) {
+    outcome(sandbox().spawn(spec).await.unwrap()).await
+}
+
+/// A directory that nobody may read and write, as a shared one would be.
+fn open_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    dir
+}
+
+/// Processes on this machine with `marker` among their arguments.
+fn alive(marker: &str) -> usize {
+    let carries = |entry: &fs::DirEntry| {
+        let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains(marker)
+    };
+    let own = std::process::id().to_string();
+    fs::read_dir("/proc").unwrap().flatten().filter(|entry| entry.file_name() != own.as_str()).filter(carries).count()
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not come to pass");
+        tokio::task::yield_now().await;
+    }
+}
+
+const LOOK_AROUND: &str = "id -u; id -g; id -G; hostname; echo $$; \
+    grep -E 'CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp:' /proc/self/status | tr '\\t' ' '; \
+    cat /proc/self/cgroup | sed 's/.*://' | sort -u; env | grep -v ^_= | sort; ls /proc/sys /sys /root /home /run 2>/dev/null; echo end";
+
+fn a_world_of_its_own(out: &str) {
+    let expected = "65534\n65534\n65534\nsandbox\n2\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\n\
+        CapBnd: 0000000000000000\nNoNewPrivs: 1\nSeccomp: 2\n/\nHOME=/tmp\nLANG=C.UTF-8\n\
+        PATH=/usr/local/bin:/usr/bin:/bin\nPWD=/\nTMPDIR=/tmp\nend\n";
+    assert_eq!(out, expected);
 }
 
 #[tokio::test]
 async fn a_program_is_nobody_in_a_world_of_its_own() {
-    let (out, err, ended) =
-        shell("id -u; id -g; hostname; echo $$; ls /; ls /proc | grep -E '^[0-9]+$' | wc -l; cat /proc/self/status | grep -E 'Cap|NoNewPrivs|Seccomp:'; ls /sys 2>&1; cat /proc/1/environ 2>&1; env").await;
-    assert_eq!(ended.exit, Exit::Code(0), "{out}\n{err}");
-    panic!("{out}\n{err}\n{ended:?}");
+    let (out, err, ended) = run(script(LOOK_AROUND)).await;
+    assert_eq!((ended.exit, err.as_str()), (Exit::Code(0), ""));
+    a_world_of_its_own(&out);
+}
+
+#[tokio::test]
+async fn it_is_the_same_for_an_ordinary_user() {
+    let child = sandbox_of_an_ordinary_user().spawn(script(LOOK_AROUND)).await.unwrap();
+    let (out, err, ended) = outcome(child).await;
+    assert_eq!((ended.exit, err.as_str()), (Exit::Code(0), ""));
+    // An ordinary user has no right over version 1 groups, so the machine's own ones are seen, without a way to them.
+    let own_group = out.replace("\n/process_api", "\n/").lines().count() > 0;
+    assert!(own_group);
+    let facts = |text: &str| text.lines().filter(|line| !line.starts_with('/')).collect::<Vec<_>>().join("\n");
+    a_world_of_its_own(&format!("{}\n", facts(&out)).replace("Seccomp: 2\n", "Seccomp: 2\n/\n"));
+}
+
+#[tokio::test]
+async fn streams_are_separate_and_the_exit_is_told() {
+    let mut child = sandbox().spawn(script("read line; echo out $line; echo err >&2; exit 7")).await.unwrap();
+    child.stdin.as_mut().unwrap().write_all(b"hello\n").await.unwrap();
+    let (out, err, ended) = outcome(child).await;
+    assert_eq!((out.as_str(), err.as_str(), ended.exit), ("out hello\n", "err\n", Exit::Code(7)));
+    let (_, _, ended) = run(script("kill -SEGV $$")).await;
+    assert_eq!(ended.exit, Exit::Signal(11));
+}
+
+#[tokio::test]
+async fn only_what_is_declared_is_there_and_only_as_declared() {
+    let (read, write, hidden) = (open_dir(), open_dir(), open_dir());
+    fs::write(read.path().join("file"), "readable").unwrap();
+    fs::write(hidden.path().join("file"), "hidden").unwrap();
+    let at = |dir: &tempfile::TempDir| dir.path().display().to_string();
+    let text = format!(
+        "cat {read}/file; echo; touch {read}/new 2>/dev/null || echo ro; echo made > {write}/new; cat {hidden}/file 2>/dev/null || echo absent; \
+         touch /usr/x /etc/x /x 2>/dev/null || echo root ro; ln -s {hidden}/file {write}/link; cat {write}/link 2>/dev/null || echo dangling; \
+         cat {write}/../../../../../../{hidden}/file 2>/dev/null || echo no way up",
+        read = at(&read),
+        write = at(&write),
+        hidden = at(&hidden),
+    );
+    let spec =
+        script(&text).mount(read.path(), read.path(), Access::Read).mount(write.path(), write.path(), Access::Write);
+    let (out, err, _) = run(spec).await;
+    assert_eq!(out, "readable\nro\nabsent\nroot ro\ndangling\nno way up\n", "{err}");
+    assert_eq!(fs::read_to_string(write.path().join("new")).unwrap(), "made\n");
+    assert!(!read.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn what_lies_behind_a_symbolic_link_is_not_mounted() {
+    let (shared, hidden) = (open_dir(), open_dir());
+    std::os::unix::fs::symlink(hidden.path(), shared.path().join("data")).unwrap();
+    let spec = script("true").mount(shared.path().join("data"), "/data", Access::Read);
+    let error = sandbox().spawn(spec).await.unwrap_err();
+    let SpawnError::Step(failure) = error else { panic!("{error}") };
+    assert_eq!((failure.step, failure.errno), (Step::Mount, 40), "{failure:?}");
+}
+
+#[tokio::test]
+async fn files_of_its_own_are_readable_by_it_alone_and_nowhere_else() {
+    let file = OwnFile { path: "/run/secrets/key".into(), contents: b"s3cret".to_vec() };
+    let mut spec = script("cat /run/secrets/key; stat -c %a:%u /run/secrets/key; echo x > /run/secrets/key || echo ro");
+    spec.files.push(file);
+    let (out, _, _) = run(spec.clone()).await;
+    assert_eq!(out, "s3cret400:65534\nro\n");
+    let (out, _, _) = outcome(sandbox_of_an_ordinary_user().spawn(spec).await.unwrap()).await;
+    assert_eq!(out, "s3cret400:65534\nro\n");
+}
+
+#[tokio::test]
+async fn everything_inside_ends_with_the_child_however_it_hides() {
+    let marker = format!("hiding-{}", std::process::id());
+    // Ignores every signal it can, forks twice, and leads a session of its own.
+    let text = format!(
+        "import os, signal, sys, time\nfor s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n  except Exception: pass\n\
+         if os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0:\n    os.execv('/bin/sleep', ['{marker}', '1000'])\n  os._exit(0)\n\
+         print('ready', flush=True)\ntime.sleep(1000)"
+    );
+    let mut child = sandbox().spawn(python(&text)).await.unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
+    until("the grandchild", || alive(&marker) >= 1).await;
+    child.kill();
+    let ended = child.wait().await;
+    assert_eq!(ended.exit, Exit::Ended);
+    assert_eq!(alive(&marker), 0, "the end was told before it was true");
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_running_ends_with_it() {
+    let marker = format!("leftover-{}", std::process::id());
+    let text = format!(
+        "(exec -a {marker} sleep 1000 >/dev/null 2>&1 </dev/null &) ; (setsid -f bash -c 'exec -a {marker} sleep 1000' >/dev/null 2>&1 &); echo done"
+    );
+    let (out, err, ended) = run(Spec::new(["/bin/bash", "-c", &text])).await;
+    assert_eq!((out.as_str(), ended.exit), ("done\n", Exit::Code(0)), "{err}");
+    assert_eq!(alive(&marker), 0);
+}
+
+#[tokio::test]
+async fn dropping_the_child_ends_the_sandbox() {
+    let marker = format!("dropped-{}", std::process::id());
+    let child = sandbox().spawn(Spec::new(["/bin/bash", "-c", &format!("exec -a {marker} sleep 1000")])).await.unwrap();
+    until("the program", || alive(&marker) == 1).await;
+    drop(child);
+    until("its end", || alive(&marker) == 0).await;
+}
+
+#[tokio::test]
+async fn a_launcher_that_is_killed_takes_its_sandboxes_along_and_another_takes_over() {
+    let marker = format!("orphan-{}", std::process::id());
+    let sandbox = sandbox();
+    let mut child =
+        sandbox.spawn(Spec::new(["/bin/bash", "-c", &format!("exec -a {marker} sleep 1000")])).await.unwrap();
+    until("the program", || alive(&marker) == 1).await;
+    let first = sandbox.launcher().unwrap();
+    let killed = std::process::Command::new("kill").args(["-9", &first.to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().await.exit, Exit::Ended);
+    until("its end", || alive(&marker) == 0).await;
+    // The first order after it may find the socket closed, or die with it; then there is a new one.
+    let (out, _, _) = outcome(sandbox.spawn(script("echo again")).await.unwrap()).await;
+    assert_eq!(out, "again\n");
+    assert_ne!(sandbox.launcher(), Some(first));
+}
+
+#[tokio::test]
+async fn a_program_that_is_missing_or_cannot_run_is_told_apart() {
+    let dir = open_dir();
+    fs::write(dir.path().join("plain"), "not a program").unwrap();
+    let plain = dir.path().join("plain").display().to_string();
+    for (command, errno) in [("no-such-program", 2), ("/no/such/program", 2), (plain.as_str(), 13), ("/usr", 13)] {
+        let spec = Spec::new([command]).mount(dir.path(), dir.path(), Access::Read);
+        let SpawnError::Step(failure) = sandbox().spawn(spec).await.unwrap_err() else { panic!("{command}") };
+        assert_eq!((failure.step, failure.errno), (Step::Program, errno), "{command}");
+    }
+    let mut spec = script("true");
+    spec.cwd = "/nowhere".into();
+    let SpawnError::Step(failure) = sandbox().spawn(spec).await.unwrap_err() else { panic!() };
+    assert_eq!(failure.step, Step::WorkingDirectory);
+}
+
+#[tokio::test]
+async fn too_much_memory_is_told_from_a_crash() {
+    let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
+    let (_, err, ended) = run(Spec { limits, ..python("x = b'x' * (200 << 20)") }).await;
+    assert_eq!(ended.exit, Exit::Signal(9), "{err}");
+    assert!(ended.usage.oom_kills > 0, "{ended:?}");
+    let (_, _, ended) = run(python("import os; os.kill(os.getpid(), 9)")).await;
+    assert_eq!((ended.exit, ended.usage.oom_kills), (Exit::Signal(9), 0));
+}
+
+#[tokio::test]
+async fn an_ordinary_user_without_groups_is_still_held_to_memory_and_processes() {
+    let limits = Limits { memory_bytes: 64 << 20, pids: 8, ..Limits::default() };
+    let spec = Spec { limits, ..python("x = b'x' * (200 << 20)") };
+    let (_, err, ended) = outcome(sandbox_of_an_ordinary_user().spawn(spec).await.unwrap()).await;
+    assert!(err.contains("MemoryError"), "{err} {ended:?}");
+    let fork = "import os\nn = 0\ntry:\n  while n < 100:\n    if os.fork() == 0: os.execv('/bin/sleep', ['sleep', '100'])\n    n += 1\nexcept OSError: pass\nprint(n)";
+    let (out, err, _) =
+        outcome(sandbox_of_an_ordinary_user().spawn(Spec { limits, ..python(fork) }).await.unwrap()).await;
+    assert!(out.trim().parse::<u32>().unwrap() < 8, "{out} {err}");
+}
+
+#[tokio::test]
+async fn processes_and_scratch_are_bounded_and_the_bound_is_told() {
+    let fork = "import os\nn = 0\ntry:\n  while n < 1000:\n    if os.fork() == 0: os.execv('/bin/sleep', ['sleep', '100'])\n    n += 1\nexcept OSError: pass\nprint(n)";
+    let limits = Limits { pids: 10, ..Limits::default() };
+    let (out, _, ended) = run(Spec { limits, ..python(fork) }).await;
+    assert_eq!((out.as_str(), ended.usage.pids_refused > 0), ("9\n", true), "{ended:?}");
+    let limits = Limits { scratch_bytes: 1 << 20, ..Limits::default() };
+    let fill = "dd if=/dev/zero of=/tmp/a bs=64k count=100 2>/dev/null || echo full; dd if=/dev/zero of=/dev/shm/b bs=64k count=1 2>/dev/null || echo full";
+    let (out, _, ended) = run(Spec { limits, ..script(fill) }).await;
+    assert_eq!((out.as_str(), ended.scratch_full), ("full\nfull\n", true));
+}
+
+#[tokio::test]
+async fn without_a_network_nothing_can_be_reached_and_with_one_only_the_proxy() {
+    let connect = |port: u16| {
+        format!(
+            "import socket\ntry:\n  s = socket.create_connection(('127.0.0.1', {port}), 5); s.sendall(b'hi'); print('connected')\nexcept OSError as e: print(e.errno)"
+        )
+    };
+    // A listener of the machine: not the same loopback.
+    let outside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (out, _, _) = run(python(&connect(outside.local_addr().unwrap().port()))).await;
+    assert_eq!(out, "101\n");
+    let spec = Spec { network: Network::Proxied, ..python(&connect(PROXY_PORT)) };
+    let mut child = sandbox().spawn(spec).await.unwrap();
+    let listener = child.proxy.take().unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut said = [0; 2];
+    stream.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"hi");
+    assert_eq!(outcome(child).await.0, "connected\n");
+    let spec = Spec { network: Network::Proxied, ..python(&connect(outside.local_addr().unwrap().port())) };
+    let child = sandbox().spawn(spec).await.unwrap();
+    assert_eq!(outcome(child).await.0, "111\n");
+}
+
+#[tokio::test]
+async fn usage_of_a_long_lived_program_can_be_asked_for() {
+    let burn = "import sys, time\nfor line in sys.stdin:\n  end = time.process_time() + 0.2\n  while time.process_time() < end: pass\n  print('done', flush=True)";
+    let limits = Limits { cpu_millicores: 2000, ..Limits::default() };
+    let mut child = sandbox().spawn(Spec { limits, ..python(burn) }).await.unwrap();
+    let mut last = Duration::ZERO;
+    for _ in 0..2 {
+        child.stdin.as_mut().unwrap().write_all(b"go\n").await.unwrap();
+        let mut done = [0; 5];
+        child.stdout.as_mut().unwrap().read_exact(&mut done).await.unwrap();
+        let used = child.usage_so_far().await.unwrap().cpu;
+        assert!(used >= last + Duration::from_millis(200), "{used:?} after {last:?}");
+        last = used;
+    }
+}
+
+#[tokio::test]
+async fn two_hundred_at_once_all_run() {
+    let sandbox = sandbox();
+    let mut running = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        let sandbox = sandbox.clone();
+        running.spawn(async move {
+            let (out, err, ended) = outcome(sandbox.spawn(script(&format!("echo {number}"))).await.unwrap()).await;
+            assert_eq!((out, ended.exit), (format!("{number}\n"), Exit::Code(0)), "{err}");
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(sandbox.room(), 64);
 }

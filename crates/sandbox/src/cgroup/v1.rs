@@ -38,7 +38,8 @@ impl Hierarchy {
                 let (controllers, group) = rest.split_once(':')?;
                 controllers.split(',').any(|one| one == controller).then_some(group)
             });
-            let mount = mounts.iter().find(|mount| mount.kind == "cgroup" && mount.options.iter().any(|o| o == controller));
+            let mount =
+                mounts.iter().find(|mount| mount.kind == "cgroup" && mount.options.iter().any(|o| o == controller));
             let Some(base) = found.zip(mount).and_then(|(group, mount)| files::within(mount, group)) else {
                 if controller == DISK {
                     continue;

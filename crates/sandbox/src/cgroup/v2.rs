@@ -39,7 +39,10 @@ impl Hierarchy {
         // Already in the leaf, if this is the second launcher of one server.
         let group = group.strip_suffix(SERVER_LEAF).unwrap_or(group);
         let base = files::within(mount, group).ok_or("this process's group is not visible here")?;
-        let processes = [std::process::id(), rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get().cast_unsigned())];
+        let processes = [
+            std::process::id(),
+            rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get().cast_unsigned()),
+        ];
         Self::prepare_at(&base, stem, &processes)
     }
 
@@ -66,8 +69,9 @@ impl Hierarchy {
         let io = if offered.split_whitespace().any(|one| one == "io") { " +io" } else { "" };
         let wanted = format!("+memory +cpu +pids{io}");
         let switch_on = |dir: &Path| {
-            files::write(&dir.join("cgroup.subtree_control"), &wanted)
-                .map_err(|error| format!("controllers cannot be switched on; is the group shared with others? ({error})"))
+            files::write(&dir.join("cgroup.subtree_control"), &wanted).map_err(|error| {
+                format!("controllers cannot be switched on; is the group shared with others? ({error})")
+            })
         };
         switch_on(base)?;
         let stem = base.join(stem);

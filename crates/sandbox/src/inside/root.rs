@@ -41,8 +41,12 @@ const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 /// The devices a program may open.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// What `/dev` has besides.
-const DEVICE_LINKS: [(&str, &str); 4] =
-    [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
+const DEVICE_LINKS: [(&str, &str); 4] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
 /// Files of our making.
 const OWN_ETC: [(&str, &str); 4] = [
     ("passwd", "nobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n"),

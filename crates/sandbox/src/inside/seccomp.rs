@@ -95,7 +95,8 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError>
         ])?],
     );
     // Asking which one it is, and the ordinary one.
-    let personality = |value| -> Result<_, seccompiler::BackendError> { rule(vec![when(0, Length::Dword, Is::Eq, value)?]) };
+    let personality =
+        |value| -> Result<_, seccompiler::BackendError> { rule(vec![when(0, Length::Dword, Is::Eq, value)?]) };
     rules.insert(libc::SYS_personality, vec![personality(0)?, personality(0xffff_ffff)?]);
     // Pipes and plain files.
     let node = |argument, kind: libc::mode_t| -> Result<_, seccompiler::BackendError> {
@@ -211,16 +212,50 @@ mod tests {
     fn no_call_of_a_refused_family_is_on_the_list() {
         let allowed = rules().unwrap();
         for refused in [
-            libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_fsopen,
-            libc::SYS_open_tree, libc::SYS_move_mount, libc::SYS_mount_setattr, libc::SYS_ptrace, libc::SYS_process_vm_readv,
-            libc::SYS_process_vm_writev, libc::SYS_kcmp, libc::SYS_pidfd_getfd, libc::SYS_unshare, libc::SYS_setns,
-            libc::SYS_clone3, libc::SYS_bpf, libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key,
-            libc::SYS_perf_event_open, libc::SYS_io_uring_setup, libc::SYS_userfaultfd, libc::SYS_init_module,
-            libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_kexec_load, libc::SYS_reboot, libc::SYS_swapon,
-            libc::SYS_swapoff, libc::SYS_quotactl, libc::SYS_acct, libc::SYS_settimeofday, libc::SYS_clock_settime,
-            libc::SYS_adjtimex, libc::SYS_clock_adjtime, libc::SYS_syslog, libc::SYS_open_by_handle_at,
-            libc::SYS_name_to_handle_at, libc::SYS_fanotify_init, libc::SYS_sethostname, libc::SYS_setdomainname,
-            libc::SYS_setgroups, libc::SYS_vhangup,
+            libc::SYS_mount,
+            libc::SYS_umount2,
+            libc::SYS_pivot_root,
+            libc::SYS_chroot,
+            libc::SYS_fsopen,
+            libc::SYS_open_tree,
+            libc::SYS_move_mount,
+            libc::SYS_mount_setattr,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_kcmp,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_clone3,
+            libc::SYS_bpf,
+            libc::SYS_add_key,
+            libc::SYS_keyctl,
+            libc::SYS_request_key,
+            libc::SYS_perf_event_open,
+            libc::SYS_io_uring_setup,
+            libc::SYS_userfaultfd,
+            libc::SYS_init_module,
+            libc::SYS_finit_module,
+            libc::SYS_delete_module,
+            libc::SYS_kexec_load,
+            libc::SYS_reboot,
+            libc::SYS_swapon,
+            libc::SYS_swapoff,
+            libc::SYS_quotactl,
+            libc::SYS_acct,
+            libc::SYS_settimeofday,
+            libc::SYS_clock_settime,
+            libc::SYS_adjtimex,
+            libc::SYS_clock_adjtime,
+            libc::SYS_syslog,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_name_to_handle_at,
+            libc::SYS_fanotify_init,
+            libc::SYS_sethostname,
+            libc::SYS_setdomainname,
+            libc::SYS_setgroups,
+            libc::SYS_vhangup,
         ] {
             assert!(!allowed.contains_key(&refused), "system call {refused}");
         }
