@@ -10,7 +10,7 @@
 //! [reserved]: AddressClass::Reserved
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// What an address is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,6 +79,20 @@ pub(super) fn carried(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     };
     first.into_iter().chain(second).map(IpAddr::V4)
 }
+
+/// Is it one of this machine's own addresses? Behind a public one there may be services that a firewall keeps from the
+/// public, and what comes from the machine itself passes the firewall. The kernel is asked for its route: to oneself it
+/// leads from the address itself. A datagram socket is connected for that, which sends nothing.
+pub(super) fn is_own(address: IpAddr) -> bool {
+    let any = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    UdpSocket::bind((any, 0))
+        .and_then(|socket| socket.connect((address, ROUTE_PORT)).and_then(|()| socket.local_addr()))
+        // Where no route leads, nothing can be reached.
+        .is_ok_and(|from| from.ip() == address)
+}
+
+/// Some port, for a route has none but a socket wants one.
+const ROUTE_PORT: u16 = 9;
 
 // ------------------------------------------------------------------------------------------------------------ IPv4
 
@@ -297,6 +311,13 @@ mod tests {
         ] {
             let found: Vec<String> = carried(address.parse().unwrap()).map(|a| a.to_string()).collect();
             assert_eq!(found, inside, "{address}");
+        }
+    }
+
+    #[test]
+    fn this_machine_knows_its_own_addresses() {
+        for (address, own) in [("127.0.0.1", true), ("192.0.2.1", false), ("2001:db8::1", false)] {
+            assert_eq!(is_own(address.parse().unwrap()), own, "{address}");
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::address::AddressClass;
+use super::address::{AddressClass, is_own};
 use super::counted::Counted;
 use super::host::Host;
 use super::meter::Meter;
@@ -140,7 +140,7 @@ impl Gate {
         }
         let addresses = self.addresses(&host, port).await?;
         for address in &addresses {
-            self.policy.judge(&host, port, *address).map_err(|objection| match objection {
+            self.policy.judge(&host, port, *address, is_own(*address)).map_err(|objection| match objection {
                 Objection::Class(class) => Refused::ForbiddenAddress { host: name(), port, class },
                 Objection::Outside => Refused::OutsideNetworks { host: name(), port },
             })?;

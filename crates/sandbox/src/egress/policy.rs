@@ -91,15 +91,19 @@ impl Policy {
         self.rules.iter().any(|rule| rule.admits(host, port))
     }
 
-    /// May a connection to this port of this host, which [is admitted](Self::admits), end at this address?
-    pub(super) fn judge(&self, host: &Host, port: u16, address: IpAddr) -> Result<(), Objection> {
+    /// May a connection to this port of this host, which [is admitted](Self::admits), end at this address? If the
+    /// address is the machine's own, it is loopback, however public it looks.
+    pub(super) fn judge(&self, host: &Host, port: u16, address: IpAddr, own: bool) -> Result<(), Objection> {
         let address = address.to_canonical();
         if self.networks.as_ref().is_some_and(|networks| !lies_in(networks, address)) {
             return Err(Objection::Outside);
         }
         let declared = *host == Host::Address(address) && self.declares(host, port);
         for part in std::iter::once(address).chain(carried(address)) {
-            let class = AddressClass::of(part);
+            let class = match AddressClass::of(part) {
+                AddressClass::Public if own => AddressClass::Loopback,
+                class => class,
+            };
             let opened = self.opens(part) || (class != AddressClass::Metadata && self.opens(address));
             if class != AddressClass::Public && !opened && !(declared && class.is_declarable()) {
                 return Err(Objection::Class(class));
@@ -204,7 +208,8 @@ mod tests {
             (&["[64:ff9b::a00:1]:80"], &[], "[64:ff9b::a00:1]", "64:ff9b::a00:1", true),
         ];
         for (rules, open, host, address, expected) in cases {
-            let allowed = policy(rules, open).judge(&host.parse().unwrap(), 80, address.parse().unwrap()).is_ok();
+            let allowed =
+                policy(rules, open).judge(&host.parse().unwrap(), 80, address.parse().unwrap(), false).is_ok();
             assert_eq!(allowed, *expected, "{rules:?} {open:?} {host} {address}");
         }
     }
@@ -213,11 +218,25 @@ mod tests {
     fn networks_limit_public_addresses_too() {
         let mut policy = policy(&["h:80", "10.0.0.1:80"], &[]);
         policy.networks = Some(vec!["8.8.8.0/24".parse().unwrap()]);
-        let judge = |host: &str, address: &str| policy.judge(&host.parse().unwrap(), 80, address.parse().unwrap());
+        let judge =
+            |host: &str, address: &str| policy.judge(&host.parse().unwrap(), 80, address.parse().unwrap(), false);
         assert_eq!(judge("h", "8.8.8.8"), Ok(()));
         assert_eq!(judge("h", "64:ff9b::808:808"), Ok(()));
         assert_eq!(judge("h", "1.1.1.1"), Err(Objection::Outside));
         assert_eq!(judge("10.0.0.1", "10.0.0.1"), Err(Objection::Outside));
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_loopback_however_public() {
+        for (rules, open, host, allowed) in [
+            (&["h:80"][..], &[][..], "h", false),
+            (&["*:*"], &[], "8.8.8.8", false),
+            (&["8.8.8.8:80"], &[], "8.8.8.8", true),
+            (&["h:80"], &["8.8.8.8/32"], "h", true),
+        ] {
+            let judged = policy(rules, open).judge(&host.parse().unwrap(), 80, "8.8.8.8".parse().unwrap(), true);
+            assert_eq!(judged.is_ok(), allowed, "{rules:?} {open:?} {host}");
+        }
     }
 
     #[test]
@@ -259,6 +278,7 @@ mod tests {
             host in prop::sample::select(vec!["c", "b.c", "a.b.c", "x.b.c", "10.0.0.1", "8.8.8.8"]),
             port in 1u16..4,
             address in prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "8.8.8.8", "9.9.9.9"]),
+            of_this_machine in any::<bool>(),
         ) {
             let (host, address): (Host, IpAddr) = (host.parse().unwrap(), address.parse().unwrap());
             let tool = Policy { rules, open_networks, networks: own.networks, bytes_per_second: own.bytes_per_second };
@@ -267,8 +287,8 @@ mod tests {
             prop_assert_eq!(both.admits(&host, port), tool.admits(&host, port) && above_admits);
             let above_has = above.networks.as_ref().is_none_or(|networks| lies_in(networks, address));
             if both.admits(&host, port) {
-                let judged = tool.judge(&host, port, address).is_ok() && above_has;
-                prop_assert_eq!(both.judge(&host, port, address).is_ok(), judged);
+                let judged = tool.judge(&host, port, address, of_this_machine).is_ok() && above_has;
+                prop_assert_eq!(both.judge(&host, port, address, of_this_machine).is_ok(), judged);
             }
             prop_assert!(above.bytes_per_second.is_none_or(|most| both.bytes_per_second.is_some_and(|r| r <= most)));
             prop_assert_eq!(both.within(&both.bounds()).admits(&host, port), both.admits(&host, port));

@@ -139,7 +139,7 @@ impl Proxy {
                         Ok(upstream) => upstream,
                         Err(refused) => return client.refuse(&Answer::refusal(&refused, None), &self.limits).await,
                     };
-                    client.writer.write_all(b"HTTP/1.1 200 Connection Established\r\n\r\n").await?;
+                    client.write(b"HTTP/1.1 200 Connection Established\r\n\r\n", &self.limits).await?;
                     return tunnel::relay(client, upstream, self.limits.idle_timeout).await;
                 }
                 Target::Forward(url) => {
@@ -203,8 +203,12 @@ impl Client {
 
     /// Writes an answer of the proxy itself.
     async fn answer(&mut self, answer: &Answer, limits: &ProxyLimits, last: bool, bare: bool) -> io::Result<()> {
-        let text = answer.render(last, bare);
-        timeout(limits.idle_timeout, self.writer.write_all(text.as_bytes())).await?
+        self.write(answer.render(last, bare).as_bytes(), limits).await
+    }
+
+    /// Writes a few bytes to a client that may not be reading.
+    async fn write(&mut self, bytes: &[u8], limits: &ProxyLimits) -> io::Result<()> {
+        timeout(limits.idle_timeout, self.writer.write_all(bytes)).await?
     }
 
     /// Answers for the last time.

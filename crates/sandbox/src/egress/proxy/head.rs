@@ -238,16 +238,8 @@ fn has_token(fields: &[httparse::Header<'_>], name: &'static str, token: &str) -
 }
 
 /// Fields about one connection, or written anew.
-const HOP_BY_HOP: [&str; 8] = [
-    "connection",
-    "content-length",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+const HOP_BY_HOP: [&str; 8] =
+    ["connection", "content-length", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// The fields that concern both ends.
 fn end_to_end(fields: &[httparse::Header<'_>], without: &[&str]) -> Vec<Field> {
@@ -269,5 +261,102 @@ fn write_fields(head: &mut Vec<u8>, fields: &[Field]) {
         head.extend_from_slice(b": ");
         head.extend_from_slice(value);
         head.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    async fn read_whole(bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, HeadError> {
+        let mut reader = bytes;
+        read(&mut reader, bytes_max).await
+    }
+
+    #[tokio::test]
+    async fn a_head_ends_at_its_empty_line_and_its_lines_in_two_characters() {
+        for (bytes, expected) in [
+            ("A\r\n\r\nrest", Ok("A\r\n\r\n")),
+            ("A\tb\r\n\r\n", Ok("A\tb\r\n\r\n")),
+            ("A\r\n", Err(HeadError::Ended)),
+            ("", Err(HeadError::Ended)),
+            ("A\n\n", Err(HeadError::Malformed)),
+            ("A\rB", Err(HeadError::Malformed)),
+            ("A\r\r\n", Err(HeadError::Malformed)),
+            ("A\0", Err(HeadError::Malformed)),
+            ("\r\n\r\n", Err(HeadError::Malformed)),
+            ("AAAAAAAAAAAAAAAA\r\n\r\n", Err(HeadError::TooLarge)),
+        ] {
+            let expected = expected.map(|head| head.as_bytes().to_vec());
+            assert_eq!(read_whole(bytes.as_bytes(), 16).await, expected, "{bytes:?}");
+        }
+    }
+
+    /// Names and values of fields as attackers write them, beside harmless ones.
+    fn field() -> impl Strategy<Value = String> {
+        let name = prop::sample::select(vec![
+            "Host",
+            "host",
+            "Content-Length",
+            "content-length",
+            "Transfer-Encoding",
+            "Connection",
+            "X-A",
+            "TE",
+            "Proxy-X",
+            "Transfer-Encoding ",
+            " X",
+            "Upgrade",
+        ]);
+        let value = prop::sample::select(vec![
+            "a",
+            "0",
+            "5",
+            "05",
+            "5,5",
+            "-5",
+            "chunked",
+            "Chunked",
+            "chunked,chunked",
+            "x-a",
+            "close",
+            "host",
+            "",
+            "\u{b}chunked",
+            "a b",
+        ]);
+        (name, value).prop_map(|(name, value)| format!("{name}: {value}\r\n"))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn what_is_passed_on_has_one_meaning(fields in prop::collection::vec(field(), 0..6), minor in 0..2) {
+            let head = format!("POST http://a.test/p HTTP/1.{minor}\r\n{}\r\n", fields.concat());
+            let Ok(request) = Request::parse(head.as_bytes()) else { return Ok(()) };
+            let Target::Forward(url) = &request.target else { return Err(TestCaseError::fail("a tunnel")) };
+            let passed = String::from_utf8(request.render(url)).unwrap();
+            let lower = passed.to_ascii_lowercase();
+            let times = |name: &str| lower.matches(&format!("\r\n{name}:")).count();
+            prop_assert!(passed.starts_with("POST /p HTTP/1.1\r\nHost: a.test\r\n"), "{}", passed);
+            prop_assert_eq!(times("host"), 1);
+            prop_assert!(times("content-length") + times("transfer-encoding") <= 1, "{}", passed);
+            prop_assert_eq!((times("connection"), times("te"), times("upgrade"), times("proxy-x")), (1, 0, 0, 0));
+            // A second reader sees the same body.
+            let again = Request::parse(passed.replacen(" /p ", " http://a.test/p ", 1).as_bytes()).unwrap();
+            prop_assert_eq!(again.body, request.body);
+        }
+
+        #[test]
+        fn no_bytes_are_too_strange_to_be_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let head = [b"GET http://a.test/ HTTP/1.1\r\nHost: a\r\nX: ", &bytes[..], b"\r\n\r\n"].concat();
+            for head in [&bytes, &head] {
+                let (request, response) = (Request::parse(head), Response::parse(head, "GET"));
+                prop_assert!(request.is_err() || response.is_err());
+            }
+        }
     }
 }

@@ -39,17 +39,17 @@ pub(super) async fn converse(mut client: Client, gate: &Gate, limits: &ProxyLimi
     let (host, port) = match timeout(limits.head_timeout, negotiate(&mut client)).await?? {
         Asked::Connect { host, port } => (host, port),
         Asked::Refuse(bytes) => {
-            client.writer.write_all(&bytes).await?;
+            client.write(&bytes, limits).await?;
             return client.linger().await;
         }
     };
     match gate.connect(&host, port).await {
         Ok(upstream) => {
-            client.writer.write_all(&reply(GRANTED)).await?;
+            client.write(&reply(GRANTED), limits).await?;
             tunnel::relay(client, upstream, limits.idle_timeout).await
         }
         Err(refused) => {
-            client.writer.write_all(&reply(code(&refused))).await?;
+            client.write(&reply(code(&refused)), limits).await?;
             client.linger().await
         }
     }
