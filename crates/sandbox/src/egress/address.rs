@@ -38,7 +38,7 @@ pub enum AddressClass {
 }
 
 impl AddressClass {
-    /// The class of one address, taken at its face: see [`carried`] for what is inside.
+    /// The class of one address, taken at its face; the addresses inside are judged apart.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {

@@ -108,17 +108,31 @@ async fn names_that_lead_inwards_are_refused_before_any_connect() {
         (&["fd00:ec2::254"], AddressClass::Metadata),
         (&["100.100.100.200"], AddressClass::Metadata),
         (&["255.255.255.255"], AddressClass::Multicast),
-        // A mixed answer is refused as a whole, wherever the bad one stands.
-        (&["127.0.0.1", "8.8.8.8"], AddressClass::Loopback),
-        (&["8.8.8.8", "1.1.1.1", "127.0.0.1"], AddressClass::Loopback),
     ] {
         let names = Arc::new(Names::new(&[("h.test", &[addresses])]));
         let gate = gate(policy(&[format!("h.test:{port}")], &[]), &names);
-        let refused = gate.connect("h.test", port).await.unwrap_err();
-        assert_eq!(refused, Refused::ForbiddenAddress { host: "h.test".into(), port, class }, "{addresses:?}");
-        assert_eq!(gate.meter().snapshot().violations, 1);
+        let expected = Refused::ForbiddenAddress { host: "h.test".into(), port, class };
+        // The decision alone first: if it were wrong, nothing should leave this machine because of a test.
+        assert_eq!(gate.resolve("h.test", port).await, Err(expected.clone()), "{addresses:?}");
+        assert_eq!(gate.connect("h.test", port).await.unwrap_err(), expected, "{addresses:?}");
+        assert_eq!(gate.meter().snapshot().violations, 2);
     }
     assert!(victim.was_left_alone());
+}
+
+#[tokio::test]
+async fn a_mixed_answer_is_refused_as_a_whole_wherever_the_bad_address_stands() {
+    let victim = Victim::on("127.0.0.1:0");
+    let port = victim.port();
+    let open = Victim::on(&format!("127.0.0.2:{port}"));
+    for addresses in [&["127.0.0.1", "127.0.0.2"][..], &["127.0.0.2", "127.0.0.1"], &["127.0.0.2", "::1"]] {
+        let names = Arc::new(Names::new(&[("h.test", &[addresses])]));
+        let gate = gate(policy(&[format!("h.test:{port}")], &["127.0.0.2/32"]), &names);
+        let refused = gate.connect("h.test", port).await.unwrap_err();
+        assert!(matches!(refused, Refused::ForbiddenAddress { .. }), "{addresses:?} {refused}");
+        assert_eq!(gate.meter().snapshot().connections, 0);
+    }
+    assert!(victim.was_left_alone() && open.was_left_alone());
 }
 
 #[tokio::test]

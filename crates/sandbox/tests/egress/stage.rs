@@ -34,7 +34,7 @@ impl Victim {
     }
 }
 
-/// Places a policy allows, with 127.0.0.0/8 open for names if wanted.
+/// A policy of these rules and open networks.
 pub(crate) fn policy(rules: &[String], open: &[&str]) -> Policy {
     Policy {
         rules: rules.iter().map(|r| r.parse().unwrap()).collect(),
