@@ -188,7 +188,7 @@ fn devices_behind(spec: &Spec) -> Result<Vec<String>, StepFailure> {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let here = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
         // A limit belongs to the disk, not to its partition.
-        let disk = if here.join("partition").exists() { here.join("../dev") } else { here.join("dev") };
+        let disk = if here.join("partition").is_file() { here.join("../dev") } else { here.join("dev") };
         let Ok(disk) = std::fs::read_to_string(disk) else {
             return Err(StepFailure::refused(
                 Step::ControlGroup,
@@ -236,9 +236,9 @@ mod tests {
         std::fs::create_dir(base.path().join(stem())).unwrap();
         std::fs::create_dir(base.path().join("system.slice")).unwrap();
         sweep(base.path());
-        assert!(!gone.exists());
-        assert!(base.path().join(stem()).exists());
-        assert!(base.path().join("system.slice").exists());
+        assert!(!gone.is_dir());
+        assert!(base.path().join(stem()).is_dir());
+        assert!(base.path().join("system.slice").is_dir());
     }
 
     #[test]

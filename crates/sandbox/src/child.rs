@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
-use crate::error::SpawnError;
+use crate::error::{SpawnError, StepFailure};
 use crate::sandbox::Link;
 use crate::system;
 use crate::wire::{self, EndOfProgram, GroupUsage, MESSAGE_BYTES_MAX, Question, Word};
@@ -72,11 +72,20 @@ impl Child {
         held: Held,
     ) -> Result<Self, SpawnError> {
         let mut line = Line::new(control).map_err(SpawnError::System)?;
-        let process = match line.hear().await {
-            Ok(Some((Word::Born, fds))) => fds.into_iter().next().ok_or(SpawnError::LauncherDied)?,
-            Ok(Some((Word::Failed(failure), _))) => return Err(SpawnError::Step(failure)),
-            Ok(_) | Err(_) => return Err(SpawnError::LauncherDied),
+        let mut first_words = FirstWords::default();
+        let process = loop {
+            match line.hear().await {
+                Ok(Some((word, fds))) => {
+                    if let Some(process) = first_words.heard(word, fds) {
+                        break process;
+                    }
+                }
+                Ok(None) | Err(_) => {
+                    return Err(first_words.failure.map_or(SpawnError::LauncherDied, SpawnError::Step));
+                }
+            }
         };
+        // From here on dropping the child ends the process.
         let mut child = Self {
             stdin: Some(pipe::Sender::from_owned_fd(stdin).map_err(SpawnError::System)?),
             stdout: Some(pipe::Receiver::from_owned_fd(stdout).map_err(SpawnError::System)?),
@@ -84,22 +93,16 @@ impl Child {
             proxy: None,
             line,
             process,
-            ended: None,
+            ended: first_words.ended,
             _held: held,
         };
-        // From here on dropping the child ends the process.
-        match child.line.hear().await {
-            Ok(Some((Word::Started, fds))) => {
-                child.proxy = fds.into_iter().next().map(listener).transpose().map_err(SpawnError::System)?;
-                Ok(child)
-            }
-            Ok(Some((Word::Failed(failure), _))) => {
-                // Not before it is gone: the caller may look at what is left.
-                let _ = child.wait().await;
-                Err(SpawnError::Step(failure))
-            }
-            Ok(_) | Err(_) => Err(SpawnError::LauncherDied),
+        if let Some(failure) = first_words.failure {
+            // Not before it is gone: the caller may look at what is left.
+            let _ = child.wait().await;
+            return Err(SpawnError::Step(failure));
         }
+        child.proxy = first_words.listener.map(listener).transpose().map_err(SpawnError::System)?;
+        Ok(child)
     }
 
     /// Ends everything inside, at once and whatever it ignores. [`wait`](Self::wait) tells when it is gone.
@@ -148,8 +151,8 @@ impl Child {
     /// The group's figures, and the parent's where there is no group.
     fn usage(&self, group: Option<GroupUsage>) -> Usage {
         let group = group.unwrap_or_default();
-        let cpu = group.cpu_micros.or(self.ended.map(|end| end.cpu_micros)).unwrap_or(0);
-        let memory = group.memory_peak_bytes.or(self.ended.map(|end| end.memory_peak_bytes)).unwrap_or(0);
+        let cpu = group.cpu_micros.or_else(|| self.ended.map(|end| end.cpu_micros)).unwrap_or(0);
+        let memory = group.memory_peak_bytes.or_else(|| self.ended.map(|end| end.memory_peak_bytes)).unwrap_or(0);
         Usage {
             cpu: Duration::from_micros(cpu),
             memory_peak_bytes: memory,
@@ -162,6 +165,31 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// What is heard until a program is known to run, or not to. The launcher and the first process both speak, and neither
+/// waits for the other.
+#[derive(Debug, Default)]
+struct FirstWords {
+    process: Option<OwnedFd>,
+    started: bool,
+    listener: Option<OwnedFd>,
+    failure: Option<StepFailure>,
+    ended: Option<EndOfProgram>,
+}
+
+impl FirstWords {
+    /// Takes one word. The process, once it is known to be and whether its program runs.
+    fn heard(&mut self, word: Word, fds: Vec<OwnedFd>) -> Option<OwnedFd> {
+        match word {
+            Word::Born => self.process = fds.into_iter().next(),
+            Word::Started => (self.started, self.listener) = (true, fds.into_iter().next()),
+            Word::Failed(failure) => self.failure = Some(failure),
+            Word::Ended(end) => self.ended = Some(end),
+            Word::Gone(_) | Word::Usage(_) => {}
+        }
+        if self.started || self.failure.is_some() { self.process.take() } else { None }
     }
 }
 

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 
-use self::seccomp::Filters;
+use self::seccomp::Program as Filter;
 use crate::cgroup::Membership;
 use crate::error::{Step, StepFailure};
 use crate::spec::{Confinement, Limits, Network, PROXY_PORT, Spec};
@@ -41,7 +41,7 @@ pub(crate) mod seccomp;
 /// Everything the first process needs, handed over by the launcher.
 pub(crate) struct Birth<'l> {
     pub(crate) spec: &'l Spec,
-    pub(crate) filters: &'l Filters,
+    pub(crate) filter: &'l Filter,
     pub(crate) membership: &'l Membership,
     /// Bounds that no control group keeps.
     pub(crate) limits_by_process: bool,
@@ -67,7 +67,7 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
     // The four descriptors go to 0, 1, 2 and 3; everything else of the launcher is closed.
     let Some(control) = take_descriptors(birth.descriptors) else { system::leave(1) };
     let prepared = joined.and_then(|()| prepare(birth.spec, birth.limits_by_process, birth.user));
-    let started = prepared.and_then(|listener| Ok((start(birth.spec, birth.filters)?, listener)));
+    let started = prepared.and_then(|listener| Ok((start(birth.spec, birth.filter)?, listener)));
     match started {
         Ok((main, listener)) => {
             let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -174,13 +174,13 @@ fn resource_limits(limits: &Limits, by_process: bool) -> Result<(), StepFailure>
 // ------------------------------------------------------------------------------------------------------ the program
 
 /// Starts the program and waits until it is one. Gives its process number.
-fn start(spec: &Spec, filters: &Filters) -> Result<i32, StepFailure> {
+fn start(spec: &Spec, filter: &Filter) -> Result<i32, StepFailure> {
     let program = |error: rustix::io::Errno| StepFailure::new(Step::Program, error, "");
     let (told, tells) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(program)?;
     match system::clone(0, None).map_err(|error| StepFailure::new(Step::Program, error, "making a process"))? {
         Side::Child => {
             drop(told);
-            let failure = become_program(spec, filters);
+            let failure = become_program(spec, filter);
             let text = serde_json::to_vec(&failure).unwrap_or_default();
             let _ = rustix::io::write(&tells, &text);
             system::leave(127)
@@ -200,8 +200,8 @@ fn start(spec: &Spec, filters: &Filters) -> Result<i32, StepFailure> {
 }
 
 /// Never comes back, unless something failed.
-fn become_program(spec: &Spec, filters: &Filters) -> StepFailure {
-    match ready_program(spec, filters) {
+fn become_program(spec: &Spec, filter: &Filter) -> StepFailure {
+    match ready_program(spec, filter) {
         Err(failure) => failure,
         Ok((candidates, arguments, environment)) => {
             let mut error = std::io::Error::from_raw_os_error(libc::ENOENT);
@@ -216,9 +216,9 @@ fn become_program(spec: &Spec, filters: &Filters) -> StepFailure {
     }
 }
 
-type Program = (Vec<CString>, Vec<CString>, Vec<CString>);
+type Execution = (Vec<CString>, Vec<CString>, Vec<CString>);
 
-fn ready_program(spec: &Spec, filters: &Filters) -> Result<Program, StepFailure> {
+fn ready_program(spec: &Spec, filter: &Filter) -> Result<Execution, StepFailure> {
     let text = |text: String| CString::new(text).map_err(|_| StepFailure::refused(Step::Program, "a zero byte"));
     let name = spec.command.first().ok_or_else(|| StepFailure::refused(Step::Program, "no program is named"))?;
     let candidates = if name.contains('/') {
@@ -235,7 +235,7 @@ fn ready_program(spec: &Spec, filters: &Filters) -> Result<Program, StepFailure>
     system::close(3);
     if spec.confinement == Confinement::Full {
         landlock::apply(spec)?;
-        filters.apply()?;
+        filter.apply()?;
     }
     Ok((candidates, arguments, environment))
 }

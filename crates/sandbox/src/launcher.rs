@@ -20,7 +20,7 @@ use rustix::process::Signal;
 
 use crate::cgroup::{self, Group, Groups};
 use crate::error::{Step, StepFailure};
-use crate::inside::{self, Birth, identity, seccomp::Filters};
+use crate::inside::{self, Birth, identity, seccomp};
 use crate::system::{self, Side};
 use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Question, Word};
 
@@ -50,7 +50,7 @@ pub fn serve_launcher() -> ExitCode {
 struct Launcher {
     orders: OwnedFd,
     signals: OwnedFd,
-    filters: Result<Filters, StepFailure>,
+    filter: Result<seccomp::Program, StepFailure>,
     groups: Groups,
     /// Who we are, if not root.
     user: Option<(u32, u32)>,
@@ -77,7 +77,7 @@ impl Launcher {
         Ok(Self {
             orders,
             signals: system::child_signals()?,
-            filters: Filters::compile(),
+            filter: seccomp::compile(),
             groups: Groups::prepare(&cgroup::stem()),
             user: (!identity::is_root()).then_some(user),
             sandboxes: HashMap::new(),
@@ -143,14 +143,14 @@ impl Launcher {
     }
 
     fn make(&mut self, order: &Order, descriptors: [OwnedFd; 4], control: &OwnedFd) -> Result<(), StepFailure> {
-        let filters = self.filters.as_ref().map_err(Clone::clone)?;
+        let filter = self.filter.as_ref().map_err(Clone::clone)?;
         self.made += 1;
         let (group, membership) = self.groups.make(&self.made.to_string(), &order.spec)?;
         let flags = inside::namespaces(order.spec.confinement, self.user.is_none());
         match system::clone(flags, membership.birthplace()) {
             Ok(Side::Child) => inside::live(Birth {
                 spec: &order.spec,
-                filters,
+                filter,
                 membership: &membership,
                 limits_by_process: matches!(self.groups, Groups::Absent(_)),
                 descriptors,

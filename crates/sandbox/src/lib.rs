@@ -18,6 +18,7 @@
 
 mod cgroup;
 pub mod child;
+pub mod egress;
 pub mod error;
 mod inside;
 mod launcher;

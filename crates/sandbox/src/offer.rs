@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::inside::{identity, landlock, seccomp::Filters};
+use crate::inside::{identity, landlock, seccomp};
 
 /// How a mechanism stands on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn offers() -> Vec<Offer> {
 
 fn user_namespaces() -> Standing {
     let number = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    if !Path::new("/proc/self/ns/user").exists() {
+    if rustix::fs::lstat("/proc/self/ns/user").is_err() {
         return Standing::Missing("this kernel was built without them".to_owned());
     }
     if number("/proc/sys/user/max_user_namespaces") == Some(0) {
@@ -62,10 +62,10 @@ fn user_namespaces() -> Standing {
 
 fn seccomp() -> Standing {
     let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
-    match Filters::compile() {
+    match seccomp::compile() {
         Err(_) => Standing::Missing("no system call filter for this processor".to_owned()),
         Ok(_) if actions.contains("errno") => Standing::There("an allowlist of system calls".to_owned()),
-        Ok(_) => Standing::Missing("this kernel was built without filters".to_owned()),
+        Ok(_) => Standing::Missing("this kernel was built without filter".to_owned()),
     }
 }
 

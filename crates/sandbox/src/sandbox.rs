@@ -151,6 +151,7 @@ async fn attempt(link: &Link, order: &[u8]) -> Result<(OwnedFd, [OwnedFd; 3]), A
 // ------------------------------------------------------------------------------------------------------------- Link
 
 impl Link {
+    #[expect(clippy::disallowed_methods, reason = "the one process that starts all others has to be started")]
     fn start(launch: &Launch) -> io::Result<Self> {
         let (ours, theirs) = wire::pair()?;
         let process = Command::new(&launch.program)

@@ -34,7 +34,7 @@ pub(crate) fn clone(flags: u64, group: Option<BorrowedFd<'_>>) -> io::Result<Sid
         tls: 0,
         set_tid: 0,
         set_tid_size: 0,
-        cgroup: group.map_or(0, |fd| fd.as_raw_fd() as u64),
+        cgroup: group.map_or(0, |fd| u64::from(fd.as_raw_fd().cast_unsigned())),
     };
     // SAFETY: the arguments live through the call and have the size that is passed. No stack is given and no memory is
     // shared, so the child goes on here on a copy, as after `fork`; the one-thread rule above makes its heap usable.
@@ -151,17 +151,18 @@ pub(crate) fn child_signals() -> io::Result<OwnedFd> {
 
 /// Gives every signal its default meaning again and blocks none, as a new program expects.
 pub(crate) fn forget_signals() {
-    // SAFETY: setting dispositions to default and clearing the mask has no precondition; failures are for the two
-    // signals that cannot be changed and change nothing.
+    // SAFETY: setting a disposition to default and clearing the mask has no precondition.
     unsafe {
-        for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+        // Handlers are forgotten by `execve`; what is ignored is not, and the runtime ignores this one.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
     }
 }
+
+/// `IFF_UP | IFF_RUNNING`, in the width of the request.
+const UP_AND_RUNNING: libc::c_short = 0x41;
 
 /// Brings the loopback interface of this network namespace up.
 pub(crate) fn loopback_up() -> io::Result<()> {
@@ -177,7 +178,7 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         for (slot, byte) in request.ifr_name.iter_mut().zip(*b"lo") {
             *slot = byte.cast_signed();
         }
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        request.ifr_ifru.ifru_flags = UP_AND_RUNNING;
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -221,4 +222,14 @@ pub(crate) fn watched(socket: OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<Ow
     rustix::io::ioctl_fionbio(&socket, true)?;
     // SAFETY: an `OwnedFd` is the same open descriptor for as long as it lives, and the wrapper owns it.
     Ok(unsafe { tokio::io::unix::AsyncFd::register(socket) }?)
+}
+
+/// Applies a system call filter to this process and all it becomes.
+pub(crate) fn apply_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the structure and the instructions it points to live through the call, the length is theirs, and the
+    // kernel only reads them.
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

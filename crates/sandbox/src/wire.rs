@@ -154,6 +154,6 @@ mod tests {
         let spec = Spec::new(["x".repeat(MESSAGE_BYTES_MAX)]);
         assert_eq!(send(here.as_fd(), &Order { spec }, &[]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         drop(here);
-        assert!(receive::<Word>(&there, &mut vec![0; 64]).unwrap().is_none());
+        assert!(receive::<Word>(&there, &mut [0; 64]).unwrap().is_none());
     }
 }

@@ -115,17 +115,17 @@ fn lists(dirs: &[PathBuf]) -> Result<Vec<OwnedFd>, StepFailure> {
 impl Group {
     fn limit(&self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
         if let Some(memory) = self.dirs.get("memory") {
-            set(memory, "memory.limit_in_bytes", limits.memory_bytes)?;
+            set(memory, "memory.limit_in_bytes", &limits.memory_bytes)?;
             // With the swap included, where it is counted at all.
-            set_if_there(memory, "memory.memsw.limit_in_bytes", limits.memory_bytes)?;
-            set_if_there(memory, "memory.swappiness", 0)?;
+            set_if_there(memory, "memory.memsw.limit_in_bytes", &limits.memory_bytes)?;
+            set_if_there(memory, "memory.swappiness", &0)?;
         }
         if let Some(cpu) = self.dirs.get("cpu") {
-            set(cpu, "cpu.cfs_period_us", PERIOD_MICROS)?;
-            set(cpu, "cpu.cfs_quota_us", quota_micros(limits))?;
+            set(cpu, "cpu.cfs_period_us", &PERIOD_MICROS)?;
+            set(cpu, "cpu.cfs_quota_us", &quota_micros(limits))?;
         }
         if let Some(pids) = self.dirs.get("pids") {
-            set(pids, "pids.max", u64::from(limits.pids) + OWN_PIDS)?;
+            set(pids, "pids.max", &(u64::from(limits.pids) + OWN_PIDS))?;
         }
         let Some(rate) = limits.io_bytes_per_second else { return Ok(()) };
         let Some(disk) = self.dirs.get(DISK) else {
@@ -136,8 +136,8 @@ impl Group {
             };
         };
         for device in devices {
-            set(disk, "blkio.throttle.read_bps_device", format!("{device} {rate}"))?;
-            set(disk, "blkio.throttle.write_bps_device", format!("{device} {rate}"))?;
+            set(disk, "blkio.throttle.read_bps_device", &format!("{device} {rate}"))?;
+            set(disk, "blkio.throttle.write_bps_device", &format!("{device} {rate}"))?;
         }
         Ok(())
     }

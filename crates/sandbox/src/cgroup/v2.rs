@@ -108,13 +108,13 @@ impl Hierarchy {
 }
 
 fn limit(dir: &Path, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
-    set(dir, "memory.max", limits.memory_bytes)?;
-    set_if_there(dir, "memory.swap.max", 0)?;
-    set(dir, "cpu.max", format!("{} {PERIOD_MICROS}", quota_micros(limits)))?;
-    set(dir, "pids.max", u64::from(limits.pids) + OWN_PIDS)?;
+    set(dir, "memory.max", &limits.memory_bytes)?;
+    set_if_there(dir, "memory.swap.max", &0)?;
+    set(dir, "cpu.max", &format!("{} {PERIOD_MICROS}", quota_micros(limits)))?;
+    set(dir, "pids.max", &(u64::from(limits.pids) + OWN_PIDS))?;
     if let Some(rate) = limits.io_bytes_per_second {
         for device in devices {
-            set(dir, "io.max", format!("{device} rbps={rate} wbps={rate}"))?;
+            set(dir, "io.max", &format!("{device} rbps={rate} wbps={rate}"))?;
         }
     }
     Ok(())

@@ -232,7 +232,7 @@ fn make_file(path: &Path, contents: &[u8], mode: u32) -> Result<(), StepFailure>
 fn place(tree: &Tree) -> Result<(), StepFailure> {
     if tree.is_dir {
         make_dir(&tree.target)?;
-    } else if !relative(&tree.target).exists() {
+    } else if rustix::fs::lstat(relative(&tree.target)).is_err() {
         make_file(&tree.target, b"", 0o444)?;
     }
     attach(&tree.fd, relative(&tree.target))

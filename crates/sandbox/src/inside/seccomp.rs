@@ -11,113 +11,72 @@
 //! raw, packet, netlink, vsock and kernel-crypto sockets, device nodes (mknod of anything but files and pipes), pushing
 //! input into terminals (TIOCSTI, TIOCLINUX), other personalities, and every call of the 32-bit and x32 tables.
 
+//!
+//! The list is data here; `filter` turns it into a program for the kernel.
+
 use std::collections::BTreeMap;
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is, SeccompCondition as Condition,
-    SeccompFilter, SeccompRule, TargetArch,
-};
+use self::filter::{Condition, Verdict};
+use crate::error::StepFailure;
 
-use crate::error::{Step, StepFailure};
+mod filter;
 
-/// The two filters, ready to be applied. Compiled once, when the launcher starts.
-#[derive(Debug, Clone)]
-pub(crate) struct Filters {
-    allowed: BpfProgram,
-    unknown: BpfProgram,
-}
+pub(crate) use self::filter::Program;
 
 /// All bits of `clone` that ask for a namespace.
-const CLONE_NEW: u64 = 0x7e02_0080;
+const CLONE_NEW: u32 = 0x7e02_0080;
 
-impl Filters {
-    /// For the machine this was built for.
-    pub(crate) fn compile() -> Result<Self, StepFailure> {
-        let failed = |error: seccompiler::BackendError| StepFailure::refused(Step::Seccomp, error.to_string());
-        let arch: TargetArch = std::env::consts::ARCH.try_into().map_err(failed)?;
-        let compiled = |rules, otherwise, then| -> Result<BpfProgram, seccompiler::BackendError> {
-            SeccompFilter::new(rules, otherwise, then, arch)?.try_into()
-        };
-        let allowed = rules().map_err(failed)?;
-        let unknown = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
-        Ok(Self {
-            allowed: compiled(allowed, errno(libc::EPERM), SeccompAction::Allow).map_err(failed)?,
-            unknown: compiled(unknown, SeccompAction::Allow, errno(libc::ENOSYS)).map_err(failed)?,
-        })
-    }
-
-    /// Applies both to this process. The later one has the last word where both refuse.
-    pub(crate) fn apply(&self) -> Result<(), StepFailure> {
-        for program in [&self.allowed, &self.unknown] {
-            seccompiler::apply_filter(program)
-                .map_err(|error| StepFailure::refused(Step::Seccomp, error.to_string()))?;
-        }
-        Ok(())
-    }
+/// The filter, ready to be applied. Compiled once, when the launcher starts.
+pub(crate) fn compile() -> Result<Program, StepFailure> {
+    Program::compile(&rules())
 }
 
-fn errno(number: i32) -> SeccompAction {
-    SeccompAction::Errno(number.cast_unsigned())
-}
-
-/// The list with its arguments.
-fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = PLAIN.iter().map(|call| (*call, Vec::new())).collect();
+/// What becomes of each call that is not simply refused.
+fn rules() -> BTreeMap<u32, Verdict> {
+    let plain = |calls: &'static [i64]| calls.iter().filter_map(|call| u32::try_from(*call).ok());
+    let mut rules: BTreeMap<u32, Verdict> = plain(PLAIN).map(|call| (call, Verdict::Allow)).collect();
     #[cfg(target_arch = "x86_64")]
-    rules.extend(PLAIN_X86_64.iter().map(|call| (*call, Vec::new())));
+    rules.extend(plain(PLAIN_X86_64).map(|call| (call, Verdict::Allow)));
+    rules.extend(plain(UNKNOWN).map(|call| (call, Verdict::Unknown)));
+    let mut only_if = |call: i64, alternatives: Vec<Vec<Condition>>| {
+        if let Ok(call) = u32::try_from(call) {
+            rules.insert(call, Verdict::AllowIf(alternatives));
+        }
+    };
 
-    // Threads and processes, but no namespaces. The flags are the first argument on both architectures.
-    rules.insert(libc::SYS_clone, vec![rule(vec![when(0, Length::Qword, Is::MaskedEq(CLONE_NEW), 0)?])?]);
-    // Local and internet sockets, streams and datagrams.
+    // Threads and processes, but no namespaces. The flags are the first argument on all architectures we build for.
+    only_if(libc::SYS_clone, vec![vec![Condition::masked(0, CLONE_NEW, 0)]]);
+    // Local and internet sockets, streams and datagrams, of no protocol but the type's own: ICMP sockets are datagrams too.
     let mut sockets = Vec::new();
     for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
-        for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
-            // ICMP sockets are datagrams of another protocol; only the protocol of the type itself is allowed.
-            for protocol in [0, if kind == libc::SOCK_STREAM { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP }] {
-                sockets.push(rule(vec![
-                    when(0, Length::Dword, Is::Eq, number(family))?,
-                    when(1, Length::Dword, Is::MaskedEq(0xf), number(kind))?,
-                    when(2, Length::Dword, Is::Eq, number(protocol))?,
-                ])?);
+        for (kind, protocol) in
+            [(libc::SOCK_STREAM, libc::IPPROTO_TCP), (libc::SOCK_DGRAM, libc::IPPROTO_UDP), (libc::SOCK_SEQPACKET, 0)]
+        {
+            for protocol in [0, protocol] {
+                sockets.push(vec![
+                    Condition::equal(0, family.cast_unsigned()),
+                    Condition::masked(1, 0xf, kind.cast_unsigned()),
+                    Condition::equal(2, protocol.cast_unsigned()),
+                ]);
             }
         }
     }
-    rules.insert(libc::SYS_socket, sockets);
-    rules.insert(libc::SYS_socketpair, vec![rule(vec![when(0, Length::Dword, Is::Eq, number(libc::AF_UNIX))?])?]);
-    // Everything a program does with its own descriptors, but no typing on terminals. The kernel looks at 32 bits.
-    rules.insert(
-        libc::SYS_ioctl,
-        vec![rule(vec![
-            when(1, Length::Dword, Is::Ne, libc::TIOCSTI)?,
-            when(1, Length::Dword, Is::Ne, libc::TIOCLINUX)?,
-            when(1, Length::Dword, Is::Ne, libc::TIOCSETD)?,
-            when(1, Length::Dword, Is::Ne, libc::TIOCCONS)?,
-        ])?],
-    );
+    only_if(libc::SYS_socket, sockets);
+    only_if(libc::SYS_socketpair, vec![vec![Condition::equal(0, libc::AF_UNIX.cast_unsigned())]]);
+    // Everything a program does with its own descriptors, but no typing on terminals.
+    let terminals = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS];
+    let terminals = terminals.iter().filter_map(|request| u32::try_from(*request).ok());
+    only_if(libc::SYS_ioctl, vec![terminals.map(|request| Condition::other(1, request)).collect()]);
     // Asking which one it is, and the ordinary one.
-    let personality =
-        |value| -> Result<_, seccompiler::BackendError> { rule(vec![when(0, Length::Dword, Is::Eq, value)?]) };
-    rules.insert(libc::SYS_personality, vec![personality(0)?, personality(0xffff_ffff)?]);
+    only_if(libc::SYS_personality, vec![vec![Condition::equal(0, 0)], vec![Condition::equal(0, u32::MAX)]]);
     // Pipes and plain files.
-    let node = |argument, kind: libc::mode_t| -> Result<_, seccompiler::BackendError> {
-        rule(vec![when(argument, Length::Dword, Is::MaskedEq(u64::from(libc::S_IFMT)), u64::from(kind))?])
+    let node = |argument| -> Vec<Vec<Condition>> {
+        [libc::S_IFIFO, libc::S_IFREG, 0].map(|kind| vec![Condition::masked(argument, libc::S_IFMT, kind)]).into()
     };
-    rules.insert(libc::SYS_mknodat, vec![node(2, libc::S_IFIFO)?, node(2, libc::S_IFREG)?, node(2, 0)?]);
+    only_if(libc::SYS_mknodat, node(2));
     #[cfg(target_arch = "x86_64")]
-    rules.insert(libc::SYS_mknod, vec![node(1, libc::S_IFIFO)?, node(1, libc::S_IFREG)?, node(1, 0)?]);
-    Ok(rules)
-}
-
-fn rule(conditions: Vec<Condition>) -> Result<SeccompRule, seccompiler::BackendError> {
-    SeccompRule::new(conditions)
-}
-
-fn when(argument: u8, length: Length, is: Is, value: u64) -> Result<Condition, seccompiler::BackendError> {
-    Condition::new(argument, length, is, value)
-}
-
-fn number(constant: i32) -> u64 {
-    u64::from(constant.cast_unsigned())
+    only_if(libc::SYS_mknod, node(1));
+    rules
 }
 
 /// Calls that libraries try first and do without.
@@ -202,15 +161,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filters_compile_and_stay_within_what_a_kernel_takes() {
-        let filters = Filters::compile().unwrap();
-        assert!(filters.allowed.len() < 4096, "{}", filters.allowed.len());
-        assert!(filters.unknown.len() < 4096);
-    }
-
-    #[test]
     fn no_call_of_a_refused_family_is_on_the_list() {
-        let allowed = rules().unwrap();
+        let rules = rules();
         for refused in [
             libc::SYS_mount,
             libc::SYS_umount2,
@@ -257,7 +209,8 @@ mod tests {
             libc::SYS_setgroups,
             libc::SYS_vhangup,
         ] {
-            assert!(!allowed.contains_key(&refused), "system call {refused}");
+            let verdict = rules.get(&u32::try_from(refused).unwrap());
+            assert!(matches!(verdict, None | Some(Verdict::Unknown)), "system call {refused}");
         }
     }
 }

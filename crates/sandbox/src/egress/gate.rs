@@ -1,0 +1,242 @@
+//! The gate: decides, and makes exactly the connection it decided on. (EXEC-013, HTTPX-008)
+//!
+//! The order matters, and each step ends the attempt: read the host · does a rule admit host and port? · only then
+//! resolve · is every address allowed? · connect to those addresses, one after the other. There is no second resolution,
+//! so a name that changes its mind is judged anew with the next connection and cannot change under this one.
+//!
+//! Not here: protocols (`proxy`), and what a refusal costs the caller. The gate writes refusals down in its [`Meter`].
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::address::{AddressClass, is_own};
+use super::counted::Counted;
+use super::host::Host;
+use super::meter::Meter;
+use super::policy::{Objection, Policy};
+use super::resolver::Resolver;
+use super::throttle::Throttle;
+
+/// The way out for one call: its policy, its bandwidth, its counts.
+#[derive(Debug)]
+pub struct Gate {
+    policy: Policy,
+    resolver: Arc<dyn Resolver>,
+    limits: GateLimits,
+    meter: Arc<Meter>,
+    throttle: Option<Arc<Throttle>>,
+    places: Arc<Semaphore>,
+}
+
+/// What one call may ask of the network at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateLimits {
+    /// Connections open or being made; one more is [`Refused::TooMany`].
+    pub connections_max: usize,
+    /// How long a name may take to resolve.
+    pub resolve_timeout: Duration,
+    /// As many addresses of a name are judged and tried; further ones are as if they were not in the answer.
+    pub addresses_max: usize,
+    /// How long one address may take to answer.
+    pub address_timeout: Duration,
+    /// How long all of them may take together.
+    pub connect_timeout: Duration,
+}
+
+/// Why there is no connection. The texts are for whoever wrote the tool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Not a name, and not an address in its usual spelling.
+    #[error("`{host}` is neither a host name in ASCII nor an address in its usual spelling")]
+    NotAHost { host: Box<str>, port: u16 },
+    /// No rule admits it.
+    #[error("`{host}:{port}` is not among the places this tool may reach")]
+    NotAllowed { host: Box<str>, port: u16 },
+    /// A rule admits the host, and it leads where nobody should be led.
+    #[error("`{host}:{port}` leads to a {class} address, which is not open to this tool")]
+    ForbiddenAddress { host: Box<str>, port: u16, class: AddressClass },
+    /// A rule admits the host, and it leads out of the networks the call is held to.
+    #[error("`{host}:{port}` leads out of the networks that are open to this tool")]
+    OutsideNetworks { host: Box<str>, port: u16 },
+    /// As many connections as the call may have.
+    #[error("this tool has as many connections open as it may have")]
+    TooMany,
+    /// The name has no address, or nobody would say which.
+    #[error("the name `{host}` could not be resolved")]
+    Unresolvable { host: Box<str> },
+    /// No address accepted the connection.
+    #[error("`{host}:{port}` could not be reached")]
+    Unreachable { host: Box<str>, port: u16 },
+    /// Resolving or connecting took too long.
+    #[error("`{host}:{port}` did not answer in time")]
+    TimedOut { host: Box<str>, port: u16 },
+}
+
+/// Characters of a text that is no host which are repeated in messages.
+const QUOTED_CHARS_MAX: usize = 64;
+
+// ------------------------------------------------------------------------------------------------------------ Gate
+
+impl Gate {
+    /// A gate with the usual limits.
+    #[must_use]
+    pub fn new(policy: Policy, resolver: Arc<dyn Resolver>) -> Self {
+        Self::with_limits(policy, resolver, GateLimits::default())
+    }
+
+    /// A gate with limits of one's own.
+    #[must_use]
+    pub fn with_limits(policy: Policy, resolver: Arc<dyn Resolver>, limits: GateLimits) -> Self {
+        let throttle = policy.bytes_per_second.map(|rate| Arc::new(Throttle::new(rate)));
+        let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
+        Self { policy, resolver, limits, meter: Arc::default(), throttle, places }
+    }
+
+    /// What went through and what was refused; still readable when the gate is gone.
+    #[must_use]
+    pub const fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// What this gate goes by.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Makes a connection, if it may be made. IPv6 addresses may be written with or without brackets.
+    pub async fn connect(&self, host: &str, port: u16) -> Result<Counted<TcpStream>, Refused> {
+        // The place is taken before the name is resolved, so that resolutions are bounded too.
+        let place = self.places.clone().try_acquire_owned().map_err(|_| Refused::TooMany)?;
+        let addresses = self.resolve(host, port).await?;
+        self.dial(&addresses, host, port, place).await
+    }
+
+    /// The decision alone: the addresses to which a connection may be made *now*. For clients that connect themselves;
+    /// they must use these addresses, for this connection only, and none but these.
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
+        let decided = self.decide(host, port).await;
+        if let Err(refused) = &decided
+            && let Some((host, port)) = refused.violation()
+        {
+            tracing::debug!(host, port, %refused, "egress refused");
+            self.meter.violated(host, port);
+        }
+        decided
+    }
+
+    async fn decide(&self, text: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
+        let Ok(host) = text.parse::<Host>() else {
+            return Err(Refused::NotAHost { host: quoted(text), port });
+        };
+        let name = || host.to_string().into_boxed_str();
+        if !self.policy.admits(&host, port) {
+            return Err(Refused::NotAllowed { host: name(), port });
+        }
+        let addresses = self.addresses(&host, port).await?;
+        for address in &addresses {
+            self.policy.judge(&host, port, *address, is_own(*address)).map_err(|objection| match objection {
+                Objection::Class(class) => Refused::ForbiddenAddress { host: name(), port, class },
+                Objection::Outside => Refused::OutsideNetworks { host: name(), port },
+            })?;
+        }
+        Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+
+    async fn addresses(&self, host: &Host, port: u16) -> Result<Vec<IpAddr>, Refused> {
+        let name = match host {
+            Host::Address(address) => return Ok(vec![*address]),
+            // Nobody is asked: a resolver that has another opinion about this name is wrong.
+            Host::Name(name) if is_localhost(name) => return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),
+            Host::Name(name) => name,
+        };
+        let mut found: Vec<IpAddr> = match timeout(self.limits.resolve_timeout, self.resolver.resolve(name)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) => Vec::new(),
+            Err(_) => return Err(Refused::TimedOut { host: name.clone(), port }),
+        };
+        if found.is_empty() {
+            return Err(Refused::Unresolvable { host: name.clone() });
+        }
+        found.truncate(self.limits.addresses_max);
+        Ok(found.into_iter().map(|address| address.to_canonical()).collect())
+    }
+
+    async fn dial(
+        &self,
+        addresses: &[SocketAddr],
+        host: &str,
+        port: u16,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Counted<TcpStream>, Refused> {
+        let deadline = Instant::now() + self.limits.connect_timeout;
+        let mut late = false;
+        for address in addresses {
+            let until = deadline.min(Instant::now() + self.limits.address_timeout);
+            match timeout_at(until, TcpStream::connect(*address)).await {
+                Ok(Ok(stream)) => {
+                    // What is relayed comes in pieces that somebody waits for. A socket that refuses still works.
+                    let _ = stream.set_nodelay(true);
+                    self.meter.connected();
+                    return Ok(Counted::new(stream, self.meter.clone(), self.throttle.clone(), Some(place)));
+                }
+                Ok(Err(_)) => {}
+                Err(_) => late = true,
+            }
+        }
+        let host = quoted(host);
+        Err(if late { Refused::TimedOut { host, port } } else { Refused::Unreachable { host, port } })
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- limits
+
+impl Default for GateLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 64,
+            resolve_timeout: Duration::from_secs(5),
+            addresses_max: 16,
+            address_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+// --------------------------------------------------------------------------------------------------------- Refused
+
+impl Refused {
+    /// Did the call try what it must not? The others are misfortunes.
+    #[must_use]
+    pub fn is_violation(&self) -> bool {
+        self.violation().is_some()
+    }
+
+    fn violation(&self) -> Option<(&str, u16)> {
+        match self {
+            Self::NotAHost { host, port }
+            | Self::NotAllowed { host, port }
+            | Self::ForbiddenAddress { host, port, .. }
+            | Self::OutsideNetworks { host, port } => Some((host, *port)),
+            Self::TooMany | Self::Unresolvable { .. } | Self::Unreachable { .. } | Self::TimedOut { .. } => None,
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------------- parts
+
+/// RFC 6761: these names are this machine.
+fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// A bounded piece of a stranger's text that disturbs no message and no log.
+fn quoted(text: &str) -> Box<str> {
+    let plain = |c: char| if c.is_ascii_graphic() && c != '`' { c } else { '?' };
+    text.chars().take(QUOTED_CHARS_MAX).map(plain).collect::<String>().into()
+}

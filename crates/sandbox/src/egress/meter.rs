@@ -1,0 +1,106 @@
+//! What a call did on the network: bytes, connections, and what it tried and must not.
+//!
+//! Bytes are those of the streams to and from upstream: what this side hands to the kernel and takes from it. Heads of
+//! HTTP, TLS and the end-to-end parts of tunnels are in; headers of TCP and IP are not, and neither is the talk between
+//! the program and the proxy.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// As many different violations are kept; further ones are only counted.
+pub const VIOLATIONS_MAX: usize = 32;
+
+/// Counts of one call, shared by all its connections.
+#[derive(Debug, Default)]
+pub struct Meter {
+    bytes_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    connections: AtomicU64,
+    violations: AtomicU64,
+    kept: Mutex<Vec<Violation>>,
+}
+
+/// What a [`Meter`] showed at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    /// Connections that were made, not those that were tried.
+    pub connections: u64,
+    /// All violations, repeated ones included.
+    pub violations: u64,
+    /// The first [`VIOLATIONS_MAX`] different ones.
+    pub kept: Vec<Violation>,
+}
+
+/// Somewhere the call must not go, and how often it tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// What was asked for, bounded and without characters that disturb a log.
+    pub host: Box<str>,
+    pub port: u16,
+    pub times: u64,
+}
+
+impl Meter {
+    /// The counts as they are now. While connections live, the numbers of one snapshot need not be of one instant.
+    #[must_use]
+    pub fn snapshot(&self) -> Usage {
+        Usage {
+            bytes_sent: self.bytes_sent.load(Ordering::Relaxed),
+            bytes_received: self.bytes_received.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            violations: self.violations.load(Ordering::Relaxed),
+            kept: self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    pub(super) fn sent(&self, bytes: usize) {
+        self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn received(&self, bytes: usize) {
+        self.bytes_received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn violated(&self, host: &str, port: u16) {
+        self.violations.fetch_add(1, Ordering::Relaxed);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.iter_mut().find(|v| *v.host == *host && v.port == port) {
+            known.times = known.times.saturating_add(1);
+        } else if kept.len() < VIOLATIONS_MAX {
+            kept.push(Violation { host: host.into(), port, times: 1 });
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_are_all_counted_and_a_bounded_number_is_kept() {
+        let meter = Meter::default();
+        for round in 0..3u16 {
+            for host in 0..100u16 {
+                meter.violated(&format!("h{host}"), 80 + round % 2);
+            }
+        }
+        let usage = meter.snapshot();
+        assert_eq!(usage.violations, 300);
+        assert_eq!(usage.kept.len(), VIOLATIONS_MAX);
+        assert_eq!(usage.kept[0], Violation { host: "h0".into(), port: 80, times: 2 });
+        assert_eq!(usage.kept[0].to_string(), "h0:80");
+    }
+}

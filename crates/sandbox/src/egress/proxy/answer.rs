@@ -1,0 +1,76 @@
+//! What the proxy says in its own name: short texts for whoever debugs the tool.
+
+use std::borrow::Cow;
+
+use crate::egress::gate::Refused;
+
+/// A status and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    text: Cow<'static, str>,
+}
+
+impl Answer {
+    pub(super) const NOT_HTTP: Self = Self::new(400, "the request could not be read as HTTP");
+    pub(super) const BAD_UPSTREAM: Self = Self::new(502, "the answer of the server could not be read");
+    pub(super) const IDLE_UPSTREAM: Self = Self::new(504, "the server did not answer in time");
+
+    pub(super) const fn new(status: u16, text: &'static str) -> Self {
+        Self { status, text: Cow::Borrowed(text) }
+    }
+
+    /// The answer to a refusal of the gate, with what would have to be declared. Without a scheme it is a tunnel, in
+    /// which most speak TLS.
+    pub(super) fn refusal(refused: &Refused, scheme: Option<&str>) -> Self {
+        let status = match refused {
+            Refused::NotAHost { .. } => 400,
+            Refused::NotAllowed { .. } | Refused::ForbiddenAddress { .. } | Refused::OutsideNetworks { .. } => 403,
+            Refused::Unresolvable { .. } | Refused::Unreachable { .. } => 502,
+            Refused::TooMany => 503,
+            Refused::TimedOut { .. } => 504,
+        };
+        let text = match refused {
+            Refused::NotAllowed { host, port } => {
+                let scheme = scheme.unwrap_or(if *port == 80 { "http" } else { "https" });
+                format!("{refused}; declare `network:{scheme}://{host}:{port}` in `required_permissions`")
+            }
+            Refused::NotAHost { .. }
+            | Refused::ForbiddenAddress { .. }
+            | Refused::OutsideNetworks { .. }
+            | Refused::TooMany
+            | Refused::Unresolvable { .. }
+            | Refused::Unreachable { .. }
+            | Refused::TimedOut { .. } => refused.to_string(),
+        };
+        Self { status, text: Cow::Owned(text) }
+    }
+
+    /// As it goes over the wire. `last` closes the connection; `bare` leaves the text out, as answers to `HEAD` must.
+    pub(super) fn render(&self, last: bool, bare: bool) -> String {
+        let (status, reason) = (self.status, reason(self.status));
+        let body = format!("gantry: {}\n", self.text);
+        let close = if last { "Connection: close\r\n" } else { "" };
+        let mut text = format!(
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n{close}\r\n",
+            body.len()
+        );
+        if !bare {
+            text.push_str(&body);
+        }
+        text
+    }
+}
+
+const fn reason(status: u16) -> &'static str {
+    match status {
+        403 => "Forbidden",
+        408 => "Request Timeout",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "Bad Request",
+    }
+}
