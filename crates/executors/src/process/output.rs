@@ -68,7 +68,9 @@ pub fn broken(error: &Broken) -> Refusal {
         Broken::ResultTooLarge { .. } => refusal(ErrorCode::E3407)
             .hint("let the tool return less, for example a page or a reference")
             .retryable(false),
-        Broken::LogTooLarge { .. } => refusal(ErrorCode::E3407).hint("let the tool write less to its log").retryable(false),
+        Broken::LogTooLarge { .. } => {
+            refusal(ErrorCode::E3407).hint("let the tool write less to its log").retryable(false)
+        }
         Broken::Io(_) => refusal(ErrorCode::E3404),
     }
 }
@@ -124,7 +126,9 @@ mod tests {
             assert!(refusal.message.contains(words), "{words}: {}", refusal.message);
             assert!(refusal.message.len() < 300, "{}", refusal.message);
         }
-        for (output, value) in [(&b"{\"a\":[1]}\n"[..], json!({ "a": [1] })), (b" null ", Value::Null), (b"0", json!(0))] {
+        for (output, value) in
+            [(&b"{\"a\":[1]}\n"[..], json!({ "a": [1] })), (b" null ", Value::Null), (b"0", json!(0))]
+        {
             assert_eq!(judged(Exit::Code(0), output).unwrap(), value);
         }
     }

@@ -294,7 +294,11 @@ impl<P> Room<P> {
         let (gone, stay): (Vec<_>, VecDeque<_>) = std::mem::take(&mut self.idle).into_iter().fold(
             (Vec::new(), VecDeque::new()),
             |(mut gone, mut stay), idle| {
-                if goes(&idle) { gone.push(idle.warm) } else { stay.push_back(idle) }
+                if goes(&idle) {
+                    gone.push(idle.warm)
+                } else {
+                    stay.push_back(idle)
+                }
                 (gone, stay)
             },
         );

@@ -42,7 +42,8 @@ fn base64_is_found_wherever_the_secret_stands_in_it() {
 
 #[test]
 fn a_value_is_scrubbed_in_all_its_parts_and_otherwise_left_alone() {
-    let given = json!({ "plain": ["x", 1, null, true], "hunter22": { "deep": "hunter22!" }, "pin": 87654321, "n": 8765432 });
+    let given =
+        json!({ "plain": ["x", 1, null, true], "hunter22": { "deep": "hunter22!" }, "pin": 87654321, "n": 8765432 });
     let scrubbed = scrub(given.clone(), &[("password", "hunter22"), ("pin", "87654321")]);
     let expected = json!({
         "plain": ["x", 1, null, true],
