@@ -153,8 +153,9 @@ fn encodings(secret: &str) -> BTreeSet<String> {
     });
     forms.insert(hex.to_ascii_uppercase());
     forms.insert(hex);
-    for before in 0..3 {
-        let bytes = [&b"\0\0"[..before], secret.as_bytes()].concat();
+    // A byte can stand at three places in a group of base64.
+    for padding in [&b""[..], b"\0", b"\0\0"] {
+        let (before, bytes) = (padding.len(), [padding, secret.as_bytes()].concat());
         forms.insert(core_of(&STANDARD_NO_PAD.encode(&bytes), before, bytes.len()));
         forms.insert(core_of(&URL_SAFE_NO_PAD.encode(&bytes), before, bytes.len()));
     }

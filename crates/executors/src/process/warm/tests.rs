@@ -124,7 +124,7 @@ fn rest_age_and_calls_are_bounded() {
     assert_eq!(pool.expire(), Some(Duration::from_secs(1)), "its age is nearer than its rest");
     clock.step(1);
     assert_eq!((taken(&pool, &key), pool.counts().expired), (None, 2), "too old");
-    let warm = pool.started(key.clone(), 4);
+    let warm = pool.started(key, 4);
     clock.step(30);
     pool.give_back(warm);
     assert_eq!((pool.counts().idle, pool.counts().expired), (0, 3), "too old when it comes back");
