@@ -32,7 +32,8 @@ pub const SECRET_BYTES_MIN: usize = 4;
 /// What stands for a string that could not be scrubbed piece by piece.
 const ALL_GONE: &str = "[redacted]";
 
-/// Takes secrets out of values and text.
+/// Takes secrets out of values and text. The default knows none.
+#[derive(Default)]
 pub struct Scrubber {
     /// Longest first, so that a form inside another does not break it up.
     forms: Vec<Form>,

@@ -19,8 +19,8 @@
 //! - SESS-3: nothing that was said between two calls is taken for part of the next: such a process is not used again.
 //! - SESS-4: progress and log lines above the pace are dropped; they are news, not data.
 //!
-//! Not here: starting and ending the process, the deadline (the kernel drops the future), secrets in what the tool says
-//! ([`scrub`](super::scrub)).
+//! Not here: starting and ending the process, the deadline (the kernel drops the future), secrets in the result
+//! ([`scrub`](super::scrub)); what the companion hears can be freed of them by [`Scrubbed`].
 
 use std::io;
 use std::sync::Arc;
@@ -33,16 +33,19 @@ use kernel::ports::executor::ToolCall;
 use serde_json::{Value, json};
 
 pub use self::companion::{Companion, LogLevel, Progress};
+pub use self::scrubbed::Scrubbed;
 pub use self::wire::{Failure, Fault};
 
 use self::conversation::Open;
 use self::pipe::Pipe;
 use super::output::failed;
+use super::scrub::Scrubber;
 use super::streams::{Streams, last_lines};
 
 mod companion;
 mod conversation;
 mod pipe;
+mod scrubbed;
 mod wire;
 
 /// How much a tool may say in one call, and how long it is waited for.
@@ -230,9 +233,9 @@ impl Session {
         self.open.is_none() && !self.spoiled
     }
 
-    /// The last lines that the tool wrote to stderr during the last call, fit for the operator's log.
-    pub fn log(&self) -> String {
-        last_lines(&self.pipe.log())
+    /// The last lines that the tool wrote to stderr during the last call, without secrets, fit for the operator's log.
+    pub fn log(&self, secrets: &Scrubber) -> String {
+        last_lines(&self.pipe.log(), secrets)
     }
 
     async fn close<T>(&mut self, ended: &Result<T, SessionError>) {

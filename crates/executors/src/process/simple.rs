@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::scrub::Scrubber;
 use super::streams::{FromTool, Streams, Tail, ToTool, last_lines};
 
 /// How much is read of a tool, and for how long after its end.
@@ -116,10 +117,10 @@ impl Conversation {
         if self.channel.is_empty() { &self.stdout } else { &self.channel }
     }
 
-    /// The last lines of the log, fit for the operator: stdout (if it is a log here), then stderr.
-    pub fn log(&self) -> String {
-        let stderr = last_lines(&self.stderr_end);
-        let stdout = if self.channel.is_empty() { String::new() } else { last_lines(&self.stdout) };
+    /// The last lines of the log without secrets, fit for the operator: stdout (if it is a log here), then stderr.
+    pub fn log(&self, secrets: &Scrubber) -> String {
+        let stderr = last_lines(&self.stderr_end, secrets);
+        let stdout = if self.channel.is_empty() { String::new() } else { last_lines(&self.stdout, secrets) };
         if stdout.is_empty() || stderr.is_empty() { stdout + &stderr } else { format!("{stdout}\n{stderr}") }
     }
 }

@@ -16,6 +16,8 @@ use std::fmt;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::scrub::Scrubber;
+
 /// A stream that a tool writes and Gantry reads.
 pub type FromTool = Box<dyn AsyncRead + Send + Unpin>;
 /// A stream that Gantry writes and a tool reads.
@@ -64,9 +66,10 @@ impl fmt::Debug for Streams {
     }
 }
 
-/// The last lines of what a tool wrote, fit for a log.
-pub fn last_lines(bytes: &[u8]) -> String {
+/// The last lines of what a tool wrote, fit for a log. Secrets go first: a line that was cut might show half of one.
+pub fn last_lines(bytes: &[u8], secrets: &Scrubber) -> String {
     let text = String::from_utf8_lossy(bytes);
+    let text = secrets.text(&text);
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.get(lines.len().saturating_sub(LINES_SHOWN)..).unwrap_or_default();
     last.iter().map(|line| clean(line, LINE_CHARS_SHOWN)).collect::<Vec<_>>().join("\n")
@@ -131,6 +134,10 @@ impl Tail {
 mod tests {
     use super::*;
 
+    fn last_lines(bytes: &[u8]) -> String {
+        super::last_lines(bytes, &Scrubber::default())
+    }
+
     #[test]
     fn of_a_stream_the_end_is_kept() {
         let mut tail = Tail::new(8);
@@ -158,5 +165,9 @@ mod tests {
         assert!(last_lines(many.as_bytes()).ends_with("line 99"));
         let long = last_lines("x".repeat(5000).as_bytes());
         assert_eq!(long.chars().count(), LINE_CHARS_SHOWN + 1);
+        // The cut would fall into the secret.
+        let line = format!("{}hunter22", "x".repeat(LINE_CHARS_SHOWN - 4));
+        let scrubbed = super::last_lines(line.as_bytes(), &Scrubber::new(&[("password", "hunter22")]));
+        assert!(!scrubbed.contains("hunt") && scrubbed.contains("[sec"), "{scrubbed}");
     }
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use contract::error::Refusal;
 use contract::manifest::{Execution, Manifest, ManifestFormat};
 use gantry_executors::process::output::{Exit, judged};
+use gantry_executors::process::scrub::Scrubber;
 use gantry_executors::process::session::{Call, Companion, LogLevel, Progress, Session, SessionBounds, SessionError};
 use gantry_executors::process::simple::{Bounds, talk_until};
 use gantry_executors::process::streams::{RESULT_FD_ENV, Streams};
@@ -50,7 +51,7 @@ async fn run(command: &[String], home: &Path, parameters: &Value) -> (Result<Val
     let bounds = Bounds::default();
     let talk = talk_until(streams, input.as_bytes(), &bounds, async { child.wait().await.unwrap() });
     let (status, said) = tokio::time::timeout(PATIENCE, talk).await.unwrap().unwrap();
-    (judged(Exit::from(status), said.result()), said.log())
+    (judged(Exit::from(status), said.result()), said.log(&Scrubber::default()))
 }
 
 fn example(name: &str) -> (Manifest, Vec<String>) {
@@ -110,7 +111,7 @@ async fn a_result_on_its_own_channel_leaves_stdout_to_the_log() {
         let talk = talk_until(streams.with_result(receiver), b"{\"text\": \"x\"}", &bounds, ended);
         let (status, said) = tokio::time::timeout(PATIENCE, talk).await.unwrap().unwrap();
         assert_eq!(judged(status.into(), said.result()).unwrap()["bytes"], expected, "{script}");
-        assert_eq!(said.log(), log, "{script}");
+        assert_eq!(said.log(&Scrubber::default()), log, "{script}");
     }
 }
 
@@ -174,7 +175,8 @@ async fn the_session_example_counts_tells_stops_and_counts_again() {
 
     let error = invoked(&mut session, json!({ "limit": "many" }), &ear).await.unwrap_err();
     assert_eq!(error.to_string(), "the tool failed: the numbers could not be counted");
-    assert!(session.log().contains("TypeError"), "{}", session.log());
+    let log = session.log(&Scrubber::default());
+    assert!(log.contains("TypeError"), "{log}");
 
     let long = Arc::new(Ear::default());
     let companion: Arc<dyn Companion> = Arc::clone(&long) as _;
@@ -215,7 +217,7 @@ async fn ends_and_chatter_of_real_programs_are_told_apart() {
         assert!(error.to_string().contains(words), "{script}: {error}");
         assert!(!session.is_reusable());
         if script.contains("last words") {
-            assert_eq!(session.log(), "last words");
+            assert_eq!(session.log(&Scrubber::default()), "last words");
         }
     }
 }

@@ -233,3 +233,73 @@ impl fmt::Debug for Pipe {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::io::duplex;
+
+    use super::*;
+
+    const LINE_MAX: usize = 40;
+
+    /// What a reader that has everything at once would find: lines until one is too long.
+    fn expected(text: &[u8]) -> (Vec<Vec<u8>>, bool) {
+        let mut lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+        let rest = lines.pop().unwrap_or_default();
+        let fine = lines.iter().take_while(|line| line.len() <= LINE_MAX).count();
+        let too_long = fine < lines.len() || rest.len() > LINE_MAX;
+        let said = lines.iter().take(fine).filter(|line| !line.trim_ascii().is_empty()).map(|line| line.to_vec());
+        (said.collect(), too_long)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn lines_are_the_same_however_they_arrive(
+            pieces in prop::collection::vec("[ab \\n]{0,60}", 0..12),
+            capacity in 1_usize..50,
+            drops in any::<bool>(),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let text = pieces.concat();
+            let (found, too_long) = runtime.block_on(async {
+                let (stdout, mut tool) = duplex(capacity);
+                let streams = Streams::new(tokio::io::sink(), stdout, tokio::io::empty());
+                let mut pipe = Pipe::new(streams, SessionBounds { line_bytes_max: LINE_MAX, ..SessionBounds::default() });
+                let writer = tokio::spawn(async move {
+                    for piece in pieces {
+                        let _ = tool.write_all(piece.as_bytes()).await;
+                        tokio::task::yield_now().await;
+                    }
+                });
+                let mut found = Vec::new();
+                let too_long = loop {
+                    // PIPE-1: a future that is dropped half way loses nothing.
+                    if drops {
+                        tokio::select! {
+                            biased;
+                            heard = pipe.next() => match heard {
+                                Ok(Heard::Line(line)) => found.push(line),
+                                Ok(Heard::End) => break false,
+                                Err(_) => break true,
+                            },
+                            () = tokio::task::yield_now() => {}
+                        }
+                    } else {
+                        match pipe.next().await {
+                            Ok(Heard::Line(line)) => found.push(line),
+                            Ok(Heard::End) => break false,
+                            Err(_) => break true,
+                        }
+                    }
+                };
+                drop(pipe);
+                writer.await.unwrap();
+                (found, too_long)
+            });
+            prop_assert_eq!((found, too_long), expected(text.as_bytes()));
+        }
+    }
+}

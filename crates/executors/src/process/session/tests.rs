@@ -339,7 +339,7 @@ async fn a_tool_that_ends_is_told_apart_and_its_last_words_are_kept() {
     let error = ended.unwrap_err();
     assert!(matches!(error, SessionError::Ended), "{error:?}");
     assert_eq!(error.refusal().code, ErrorCode::E3404);
-    assert_eq!(session.log(), "Traceback\nKeyError: 'x'");
+    assert_eq!(session.log(&Scrubber::default()), "Traceback\nKeyError: 'x'");
     tool.await.unwrap();
 }
 
@@ -483,4 +483,19 @@ async fn large_parameters_and_a_tool_that_writes_first_do_not_deadlock() {
     let both = async { tokio::join!(session.invoke(&call, &companion), script) };
     let (ended, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
     assert_eq!(ended.unwrap().as_str().map(str::len), Some(500_000));
+}
+
+#[tokio::test]
+async fn a_scrubbed_companion_hears_no_secret() {
+    let ear = Ear::new(0);
+    let secrets = Arc::new(Scrubber::new(&[("key", "hunter22")]));
+    let companion = Scrubbed::new(Arc::clone(&ear) as Arc<dyn Companion>, secrets);
+    let words = || Some("it is hunter22".to_owned());
+    companion.progress(Progress { percent: None, phase: words(), message: words() });
+    companion.log(LogLevel::Info, "aHVudGVyMjI= is hunter22");
+    companion.checkpoint(Some("hunter22"), json!({ "hunter22": ["hunter22"] })).await.unwrap();
+    assert_eq!(companion.document("hunter22").await.unwrap(), json!({ "id": "[secret key]" }));
+    let heard = ear.heard().join("\n");
+    assert!(!heard.contains("hunter22") && !heard.contains("aHVudGVyMj"), "{heard}");
+    assert_eq!(heard.matches("[secret key]").count(), 7, "{heard}");
 }
