@@ -241,8 +241,9 @@ impl Session {
     async fn close<T>(&mut self, ended: &Result<T, SessionError>) {
         self.open = None;
         self.pipe.rest();
-        if matches!(ended, Err(SessionError::Ended)) {
-            self.pipe.drain_log().await;
+        match ended {
+            Err(SessionError::Ended) => self.pipe.drain_log().await,
+            _ => self.pipe.take_log().await,
         }
     }
 }

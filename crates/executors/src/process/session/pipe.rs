@@ -136,17 +136,29 @@ impl Pipe {
 
     /// Reads what is left of the log, after the end.
     pub(super) async fn drain_log(&mut self) {
-        let rest = async {
-            let mut chunk = vec![0_u8; CHUNK_BYTES];
-            while self.log.seen() <= self.bounds.log_bytes_max {
-                match self.stderr.read(&mut chunk).await {
-                    Ok(0) | Err(_) => break,
-                    Ok(count) => self.log.extend(chunk.get(..count).unwrap_or_default()),
-                }
-            }
-        };
+        let patience = self.bounds.drain_max;
         // What has come by then is what there is.
-        let _ = tokio::time::timeout(self.bounds.drain_max, rest).await;
+        let _ = tokio::time::timeout(patience, self.rest_of_log()).await;
+    }
+
+    /// Reads what the tool wrote to its log before it answered, without waiting for more.
+    pub(super) async fn take_log(&mut self) {
+        // Lets the runtime look at the streams first.
+        tokio::task::yield_now().await;
+        tokio::select! {
+            biased;
+            () = self.rest_of_log() => {}
+            () = std::future::ready(()) => {}
+        }
+    }
+
+    async fn rest_of_log(&mut self) {
+        let mut chunk = vec![0_u8; CHUNK_BYTES];
+        while self.stderr_open && self.log.seen() <= self.bounds.log_bytes_max {
+            let count = self.stderr.read(&mut chunk).await.unwrap_or(0);
+            self.stderr_open = count > 0;
+            self.log.extend(chunk.get(..count).unwrap_or_default());
+        }
     }
 
     /// The end of the log of this call.

@@ -147,6 +147,11 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
     })
     .await;
     assert_eq!(ended.unwrap(), json!({ "ok": [1, 2] }));
+    assert_eq!(
+        session.log(&Scrubber::default()),
+        "to the log",
+        "what came before the answer is in the log of the call"
+    );
     assert!(session.is_reusable());
     tool.await.unwrap();
 }
