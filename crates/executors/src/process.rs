@@ -15,7 +15,6 @@
 //! Not here: isolation, accounting of CPU and memory (reported as zero), deadlines (the kernel drops the future).
 
 use std::collections::HashMap;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
@@ -23,16 +22,20 @@ use async_trait::async_trait;
 use contract::envelope::CallLimits;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
-use contract::json::{self, JsonLimits};
 use contract::manifest::{Execution, Isolation, ProcessProtocol};
 use contract::version::Version;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use serde_json::Value;
 
 use self::child::{Child, ChildError, Ended};
 
 mod child;
+pub mod output;
+pub mod scrub;
+pub mod session;
+pub mod simple;
+pub mod streams;
+pub mod warm;
 
 /// Bytes a tool may write to stdout (VALID-013).
 pub const STDOUT_BYTES_MAX: usize = 1 << 20;
@@ -134,7 +137,7 @@ impl Executor for ProcessExecutor {
         let input = call.parameters.to_string().into_bytes();
         let ended = child.talk(input, STDOUT_BYTES_MAX).await.map_err(|error| broken(&call, &error))?;
         log(&call, &ended);
-        judged(&ended).map(ToolOutput::of)
+        output::judged(ended.status.into(), &ended.stdout).map(ToolOutput::of)
     }
 }
 
@@ -156,31 +159,6 @@ fn enforceable(limits: &CallLimits) -> Result<(), Refusal> {
 fn no_isolation(wanted: &str) -> Refusal {
     Refusal::new(ErrorCode::E3405, format!("this build cannot give the isolation `{wanted}` that the tool demands"))
         .hint("use a server that has it; less isolation than demanded is never given")
-        .retryable(false)
-}
-
-/// The result, or what the end of the process means.
-fn judged(ended: &Ended) -> Result<Value, Refusal> {
-    if let Some(signal) = ended.status.signal() {
-        return Err(Refusal::new(ErrorCode::E3404, format!("the tool was ended by signal {signal}"))
-            .hint("look at the server's log for what the tool wrote to stderr"));
-    }
-    if !ended.status.success() {
-        let code = ended.status.code().unwrap_or(-1);
-        return Err(
-            failed(format!("the tool failed with exit code {code}")).details(serde_json::json!({ "exit_code": code }))
-        );
-    }
-    if ended.stdout.iter().all(u8::is_ascii_whitespace) {
-        return Err(failed("the tool gave no result: it must write JSON to stdout"));
-    }
-    let limits = JsonLimits { bytes_max: STDOUT_BYTES_MAX, ..JsonLimits::default() };
-    json::read(&ended.stdout, &limits).map_err(|_| failed("the tool's result is not acceptable JSON"))
-}
-
-fn failed(message: impl Into<String>) -> Refusal {
-    Refusal::new(ErrorCode::E3401, message)
-        .hint("look at the server's log for what the tool wrote to stderr")
         .retryable(false)
 }
 

@@ -5,5 +5,6 @@
 
 mod builtin;
 mod calls;
+mod conversation;
 mod model;
 mod process;

@@ -1,0 +1,170 @@
+//! What the end of a process and its output mean for the caller: a value, or a row of the error table (EXEC-010…012).
+//!
+//! A tool is hostile until shown otherwise: its output goes through the one strict reader of the house
+//! ([`contract::json`]), which bounds size, depth and number of values and refuses what two parsers could read
+//! differently. What is wrong is said with its place, because the author of the tool needs it; the output itself is not
+//! quoted beyond a key.
+//!
+//! Not here: ends that only the holder of the process knows about (deadline E3402, memory E3403, no sandbox E3405,
+//! network E3406), secrets in the output ([`scrub`](super::scrub)), the result schema (the kernel verifies).
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::json::{self, JsonError, JsonLimits};
+use serde_json::{Value, json};
+
+use super::STDOUT_BYTES_MAX;
+use super::simple::Broken;
+
+/// The exit code that stands for "unknown" (EXEC-010).
+const EXIT_CODE_UNKNOWN: i32 = -1;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Exit {
+    /// Did it end well?
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        match status.signal() {
+            Some(signal) => Self::Signal(signal),
+            None => Self::Code(status.code().unwrap_or(EXIT_CODE_UNKNOWN)),
+        }
+    }
+}
+
+/// The result of a tool in simple mode, or what its end means.
+pub fn judged(exit: Exit, result: &[u8]) -> Result<Value, Refusal> {
+    if !exit.is_success() {
+        return Err(failed_end(exit));
+    }
+    let limits = JsonLimits { bytes_max: STDOUT_BYTES_MAX, ..JsonLimits::default() };
+    json::read(result, &limits).map_err(|error| match error {
+        JsonError::Empty => failed("the tool gave no result: it must write JSON to stdout"),
+        error => failed(format!("the tool's result is not acceptable JSON: {error}")),
+    })
+}
+
+/// The refusal for a process that ended without having answered, whatever the protocol.
+pub fn ended_early(exit: Exit) -> Refusal {
+    if exit.is_success() { failed("the tool ended without an answer") } else { failed_end(exit) }
+}
+
+/// The refusal for a conversation that was broken off.
+pub fn broken(error: &Broken) -> Refusal {
+    let refusal = |code| Refusal::new(code, error.to_string());
+    match error {
+        Broken::ResultTooLarge { .. } => refusal(ErrorCode::E3407)
+            .hint("let the tool return less, for example a page or a reference")
+            .retryable(false),
+        Broken::LogTooLarge { .. } => {
+            refusal(ErrorCode::E3407).hint("let the tool write less to its log").retryable(false)
+        }
+        Broken::Io(_) => refusal(ErrorCode::E3404),
+    }
+}
+
+fn failed_end(exit: Exit) -> Refusal {
+    match exit {
+        Exit::Signal(signal) => Refusal::new(ErrorCode::E3404, format!("the tool was ended by signal {signal}"))
+            .hint("look at the server's log for what the tool wrote to stderr")
+            .details(json!({ "signal": signal })),
+        Exit::Code(code) => {
+            failed(format!("the tool failed with exit code {code}")).details(json!({ "exit_code": code }))
+        }
+    }
+}
+
+/// The tool's own failure (E3401).
+pub(super) fn failed(message: impl Into<String>) -> Refusal {
+    Refusal::new(ErrorCode::E3401, message)
+        .hint("look at the server's log for what the tool wrote to stderr")
+        .retryable(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_of_a_process_that_ended_well_is_a_value_or_says_what_is_wrong() {
+        let deep = "[".repeat(65) + &"]".repeat(65);
+        let huge = format!("\"{}\"", "x".repeat(STDOUT_BYTES_MAX));
+        let many = format!("[{}1]", "1,".repeat(200_000));
+        for (output, words) in [
+            (&b"not json"[..], "not acceptable JSON: expected"),
+            (b"", "no result"),
+            (b" \n\t ", "no result"),
+            (b"{\"a\": \"\xff\xfe\"}", "not UTF-8"),
+            (b"\xef\xbb\xbf{}", "byte order mark"),
+            (deep.as_bytes(), "deeper than 64 levels"),
+            (huge.as_bytes(), "at most 1048576"),
+            (many.as_bytes(), "more than 100000 values"),
+            (b"{} {}", "something follows"),
+            (b"{\"a\":1}\ndone", "something follows"),
+            (b"{\"a\":1,\"a\":2}", "key `a` stands twice"),
+            (b"{\"a\":NaN}", "not acceptable JSON"),
+            (b"Infinity", "not acceptable JSON"),
+            (b"1e999", "too large for a 64-bit"),
+            (b"{\"a\":", "ends too early"),
+            (b"\"\\ud800\"", "surrogate"),
+            (b"{'a': 1}", "not acceptable JSON"),
+        ] {
+            let refusal = judged(Exit::Code(0), output).unwrap_err();
+            assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3401, Some(false)));
+            assert!(refusal.message.contains(words), "{words}: {}", refusal.message);
+            assert!(refusal.message.len() < 300, "{}", refusal.message);
+        }
+        for (output, value) in
+            [(&b"{\"a\":[1]}\n"[..], json!({ "a": [1] })), (b" null ", Value::Null), (b"0", json!(0))]
+        {
+            assert_eq!(judged(Exit::Code(0), output).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn an_end_that_was_not_well_goes_before_any_output() {
+        for (exit, code, words, details) in [
+            (Exit::Code(3), ErrorCode::E3401, "exit code 3", json!({ "exit_code": 3 })),
+            (Exit::Code(-1), ErrorCode::E3401, "exit code -1", json!({ "exit_code": -1 })),
+            (Exit::Signal(11), ErrorCode::E3404, "signal 11", json!({ "signal": 11 })),
+            (Exit::Signal(9), ErrorCode::E3404, "signal 9", json!({ "signal": 9 })),
+        ] {
+            for refusal in [judged(exit, b"{\"fine\": true}").unwrap_err(), ended_early(exit)] {
+                assert_eq!(refusal.code, code);
+                assert!(refusal.message.contains(words), "{}", refusal.message);
+                assert_eq!(refusal.details.as_deref(), Some(&details));
+            }
+        }
+        assert_eq!(ended_early(Exit::Code(0)).code, ErrorCode::E3401);
+    }
+
+    #[test]
+    fn statuses_of_the_system_are_told_apart() {
+        assert_eq!(Exit::from(ExitStatus::from_raw(0)), Exit::Code(0));
+        assert_eq!(Exit::from(ExitStatus::from_raw(3 << 8)), Exit::Code(3));
+        assert_eq!(Exit::from(ExitStatus::from_raw(9)), Exit::Signal(9));
+    }
+
+    #[test]
+    fn each_break_has_its_code() {
+        for (error, code) in [
+            (Broken::ResultTooLarge { limit: 5 }, ErrorCode::E3407),
+            (Broken::LogTooLarge { limit: 5 }, ErrorCode::E3407),
+            (Broken::Io(std::io::ErrorKind::BrokenPipe.into()), ErrorCode::E3404),
+        ] {
+            assert_eq!(broken(&error).code, code);
+        }
+    }
+}

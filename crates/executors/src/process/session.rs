@@ -1,0 +1,252 @@
+//! Session mode, `gantry/1`: newline-delimited JSON-RPC 2.0 on stdin and stdout, stderr is the log (DESIGN §3).
+//!
+//! ```text
+//!   Gantry ──▶ tool   invoke { invocation_id, tool_id, tool_version, parameters, deadline_ms, trace_id }   request
+//!                     cancel { reason }                                                               notification
+//!   tool ──▶ Gantry   progress { percent?, phase?, message? }    log { level, message }              notifications
+//!                     checkpoint { name?, state }    document { id }                                      requests
+//!                     the response to `invoke`: the result, or an error { code, message, data? }
+//! ```
+//!
+//! One process serves one call at a time, and as many after each other as it is used for. [`Session::invoke`] may be
+//! dropped at any moment (that is what a deadline does); then [`Session::cancel`] tells the tool and waits for it to come
+//! to rest, or says that it did not. Whether the process may be used again is always known: [`Session::is_reusable`].
+//!
+//! Invariants
+//! - SESS-1: a tool that breaks the protocol gets no second call.
+//! - SESS-2: every message is bounded, and so are their number, the log, the requests that are open, and what a tool
+//!   leaves unread ([`SessionBounds`]).
+//! - SESS-3: nothing that was said between two calls is taken for part of the next: such a process is not used again.
+//! - SESS-4: progress and log lines above the pace are dropped; they are news, not data.
+//!
+//! Not here: starting and ending the process, the deadline (the kernel drops the future), secrets in the result
+//! ([`scrub`](super::scrub)); what the companion hears can be freed of them by [`Scrubbed`].
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, ToolId, TraceId};
+use contract::version::Version;
+use kernel::ports::executor::ToolCall;
+use serde_json::{Value, json};
+
+pub use self::companion::{Companion, LogLevel, Progress};
+pub use self::scrubbed::Scrubbed;
+pub use self::wire::{Failure, Fault};
+
+use self::conversation::Open;
+use self::pipe::Pipe;
+use super::output::failed;
+use super::scrub::Scrubber;
+use super::streams::{Streams, last_lines};
+
+mod companion;
+mod conversation;
+mod pipe;
+mod scrubbed;
+mod wire;
+
+/// How much a tool may say in one call, and how long it is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionBounds {
+    /// Bytes of one line from the tool. Default 1 MiB and 4 KiB, so that the largest result fits (VALID-013).
+    pub line_bytes_max: usize,
+    /// Bytes on stdout in one call. Default 64 MiB.
+    pub call_bytes_max: u64,
+    /// Messages in one call. Default 100,000.
+    pub messages_max: u64,
+    /// Progress and log messages a second; the surplus is dropped. Default 200.
+    pub notes_per_second_max: u32,
+    /// Requests of the tool that are open at once; more are refused. Default 16.
+    pub requests_max: usize,
+    /// Bytes of one answer to the tool, for example a document; larger ones are refused. Default 8 MiB.
+    pub answer_bytes_max: usize,
+    /// Bytes that wait because the tool does not read; more end the call. Default 16 MiB.
+    pub unread_bytes_max: usize,
+    /// Bytes on stderr in one call. Default 64 MiB.
+    pub log_bytes_max: u64,
+    /// Bytes of the end of stderr that are kept. Default 4 KiB.
+    pub log_bytes_kept: usize,
+    /// How long a cancelled tool may take to answer. Default two seconds.
+    pub cancel_grace: Duration,
+    /// How long stderr is read after the tool has closed its stdout. Default one second.
+    pub drain_max: Duration,
+}
+
+impl Default for SessionBounds {
+    fn default() -> Self {
+        Self {
+            line_bytes_max: super::STDOUT_BYTES_MAX + 4096,
+            call_bytes_max: 64 << 20,
+            messages_max: 100_000,
+            notes_per_second_max: 200,
+            requests_max: 16,
+            answer_bytes_max: 8 << 20,
+            unread_bytes_max: 16 << 20,
+            log_bytes_max: 64 << 20,
+            log_bytes_kept: 4096,
+            cancel_grace: Duration::from_secs(2),
+            drain_max: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What a tool is told of its call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub invocation_id: InvocationId,
+    pub tool_id: ToolId,
+    pub tool_version: Version,
+    pub parameters: Arc<Value>,
+    /// Until the deadline; the tool gets it as `deadline_ms`, because its clock need not be ours.
+    pub time_left: Duration,
+    pub trace_id: TraceId,
+}
+
+impl From<&ToolCall> for Call {
+    fn from(call: &ToolCall) -> Self {
+        Self {
+            invocation_id: call.invocation_id,
+            tool_id: call.tool.id.clone(),
+            tool_version: call.tool.version.clone(),
+            parameters: Arc::clone(&call.parameters),
+            time_left: call.time_left,
+            trace_id: call.trace_id,
+        }
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The process was not in order, and was not asked. Another one may be.
+    #[error("the tool's process was not fit for another call")]
+    Unfit,
+    /// The tool answered with an error of its own.
+    #[error("the tool failed: {}", .0.message)]
+    Failed(Failure),
+    /// The tool said something that is not of the protocol.
+    #[error("the tool broke the protocol `gantry/1`: {0}")]
+    Protocol(#[from] Fault),
+    /// The tool said too much.
+    #[error("the tool exceeded its {what} of {limit}")]
+    TooMuch { what: &'static str, limit: u64 },
+    /// The tool closed its stdout, which usually means that it has ended; whoever holds the process knows how.
+    #[error("the tool ended without an answer")]
+    Ended,
+    /// The tool was told to stop and did not within the grace.
+    #[error("the tool did not stop when it was told to")]
+    Unresponsive,
+    /// A stream failed under us.
+    #[error("the connection to the tool broke")]
+    Io(#[from] io::Error),
+}
+
+impl SessionError {
+    /// May the process serve another call? Only a tool that answered in order may.
+    pub fn is_reusable(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+
+    /// Was the tool asked at all? If not, asking another process repeats nothing.
+    pub fn was_asked(&self) -> bool {
+        !matches!(self, Self::Unfit)
+    }
+
+    /// The row of the error table (EXEC-012), in words for the caller. For [`SessionError::Ended`] the holder of the
+    /// process knows better ([`output::ended_early`](super::output::ended_early)).
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            Self::Failed(failure) => {
+                let mut details = json!({ "tool_code": failure.code });
+                if let (Some(data), Some(members)) = (&failure.data, details.as_object_mut()) {
+                    members.insert("tool_data".to_owned(), data.clone());
+                }
+                failed(self.to_string()).details(details)
+            }
+            Self::Protocol(_) => failed(self.to_string())
+                .hint("a session tool writes JSON-RPC lines to stdout and nothing else; print to stderr"),
+            Self::TooMuch { .. } => {
+                Refusal::new(ErrorCode::E3407, self.to_string()).hint("let the tool say less").retryable(false)
+            }
+            Self::Unfit | Self::Ended | Self::Io(_) => Refusal::new(ErrorCode::E3404, self.to_string()),
+            Self::Unresponsive => Refusal::new(ErrorCode::E3703, self.to_string()),
+        }
+    }
+}
+
+/// A process that speaks `gantry/1`.
+#[derive(Debug)]
+pub struct Session {
+    pipe: Pipe,
+    bounds: SessionBounds,
+    /// The call that the tool has not answered yet.
+    open: Option<Open>,
+    calls: u64,
+    /// SESS-1.
+    spoiled: bool,
+}
+
+impl Session {
+    /// On the streams of a process that has just been started. Dropping the session closes the tool's stdin, which tells
+    /// it to end; whoever holds the process makes sure.
+    pub fn new(streams: Streams, bounds: SessionBounds) -> Self {
+        Self { pipe: Pipe::new(streams, bounds), bounds, open: None, calls: 0, spoiled: false }
+    }
+
+    /// Asks the tool once and waits for its answer; the companion hears and answers what it says meanwhile.
+    ///
+    /// Dropping the future leaves the tool working: [`cancel`](Self::cancel) it, or end the process.
+    pub async fn invoke(&mut self, call: &Call, companion: &Arc<dyn Companion>) -> Result<Value, SessionError> {
+        // SESS-3. What a process says before its first call can belong to no other.
+        if !self.is_reusable() || (self.calls > 0 && !self.pipe.is_quiet().await) {
+            self.spoiled = true;
+            return Err(SessionError::Unfit);
+        }
+        self.calls += 1;
+        self.pipe.begin();
+        let open = self.open.insert(Open::new(self.calls, self.bounds));
+        self.pipe.send(&wire::invoke(self.calls, call))?;
+        let ended = open.answer(&mut self.pipe, companion).await;
+        // What is still asked for will not be answered, and a tool that waits for it is no good.
+        self.spoiled = open.is_waited_for() || ended.as_ref().is_err_and(|error| !error.is_reusable());
+        self.close(&ended).await;
+        ended
+    }
+
+    /// Tells the tool to stop what a dropped [`invoke`](Self::invoke) left it doing, and waits for its answer within
+    /// [`SessionBounds::cancel_grace`]; the answer is thrown away (EXEC-022). After an error the process is to be ended.
+    pub async fn cancel(&mut self, reason: &str) -> Result<(), SessionError> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let told = open.come_to_rest(&mut self.pipe, reason);
+        let ended =
+            tokio::time::timeout(self.bounds.cancel_grace, told).await.unwrap_or(Err(SessionError::Unresponsive));
+        self.spoiled = ended.is_err();
+        self.close(&ended).await;
+        ended
+    }
+
+    /// May the process be asked again? Not while a call is open, nor after it broke the protocol.
+    pub fn is_reusable(&self) -> bool {
+        self.open.is_none() && !self.spoiled
+    }
+
+    /// The last lines that the tool wrote to stderr during the last call, without secrets, fit for the operator's log.
+    pub fn log(&self, secrets: &Scrubber) -> String {
+        last_lines(&self.pipe.log(), secrets)
+    }
+
+    async fn close<T>(&mut self, ended: &Result<T, SessionError>) {
+        self.open = None;
+        self.pipe.rest();
+        match ended {
+            Err(SessionError::Ended) => self.pipe.drain_log().await,
+            _ => self.pipe.take_log().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
