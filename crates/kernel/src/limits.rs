@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - LIM-1: no effective limit is above the manifest's, the request's or the parent's.
-//! - LIM-2: a manifest that says nothing never refuses: its defaults (MAN-016) are cut to the parent.
+//! - LIM-2: a manifest that says nothing never refuses: the defaults (MAN-016) are cut to the parent. A number that equals
+//!   its default counts as unsaid, because one limit that is written fills in the others.
 //!
 //! Not here: time (`deadline`), keeping the limits (the executors), and how many calls of one agent run at once.
 
@@ -77,12 +78,10 @@ impl ResourceEnvelope {
         let usual = ResourceLimits::default();
         let CallLimits { timeout_seconds: _, cpu_millicore_limit, memory_mb_limit, network_bandwidth_mbps } = asked;
         let nested = |what: &'static str, read: fn(&ResourceLimits) -> Option<u64>, asked: Option<u32>, parent: u64| {
-            let manifest = match declared {
-                // Admission has read the same text, so a number that does not fit is above every parent.
-                Some(declared) => Some(read(declared).unwrap_or(u64::MAX)),
-                None => None,
-            };
-            let manifest = within("the manifest", what, manifest, parent)?.or_else(|| read(&usual)).unwrap_or(parent);
+            // Admission has read the same text, so a number that does not fit is above every parent.
+            let said =
+                declared.map(|declared| read(declared).unwrap_or(u64::MAX)).filter(|said| Some(*said) != read(&usual));
+            let manifest = within("the manifest", what, said, parent)?.or_else(|| read(&usual)).unwrap_or(parent);
             let asked = within("the request", what, asked.map(u64::from), parent)?;
             Ok(manifest.min(asked.unwrap_or(parent)).min(parent))
         };
@@ -174,6 +173,9 @@ mod tests {
         let limits = parent.resolve(None, &CallLimits::default()).unwrap();
         assert_eq!((limits.cpu_millicores, limits.memory_mb, limits.scratch_mb), (250, 128, 16));
         assert_eq!((limits.network_mbps, limits.asked_by_caller), (None, false));
+        let memory_only = ResourceLimits { memory: "64Mi".into(), ..ResourceLimits::default() };
+        let limits = parent.resolve(Some(&memory_only), &CallLimits::default()).unwrap();
+        assert_eq!((limits.cpu_millicores, limits.memory_mb, limits.scratch_mb), (250, 64, 16));
         let usual = ResourceEnvelope::default().resolve(None, &CallLimits::default()).unwrap();
         assert_eq!(usual, ResolvedLimits::default());
     }
@@ -192,16 +194,18 @@ mod tests {
                 cpu_millicores: parent.0, memory_mb: parent.1, scratch_mb: parent.2, network_mbps: parent.3,
             };
             let limits = envelope.resolve(Some(&declared(manifest.0, manifest.1, manifest.2)), &asked(request.0, request.1, request.2));
+            // What equals a default counts as unsaid.
+            let said = |number: u64, usual: u64| if number == usual { 0 } else { number };
             let above = |number: Option<u32>, parent: u64| number.is_some_and(|number| u64::from(number) > parent);
-            let too_much = manifest.0 > parent.0 || manifest.1 > parent.1 || manifest.2 > parent.2
+            let too_much = said(manifest.0, 1_000) > parent.0 || said(manifest.1, 512) > parent.1 || said(manifest.2, 1_024) > parent.2
                 || above(request.0, parent.0) || above(request.1, parent.1)
                 || parent.3.is_some_and(|most| above(request.2, most));
             prop_assert_eq!(limits.is_err(), too_much);
             if let Ok(limits) = limits {
                 let smaller = |own: u64, request: Option<u32>| own.min(request.map_or(u64::MAX, u64::from));
-                prop_assert_eq!(limits.cpu_millicores, smaller(manifest.0, request.0));
-                prop_assert_eq!(limits.memory_mb, smaller(manifest.1, request.1));
-                prop_assert_eq!(limits.scratch_mb, manifest.2);
+                prop_assert_eq!(limits.cpu_millicores, smaller(manifest.0.min(parent.0), request.0));
+                prop_assert_eq!(limits.memory_mb, smaller(manifest.1.min(parent.1), request.1));
+                prop_assert_eq!(limits.scratch_mb, manifest.2.min(parent.2));
                 prop_assert_eq!(limits.network_mbps, request.2.map(u64::from).or(parent.3));
             }
         }
