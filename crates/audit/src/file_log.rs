@@ -140,6 +140,7 @@ mod tests {
     use contract::ids::TraceId;
     use kernel::ports::audit_sink::{AuditAction, Link, Who};
     use kernel::ports::clock::UnixMillis;
+    use kernel::ports::executor::Usage;
 
     fn record(note: &str) -> AuditRecord {
         AuditRecord {
@@ -160,6 +161,7 @@ mod tests {
             code: None,
             parameters_digest: None,
             duration_ms: Some(1),
+            usage: Some(Usage { memory_peak_mb: 9, ..Usage::default() }),
             note: Some(note.into()),
         }
     }
@@ -177,6 +179,7 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["note"], "one\ntwo");
         assert_eq!(lines[0]["at"], "2027-01-15T08:00:00.000Z");
+        assert_eq!(lines[0]["usage"]["memory_peak_mb"], 9);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
+use kernel::ports::executor::Usage;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -39,7 +40,33 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Used>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
+}
+
+/// What a call used; the names are those of the answer's `execution_metadata`.
+#[derive(Serialize)]
+struct Used {
+    cpu_used_millicore_seconds: u64,
+    memory_peak_mb: u64,
+    network_bytes_sent: u64,
+    network_bytes_received: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_used: Option<u64>,
+}
+
+impl Used {
+    /// A call that used nothing worth counting has none: most are of built-ins, and their lines stay short.
+    fn of(usage: Usage) -> Option<Self> {
+        (usage != Usage::default()).then_some(Self {
+            cpu_used_millicore_seconds: usage.cpu_millicore_seconds,
+            memory_peak_mb: usage.memory_peak_mb,
+            network_bytes_sent: usage.network_bytes_sent,
+            network_bytes_received: usage.network_bytes_received,
+            tokens_used: usage.tokens,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -71,6 +98,7 @@ pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde
         code: record.code,
         parameters_digest: record.parameters_digest,
         duration_ms: record.duration_ms,
+        usage: record.usage.and_then(Used::of),
         note: record.note.as_deref(),
     };
     serde_json::to_writer(&mut *out, &line)?;

@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kernel::registry::Registry;
-use kernel::{Access, AccessParts, AccessSettings, Identity, IdentitySettings, Kernel, KernelParts, Mint, Recorder};
+use kernel::{
+    Access, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
+    Recorder, ResourceEnvelope,
+};
 use policy::{Minter, SigningKey};
 use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};
@@ -41,6 +44,8 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         mint: Mint::new(key, Minter::default(), Arc::new(DataDirVault::new(DataDir::at(data)))),
         recorder,
         executors: Vec::new(),
+        isolation: IsolationPolicy::default(),
+        envelope: ResourceEnvelope::default(),
         clock,
         entropy: Arc::new(OsEntropy::open().unwrap()),
         observer: metrics,

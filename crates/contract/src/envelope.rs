@@ -227,10 +227,23 @@ pub struct DeprecationNotice {
 }
 
 /// How a result was cut (VALID-013): never silently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Truncation {
     pub strings_cut: u32,
     pub arrays_cut: u32,
+    /// Where, and how much there was; the first few only.
+    pub places: Vec<CutPlace>,
+}
+
+/// One place where something is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CutPlace {
+    /// JSON pointer into the result.
+    pub path: String,
+    /// Characters or items that are left; the marker of a string is not counted.
+    pub kept: usize,
+    /// Characters or items that there were.
+    pub of: usize,
 }
 
 /// `POST /v1/tools/invoke/batch`.

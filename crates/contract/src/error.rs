@@ -73,6 +73,7 @@ pub enum Capability {
     Embeddings,
     /// Policies, external policy engines, DIDs, budgets of tokens.
     Identity,
+    /// Isolation, egress and limits of tools nobody trusts, and the credentials handed to them.
     Sandbox,
     Upstreams,
     Secrets,
@@ -89,9 +90,8 @@ impl Capability {
     /// Is the capability part of this build?
     pub fn is_built(self) -> bool {
         match self {
-            Self::Core | Self::Identity => true,
+            Self::Core | Self::Identity | Self::Sandbox => true,
             Self::Embeddings
-            | Self::Sandbox
             | Self::Upstreams
             | Self::Secrets
             | Self::Jobs

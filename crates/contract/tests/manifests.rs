@@ -122,6 +122,13 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
         ("/replacement_tool_id", json!({ "replacement_tool_id": "Not An Id" })),
         ("/execution", json!({ "execution": { "type": "process", "command": [] } })),
         ("/execution", json!({ "execution": { "type": "teleport" } })),
+        ("/execution/warm", json!({ "execution": { "type": "process", "command": ["a"], "warm": true } })),
+        ("/execution", json!({ "execution": { "type": "process", "command": ["a"], "isolation": "builtin" } })),
+        ("/execution/env", json!({ "execution": { "type": "wasm", "component": "a.wasm", "env": { "A=B": "c" } } })),
+        ("/execution/component", json!({ "execution": { "type": "wasm", "component": "../a.wasm" } })),
+        ("/execution/component", json!({ "execution": { "type": "wasm", "component": "/a.wasm" } })),
+        ("/execution/image", json!({ "execution": { "type": "oci", "image": "a/../../b" } })),
+        ("/execution/command", json!({ "execution": { "type": "oci", "image": "rootfs", "command": ["a\u{0}"] } })),
         ("/examples/0", json!({ "examples": [{ "text": 5 }] })),
         ("/colour", json!({ "colour": "red" })),
     ];
@@ -137,6 +144,24 @@ fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
             }
         }
     }
+}
+
+#[test]
+fn members_of_a_later_release_that_are_left_out_do_not_change_what_was_published() {
+    let written = |execution: Value| {
+        let mut document = smallest();
+        document["execution"] = execution;
+        serde_json::to_value(Manifest::from_value(document).unwrap()).unwrap()["execution"].clone()
+    };
+    let process = json!({ "type": "process", "command": ["a"], "isolation": "process", "protocol": "gantry/1" });
+    assert_eq!(written(process.clone()), process);
+    let wasm = json!({ "type": "wasm", "component": "a.wasm" });
+    assert_eq!(written(wasm.clone()), wasm);
+    let oci = json!({ "type": "oci", "image": "rootfs", "isolation": "gvisor" });
+    assert_eq!(written(oci.clone()), oci);
+    let mut warm = process;
+    warm["warm"] = json!(true);
+    assert_eq!(written(warm.clone()), warm);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::{Execution, Manifest, ManifestError, ManifestFormat};
+use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ManifestFormat};
 use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
@@ -79,7 +79,7 @@ impl Executor for BuiltinExecutor {
         "builtin"
     }
 
-    fn ready(&self, _tool: &ToolVersion, binding: &Execution) -> Result<(), Refusal> {
+    fn ready(&self, _tool: &ToolVersion, binding: &Execution, _demand: Isolation) -> Result<(), Refusal> {
         match handler(binding)? {
             Handler::DeepReasoning if self.model.is_none() => Err(not_configured("`deep_reasoning`")),
             _ => Ok(()),

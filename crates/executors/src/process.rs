@@ -19,11 +19,11 @@ use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
 use async_trait::async_trait;
-use contract::envelope::CallLimits;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::{Execution, Isolation, ProcessProtocol};
 use contract::version::Version;
+use kernel::ResolvedLimits;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
 
@@ -89,7 +89,7 @@ impl ProcessExecutor {
 
     fn admitted(&self, isolation: Isolation, protocol: ProcessProtocol) -> Result<(), Refusal> {
         match isolation {
-            Isolation::Process => {}
+            Isolation::Builtin | Isolation::Process => {}
             Isolation::Gvisor => return Err(no_isolation("gvisor")),
             Isolation::Microvm => return Err(no_isolation("microvm")),
         }
@@ -119,19 +119,19 @@ impl Executor for ProcessExecutor {
         "process"
     }
 
-    fn ready(&self, tool: &ToolVersion, binding: &Execution) -> Result<(), Refusal> {
-        let Execution::Process { isolation, protocol, .. } = binding else { return Err(unbound()) };
-        self.admitted(*isolation, *protocol)?;
+    fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
+        let Execution::Process { protocol, .. } = binding else { return Err(unbound()) };
+        self.admitted(demand, *protocol)?;
         self.home(tool).map(drop)
     }
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
-        let Some(Execution::Process { command, isolation, protocol, env }) = &call.tool.manifest.execution else {
+        let Some(Execution::Process { command, protocol, env, .. }) = &call.tool.manifest.execution else {
             return Err(unbound());
         };
         // Asked again, because an executor that relies on having been asked would run unsandboxed by mistake.
-        self.admitted(*isolation, *protocol)?;
-        enforceable(&call.limits)?;
+        self.admitted(call.isolation, *protocol)?;
+        enforceable(call.limits)?;
         let home = self.home(&call.tool)?;
         let child = Child::start(command, env, &home).map_err(|error| not_started(&call, &error))?;
         let input = call.parameters.to_string().into_bytes();
@@ -146,9 +146,8 @@ fn unbound() -> Refusal {
 }
 
 /// A caller who asks for a bound relies on it; without a sandbox there is none but the deadline.
-fn enforceable(limits: &CallLimits) -> Result<(), Refusal> {
-    let CallLimits { timeout_seconds: _, cpu_millicore_limit, memory_mb_limit, network_bandwidth_mbps } = limits;
-    if cpu_millicore_limit.is_none() && memory_mb_limit.is_none() && network_bandwidth_mbps.is_none() {
+fn enforceable(limits: ResolvedLimits) -> Result<(), Refusal> {
+    if !limits.asked_by_caller {
         return Ok(());
     }
     Err(Refusal::new(ErrorCode::E3405, "this build cannot bound the CPU, memory or network of a process")

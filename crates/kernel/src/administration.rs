@@ -78,6 +78,7 @@ impl Kernel {
             code: None,
             parameters_digest: None,
             duration_ms: None,
+            usage: None,
             note,
         }
     }

@@ -11,6 +11,8 @@ use policy::BearerSecret;
 
 use crate::access::Access;
 use crate::identity::Identity;
+use crate::isolation::IsolationPolicy;
+use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
 use crate::phases::{self, Facts, Returned, Verified};
 use crate::ports::clock::Clock;
@@ -31,6 +33,10 @@ pub struct KernelParts {
     pub mint: Mint,
     pub recorder: Recorder,
     pub executors: Vec<Arc<dyn Executor>>,
+    /// How isolated which calls must be.
+    pub isolation: IsolationPolicy,
+    /// The most that any call may use.
+    pub envelope: ResourceEnvelope,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub observer: Arc<dyn Observer>,

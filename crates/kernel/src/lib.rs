@@ -5,11 +5,14 @@
 
 mod access;
 mod administration;
+mod attendant;
 mod catalogue;
 mod deadline;
 mod discovery;
 mod identity;
 mod invoke;
+mod isolation;
+mod limits;
 mod mint;
 pub mod permissions;
 pub mod phases;
@@ -26,5 +29,7 @@ pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};
 pub use invoke::{Arrival, Failed, Kernel, KernelParts};
+pub use isolation::{IsolationDemand, IsolationFacts, IsolationPolicy};
+pub use limits::{ResolvedLimits, ResourceEnvelope};
 pub use mint::{Mint, MintedToken};
 pub use recorder::{Recorder, RecorderHandle};

@@ -1,10 +1,32 @@
-//! What a tool may touch outside itself, read from its manifest once, when it is registered (MAN-011, DESIGN §6.3).
+//! What a tool may touch outside itself, read from its manifest once, when it is registered (MAN-011, MAN-017, DESIGN §6.3).
 //!
 //! The words are the same for every way a tool can run: a process sees the paths as mounts, a WASM component as preopened
 //! directories, both reach hosts through the same gate. The token's scopes are compared with the words themselves
 //! (`policy::Scope`); this is what is left to enforce once the call is authorized.
+//!
+//! Two members of a manifest speak of the network, and both open: a host is reachable if `required_permissions` or
+//! `network_policy` lists it. `network_policy.deny_all_egress` closes all of it (decision 0019). What the network policy
+//! opens is asked of the token too ([`Permissions::needs`]), or it would be a way around the scopes.
+//!
+//! Invariants
+//! - PRM-1: nothing is open that neither member lists.
+//! - PRM-2: whatever is open is either a word of `required_permissions` or one of [`Permissions::needs`].
+//! - PRM-3: a tool that calls itself pure writes nowhere (DESIGN §8.18).
+//!
+//! Not here: whether a listed place may be had at all. `/` and every host are kept as they are written; the executor's
+//! policy has the last word about them.
 
-/// Everything a tool has declared.
+use contract::manifest::{Finding, Manifest, NetworkPolicy, SideEffectPolicy};
+use policy::{NetworkPlace, Place, PlacePort, Scope};
+
+/// Ports of a host that is named without one: what MAN-017 allows by default.
+const PORTS_DEFAULT: [u16; 2] = [80, 443];
+/// Most places on the network that one tool may list, ports multiplied out. The token is asked about each.
+const NETWORK_MAX: usize = 1024;
+/// Longest name of a credential: it becomes the name of a file.
+const CREDENTIAL_CHARS_MAX: usize = 128;
+
+/// Everything a tool has declared. Each list is sorted and has nothing twice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permissions {
     /// Absolute paths it may read, with everything below.
@@ -15,12 +37,190 @@ pub struct Permissions {
     pub network: Vec<NetworkPermission>,
     /// Names of secrets it is given.
     pub credentials: Vec<Box<str>>,
+    needs: Vec<Box<str>>,
 }
 
 /// One destination.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NetworkPermission {
-    /// A host name, an address, or `*.example.com`.
+    /// In lower case: a host name, an address (IPv6 without brackets), `*.example.com`, or `*` for every host.
     pub host: Box<str>,
-    pub port: u16,
+    /// `None` is every port.
+    pub port: Option<u16>,
 }
+
+impl Permissions {
+    /// What the manifest declares, or every reason why it cannot be granted.
+    ///
+    /// ```
+    /// # use gantry_kernel::permissions::{NetworkPermission, Permissions};
+    /// # let manifest = contract::manifest::Manifest::from_value(serde_json::json!({
+    /// #     "tool_id": "send_mail", "version": "1.0.0", "name": "Mailer", "description": "Sends a mail to somebody.",
+    /// #     "provider": "Demo", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+    /// #     "parameters": { "type": "object" }, "result_schema": {},
+    /// #     "required_permissions": ["network:https://api.example.com", "credentials:mail"],
+    /// # })).unwrap();
+    /// let permissions = Permissions::of(&manifest).unwrap();
+    /// assert_eq!(permissions.network, [NetworkPermission { host: "api.example.com".into(), port: Some(443) }]);
+    /// assert_eq!(*permissions.credentials[0], *"mail");
+    /// ```
+    pub fn of(manifest: &Manifest) -> Result<Self, Vec<Finding>> {
+        let mut reading = Reading { pure: manifest.side_effect_policy == SideEffectPolicy::Pure, ..Reading::default() };
+        for (index, word) in manifest.required_permissions.iter().enumerate() {
+            reading.word(&format!("/required_permissions/{index}"), word);
+        }
+        if let Some(word) = &manifest.requires_permission
+            && let Err(error) = word.parse::<Scope>()
+        {
+            reading.findings.push(Finding::new("/requires_permission", format!("`{word}`: {error}")));
+        }
+        if let Some(policy) = &manifest.network_policy {
+            reading.network_policy(policy);
+        }
+        reading.done()
+    }
+
+    /// Scopes that a call needs besides the manifest's `required_permissions`: what only the network policy opens.
+    pub fn needs(&self) -> impl Iterator<Item = &str> {
+        self.needs.iter().map(|need| &**need)
+    }
+}
+
+/// A manifest half read.
+#[derive(Default)]
+struct Reading {
+    pure: bool,
+    found: Permissions,
+    findings: Vec<Finding>,
+}
+
+impl Reading {
+    fn word(&mut self, path: &str, word: &str) {
+        let scope: Scope = match word.parse() {
+            Ok(scope) => scope,
+            Err(error) => return self.findings.push(Finding::new(path, format!("`{word}`: {error}"))),
+        };
+        match scope.place() {
+            Place::Files { write: true, .. } if self.pure => self.findings.push(Finding::new(
+                path,
+                format!(
+                    "`{word}`: a pure tool writes to its scratch space only; remove it, or change side_effect_policy"
+                ),
+            )),
+            Place::Files { read, write, path } => {
+                if read {
+                    self.found.read.push(path.as_str().into());
+                }
+                if write {
+                    self.found.write.push(path.into());
+                }
+            }
+            Place::Network(NetworkPlace { port: PlacePort::Unknown, .. }) => {
+                self.findings.push(Finding::new(path, format!("`{word}`: the scheme has no usual port, so name one")));
+            }
+            Place::Network(place) => self.found.network.extend(opened(place)),
+            Place::Word { kind: "credentials", name } if is_file_name(name) => {
+                self.found.credentials.push(name.into());
+            }
+            Place::Word { kind: "credentials", .. } => self.findings.push(Finding::new(
+                path,
+                format!("`{word}`: a credential has letters, digits, `_`, `-` and `.`, and does not begin with a dot"),
+            )),
+            Place::AllOf { prefix } if prefix.starts_with("credentials:") => {
+                self.findings.push(Finding::new(path, format!("`{word}`: name each credential")));
+            }
+            // Rights of the caller that no sandbox keeps, such as `tool:x`.
+            Place::Everything | Place::AllOf { .. } | Place::Word { .. } => {}
+        }
+    }
+
+    fn network_policy(&mut self, policy: &NetworkPolicy) {
+        let ports = policy.allowed_ports.as_deref().unwrap_or(&PORTS_DEFAULT);
+        if ports.len().saturating_mul(policy.allowed_domains.len()) > NETWORK_MAX {
+            return self.findings.push(Finding::new(
+                "/network_policy",
+                format!("allowed_domains times allowed_ports is more than {NETWORK_MAX} places"),
+            ));
+        }
+        for (index, domain) in policy.allowed_domains.iter().enumerate() {
+            // The same reader as for the words, so that both mean the same by a host.
+            let path = format!("/network_policy/allowed_domains/{index}");
+            let scope: Scope = match format!("network:{domain}").parse() {
+                Ok(scope) => scope,
+                Err(error) => {
+                    self.findings.push(Finding::new(path, format!("`{domain}`: {error}")));
+                    continue;
+                }
+            };
+            let Place::Network(NetworkPlace { host: Some(host), port: PlacePort::Unnamed }) = scope.place() else {
+                self.findings.push(Finding::new(path, format!("`{domain}` must be a host without a port")));
+                continue;
+            };
+            self.open_by_policy(&host, ports);
+        }
+        if policy.deny_all_egress {
+            self.found.network.clear();
+            self.found.needs.clear();
+        }
+    }
+
+    /// Opens the ports of a host. What the words have not opened by themselves the token must name.
+    fn open_by_policy(&mut self, host: &str, ports: &[u16]) {
+        for port in ports {
+            let place = NetworkPermission { host: host.into(), port: Some(*port) };
+            let known = |other: &NetworkPermission| other.host == place.host && other.port.is_none_or(|p| p == *port);
+            if !self.found.network.iter().any(known) {
+                self.found.needs.push(scope_for(host, *port).into());
+                self.found.network.push(place);
+            }
+        }
+    }
+
+    fn done(self) -> Result<Permissions, Vec<Finding>> {
+        let Self { mut found, mut findings, .. } = self;
+        if found.network.len() > NETWORK_MAX {
+            findings
+                .push(Finding::new("", format!("the manifest lists more than {NETWORK_MAX} places on the network")));
+        }
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        for list in [&mut found.read, &mut found.write, &mut found.credentials, &mut found.needs] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        found.network.sort_unstable();
+        found.network.dedup();
+        Ok(found)
+    }
+}
+
+/// What a `network:` word opens.
+fn opened(place: NetworkPlace) -> Vec<NetworkPermission> {
+    let host: Box<str> = place.host.unwrap_or_else(|| "*".to_owned()).into();
+    let at = |port: Option<u16>| NetworkPermission { host: host.clone(), port };
+    match place.port {
+        PlacePort::Any => vec![at(None)],
+        PlacePort::One(port) => vec![at(Some(port))],
+        PlacePort::Unnamed => PORTS_DEFAULT.map(|port| at(Some(port))).to_vec(),
+        PlacePort::Unknown => Vec::new(),
+    }
+}
+
+/// The word that a token has to cover for this place.
+fn scope_for(host: &str, port: u16) -> String {
+    match port {
+        443 => format!("network:https://{host}"),
+        80 => format!("network:http://{host}"),
+        port => format!("network:{host}:{port}"),
+    }
+}
+
+fn is_file_name(name: &str) -> bool {
+    (1..=CREDENTIAL_CHARS_MAX).contains(&name.len())
+        && !name.starts_with('.')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+}
+
+#[cfg(test)]
+mod tests;

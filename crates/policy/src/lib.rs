@@ -30,7 +30,7 @@ pub use did::{Did, DidDocument, InvalidDidError};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
 pub use jose::{Algorithm, KeyError, KeySet, SigningKey, TOKEN_BYTES_MAX, VerifyingKey, key_id};
 pub use role::{Action, Role};
-pub use scope::{NetworkError, PathError, Scope, ScopeError};
+pub use scope::{NetworkError, NetworkPlace, PathError, Place, PlacePort, Scope, ScopeError};
 pub use token::{
     AUDIENCE, Audience, Claims, DELEGATION_DEPTH_MAX, ISSUER, Issuer, MintError, MintRequest, Minter, Registered,
     TokenError, Trust, mint, verify, verify_registered,

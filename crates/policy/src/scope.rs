@@ -35,11 +35,13 @@ use network::Network;
 mod host;
 mod network;
 mod path;
+mod place;
 
 pub use network::NetworkError;
 pub(crate) use network::Url;
 pub use path::PathError;
 pub(crate) use path::Subtree;
+pub use place::{NetworkPlace, Place, PlacePort};
 
 /// Longest scope text.
 pub(crate) const SCOPE_CHARS_MAX: usize = 1024;

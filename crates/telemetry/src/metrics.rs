@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::ToolId;
-use kernel::ports::observer::{Finished, Observer};
+use kernel::ports::observer::{Finished, Observer, Spoken, Words};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -53,6 +53,12 @@ struct Outcome {
     outcome: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MessageKind {
+    /// `progress`, `log`, or `dropped` for what was too much.
+    kind: &'static str,
+}
+
 /// Everything that is measured.
 #[derive(Debug)]
 pub struct Metrics {
@@ -66,6 +72,7 @@ pub struct Metrics {
     decisions: Family<Decided, Counter>,
     authentication_failures: Family<CodeLabel, Counter>,
     key_fetches: Family<Outcome, Counter>,
+    tool_messages: Family<MessageKind, Counter>,
     /// What is counted for each tool that has a label of its own. Looked up on every call, so nothing is built there.
     labelled: RwLock<HashMap<ToolId, Series>>,
     /// What is counted for all others.
@@ -114,6 +121,8 @@ impl Metrics {
         );
         let key_fetches = Family::default();
         registry.register("issuer_key_fetches", "Fetches of another issuer's key set", key_fetches.clone());
+        let tool_messages = Family::default();
+        registry.register("tool_messages", "Progress and log lines of running tools, by kind", tool_messages.clone());
         let others = Series::of(OTHER.into(), &calls, &durations);
         Self {
             registry,
@@ -126,6 +135,7 @@ impl Metrics {
             decisions,
             authentication_failures,
             key_fetches,
+            tool_messages,
             labelled: RwLock::default(),
             others,
         }
@@ -214,6 +224,15 @@ impl Observer for Metrics {
     fn keys_fetched(&self, done: bool) {
         self.key_fetches.get_or_create(&Outcome { outcome: if done { "done" } else { "failed" } }).inc();
     }
+
+    fn tool_spoke(&self, event: &Spoken<'_>) {
+        let kind = match event.words {
+            Words::Progress(_) => "progress",
+            Words::Log(..) => "log",
+            Words::Dropped => "dropped",
+        };
+        self.tool_messages.get_or_create(&MessageKind { kind }).inc();
+    }
 }
 
 #[cfg(test)]
@@ -247,12 +266,15 @@ mod tests {
         metrics.decision(false);
         metrics.authentication_failed(ErrorCode::E3202);
         metrics.keys_fetched(false);
+        let invocation_id = "00000000-0000-7000-8000-000000000001".parse().unwrap();
+        metrics.tool_spoke(&Spoken { invocation_id, tool: None, words: Words::Dropped });
         let page = metrics.render();
         for line in [
             r#"gantry_policy_decisions_total{cache="hit"} 2"#,
             r#"gantry_policy_decisions_total{cache="miss"} 1"#,
             r#"gantry_authentication_failures_total{code="E3202"} 1"#,
             r#"gantry_issuer_key_fetches_total{outcome="failed"} 1"#,
+            r#"gantry_tool_messages_total{kind="dropped"} 1"#,
         ] {
             assert!(page.contains(line), "{line} in {page}");
         }

@@ -107,8 +107,8 @@ error_table! {
     E3502 503 Yes "external_api_error" UpstreamFailure ["MCP_ERROR", "N8N_ERROR", "INVOCATION_ERROR"] Core "External service unavailable" => "Check service health";
     E3503 504 WriteRules "external_api_error" UpstreamFailure [] Core "External service timeout" => "Increase timeout or check service";
     E3504 429 Yes "rate_limit_exceeded" RateLimited [] Core "Rate limit exceeded (external)" => "Reduce request rate";
-    E3601 503 Yes "internal_error" UpstreamFailure [] Secrets "Vault unavailable" => "Check Vault service";
-    E3602 404 No "internal_error" PreconditionFailed [] Secrets "Credential not found" => "Provision credentials in Vault";
+    E3601 503 Yes "internal_error" UpstreamFailure [] Sandbox "Vault unavailable" => "Check Vault service";
+    E3602 404 No "internal_error" PreconditionFailed [] Sandbox "Credential not found" => "Provision credentials in Vault";
     E3603 401 No "internal_error" PreconditionFailed [] Secrets "Credential expired" => "Rotate credentials";
     E3604 500 No "internal_error" InternalToolError [] Secrets "Credential decryption failed" => "Verify encryption keys";
     E3701 503 Yes "resource_exhausted" RateLimited [] Jobs "Job queue full" => "Wait and retry";

@@ -5,12 +5,13 @@
 //!
 //! Not here: rules that need other tools or earlier versions (compensation target, compatibility): the registry has them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Execution, InputGuard, Isolation, Manifest, SideEffectPolicy, TimeoutClass};
+use super::{Execution, InputGuard, Isolation, Manifest, ProcessProtocol, SideEffectPolicy, TimeoutClass};
 use crate::guard::{self, Guards};
 use crate::ids::ToolId;
 
@@ -233,25 +234,53 @@ fn resources(manifest: &Manifest, out: &mut Vec<Finding>) {
 
 fn execution(manifest: &Manifest, out: &mut Vec<Finding>) {
     match &manifest.execution {
-        Some(Execution::Process { command, env, isolation, .. }) => {
+        Some(Execution::Process { command, env, isolation, protocol, warm }) => {
             if command.first().is_none_or(String::is_empty) {
                 out.push(Finding::new("/execution/command", "must name a program: [\"python3\", \"main.py\"]"));
             }
-            if command.iter().any(|part| part.contains('\0')) {
-                out.push(Finding::new("/execution/command", "must not contain NUL characters"));
-            }
-            if env.iter().any(|(key, value)| key.is_empty() || key.contains(['=', '\0']) || value.contains('\0')) {
+            words_fit_a_process(command, env, out);
+            if *warm && *protocol != ProcessProtocol::Session {
                 out.push(Finding::new(
-                    "/execution/env",
-                    "names must not be empty or contain `=`, and nothing may contain NUL",
+                    "/execution/warm",
+                    "only a tool with protocol `gantry/1` can stay for the next call: the simple protocol ends with the process",
                 ));
             }
+            debug_assert!(*isolation >= Isolation::Process);
+        }
+        Some(Execution::Wasm { component, env }) => {
+            inside_the_folder("/execution/component", component, out);
+            words_fit_a_process(&[], env, out);
+        }
+        Some(Execution::Oci { image, command, env, isolation, protocol: _ }) => {
+            inside_the_folder("/execution/image", image, out);
+            words_fit_a_process(command, env, out);
             debug_assert!(*isolation >= Isolation::Process);
         }
         Some(Execution::Composite { .. }) if manifest.timeout_class == TimeoutClass::Interactive => {
             out.push(Finding::new("/timeout_class", "a composite is at least `standard`"));
         }
         _ => {}
+    }
+}
+
+/// What no process could be given.
+fn words_fit_a_process(command: &[String], env: &BTreeMap<String, String>, out: &mut Vec<Finding>) {
+    if command.iter().any(|part| part.contains('\0')) {
+        out.push(Finding::new("/execution/command", "must not contain NUL characters"));
+    }
+    if env.iter().any(|(key, value)| key.is_empty() || key.contains(['=', '\0']) || value.contains('\0')) {
+        out.push(Finding::new("/execution/env", "names must not be empty or contain `=`, and nothing may contain NUL"));
+    }
+}
+
+/// A tool brings what it runs; nothing else of the machine can be named.
+fn inside_the_folder(path: &str, place: &str, out: &mut Vec<Finding>) {
+    let inside = !place.is_empty()
+        && !place.starts_with('/')
+        && !place.contains(['\0', '\\'])
+        && place.split('/').all(|segment| segment != "..");
+    if !inside {
+        out.push(Finding::new(path, "must be a relative path inside the tool's folder, without `..`"));
     }
 }
 

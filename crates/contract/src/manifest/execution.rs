@@ -10,14 +10,33 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The least isolation that will do. A server that cannot give it refuses; it never gives less.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+/// The least isolation that will do, weakest first. A server that cannot give it refuses; it never gives less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
+    /// None: code of Gantry itself. Nobody can ask for it; it is what a built-in has.
+    #[serde(skip_deserializing)]
+    Builtin,
+    /// Namespaces, seccomp, Landlock and control groups of the kernel that the server runs on. A WASM component counts as
+    /// this much.
     #[default]
     Process,
+    /// A kernel of its own in user space.
     Gvisor,
+    /// A machine of its own.
     Microvm,
+}
+
+impl Isolation {
+    /// The word in manifests, policies and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::Process => "process",
+            Self::Gvisor => "gvisor",
+            Self::Microvm => "microvm",
+        }
+    }
 }
 
 /// What a process tool speaks on its standard streams.
@@ -54,18 +73,34 @@ pub enum Execution {
         /// Extra environment; the caller's and the server's are never inherited.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         env: BTreeMap<String, String>,
+        /// The interpreter stays for the next call of the same tool version and tenant. Only with protocol `gantry/1`.
+        // Left out when false: a member of a later release must not change the digest of what was published before.
+        #[serde(default, skip_serializing_if = "is_false")]
+        warm: bool,
     },
     /// A WASM component in the tool's own folder.
     Wasm {
+        /// A file inside the tool's folder.
         component: String,
+        /// The whole environment of the component.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        env: BTreeMap<String, String>,
     },
-    /// A container image, by digest.
+    /// A container.
     Oci {
+        /// A folder inside the tool's folder: a root file system, or an OCI image layout.
         image: String,
+        /// Program and arguments; empty means what the image says.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(max = 64))]
         command: Vec<String>,
         #[serde(default)]
         isolation: Isolation,
+        #[serde(default, skip_serializing_if = "ProcessProtocol::is_simple")]
+        protocol: ProcessProtocol,
+        /// Environment besides that of the image; the caller's and the server's are never inherited.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        env: BTreeMap<String, String>,
     },
     /// One HTTP request.
     Http {
@@ -108,7 +143,45 @@ pub enum Execution {
     },
 }
 
+impl ProcessProtocol {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    fn is_simple(&self) -> bool {
+        *self == Self::Simple
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl Execution {
+    /// The least isolation the manifest itself asks for. WASM counts as `process`, whatever runs no code of the tool's
+    /// author here as `builtin`.
+    pub fn isolation_asked(&self) -> Isolation {
+        match self {
+            Self::Process { isolation, .. } | Self::Oci { isolation, .. } => *isolation,
+            Self::Wasm { .. } => Isolation::Process,
+            Self::Builtin { .. }
+            | Self::Http { .. }
+            | Self::Openapi { .. }
+            | Self::Grpc { .. }
+            | Self::Websocket { .. }
+            | Self::Mcp { .. }
+            | Self::Workflow { .. }
+            | Self::Composio { .. }
+            | Self::Composite { .. } => Isolation::Builtin,
+        }
+    }
+
+    /// The most isolation this way of running can ever have, on any server.
+    pub fn isolation_possible(&self) -> Isolation {
+        match self {
+            Self::Process { .. } | Self::Oci { .. } => Isolation::Microvm,
+            _ => self.isolation_asked(),
+        }
+    }
+
     /// The word in `type`.
     pub fn kind(&self) -> &'static str {
         match self {

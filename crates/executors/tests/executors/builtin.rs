@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::error::ErrorCode;
+use contract::manifest::Isolation;
 use gantry_executors::BuiltinExecutor;
 use gantry_executors::builtin::manifests;
 use kernel::ports::executor::{Executor, ToolOutput};
@@ -70,7 +71,7 @@ async fn without_a_model_the_operations_that_need_one_name_the_setting() {
     let reasoning = tool("deep_reasoning");
     let binding = reasoning.manifest.execution.clone().unwrap();
     let refused = [
-        executor().ready(&reasoning, &binding).unwrap_err(),
+        executor().ready(&reasoning, &binding, Isolation::Builtin).unwrap_err(),
         executor().execute(call(&reasoning, json!({ "problem": "why" }))).await.unwrap_err(),
         executor()
             .execute(call(
@@ -95,7 +96,7 @@ async fn a_tool_bound_to_an_unknown_handler_is_not_ready() {
     let mut manifest = manifests().unwrap().remove(0);
     manifest.execution = Some(contract::manifest::Execution::Builtin { handler: "calculater".into() });
     let tool = version_of(manifest);
-    let refusal = executor().ready(&tool, tool.manifest.execution.as_ref().unwrap()).unwrap_err();
+    let refusal = executor().ready(&tool, tool.manifest.execution.as_ref().unwrap(), Isolation::Builtin).unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3108);
     assert!(refusal.resolution().contains("calculator, "), "{}", refusal.resolution());
 }

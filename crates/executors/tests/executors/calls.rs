@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical::Digest;
-use contract::envelope::CallLimits;
-use contract::manifest::Manifest;
+use contract::manifest::{Execution, Isolation, Manifest};
+use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
+use kernel::ports::companion::Unaccompanied;
 use kernel::ports::executor::ToolCall;
 use kernel::ports::registry_store::StoredVersion;
 use kernel::registry::{Lifecycle, ToolVersion};
@@ -61,6 +62,8 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
         tenant: "local".parse().unwrap(),
         subject: "admin".parse().unwrap(),
         time_left: Duration::from_secs(20),
-        limits: CallLimits::default(),
+        limits: ResolvedLimits::default(),
+        isolation: tool.manifest.execution.as_ref().map_or_else(Isolation::default, Execution::isolation_asked),
+        companion: Unaccompanied::new(),
     }
 }

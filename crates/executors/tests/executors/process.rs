@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::{Execution, Manifest, ManifestFormat};
+use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat};
 use gantry_executors::{ProcessExecutor, ProcessPolicy};
 use kernel::ports::executor::{Executor, ToolOutput};
 use kernel::registry::ToolVersion;
@@ -45,7 +45,7 @@ async fn shell(script: &str) -> Result<ToolOutput, Refusal> {
 async fn the_example_tool_counts_words() {
     let tool = version_of(example());
     let executor = at_home(&tool, Path::new(EXAMPLE));
-    executor.ready(&tool, tool.manifest.execution.as_ref().unwrap()).unwrap();
+    executor.ready(&tool, tool.manifest.execution.as_ref().unwrap(), Isolation::Process).unwrap();
     let output = executor.execute(call(&tool, json!({ "text": "a b" }))).await.unwrap();
     assert_eq!(output.value, json!({ "words": 2, "characters": 3 }));
     let failed = executor.execute(call(&tool, json!({ "wrong": 1 }))).await.unwrap_err();
@@ -171,26 +171,31 @@ async fn what_this_build_cannot_isolate_is_refused() {
     ] {
         let executor = ProcessExecutor::new(policy);
         let binding = tool.manifest.execution.as_ref().unwrap();
-        let refusals =
-            [executor.ready(tool, binding).unwrap_err(), executor.execute(call(tool, json!({}))).await.unwrap_err()];
+        let refusals = [
+            executor.ready(tool, binding, binding.isolation_asked()).unwrap_err(),
+            executor.execute(call(tool, json!({}))).await.unwrap_err(),
+        ];
         for refusal in refusals {
             assert_eq!((refusal.code, refusal.retryable), (code, Some(false)), "{refusal}");
             assert!(refusal.resolution().contains(hint), "{}", refusal.resolution());
         }
     }
     assert_eq!(ProcessPolicy::default(), Refuse);
+    // What the operator demands counts as much as what the manifest asks for.
+    let mut demanded = call(&plain, json!({}));
+    demanded.isolation = Isolation::Gvisor;
+    assert_eq!(ProcessExecutor::new(Unsandboxed).execute(demanded).await.unwrap_err().code, ErrorCode::E3405);
 }
 
 #[tokio::test]
 async fn limits_that_nothing_would_enforce_are_refused() {
     let tool = version_of(example());
     let mut bounded = call(&tool, json!({ "text": "a b" }));
-    bounded.limits.memory_mb_limit = Some(64);
+    bounded.limits.asked_by_caller = true;
     let refusal = at_home(&tool, Path::new(EXAMPLE)).execute(bounded).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3405);
-    let mut timed = call(&tool, json!({ "text": "a b" }));
-    timed.limits.timeout_seconds = Some(5.0);
-    assert_eq!(at_home(&tool, Path::new(EXAMPLE)).execute(timed).await.unwrap().value["words"], 2);
+    let unasked = call(&tool, json!({ "text": "a b" }));
+    assert_eq!(at_home(&tool, Path::new(EXAMPLE)).execute(unasked).await.unwrap().value["words"], 2);
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ fn token_names_the_tool(caller: &Caller, tool: &ToolVersion) -> Result<(), Refus
 fn scopes_cover_the_needs(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {
     let manifest = &tool.manifest;
     let needs = manifest.required_permissions.iter().chain(manifest.requires_permission.iter()).map(String::as_str);
-    match caller.missing_scope(needs) {
+    match caller.missing_scope(needs.chain(tool.permissions()?.needs())) {
         None => Ok(()),
         Some(missing) => Err(Refusal::new(ErrorCode::E3206, format!("scope `{missing}` is not granted"))
             .hint(format!("ask for a token whose `scopes` cover `{missing}`"))

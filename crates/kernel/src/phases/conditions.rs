@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use contract::manifest::Isolation;
 use policy::{Obligation, PolicyOverrides};
 use serde_json::Value;
 
@@ -16,6 +17,7 @@ pub(super) struct Conditions {
     pub(super) confirmation: bool,
     pub(super) timeout: Option<Duration>,
     pub(super) result_bytes: Option<u64>,
+    pub(super) isolation: Option<Isolation>,
     redact: Vec<Box<str>>,
 }
 
@@ -38,6 +40,7 @@ impl Conditions {
             Obligation::ResultBytes(bytes) => {
                 self.result_bytes = Some(self.result_bytes.map_or(*bytes, |known| known.min(*bytes)));
             }
+            Obligation::Isolation(level) => self.isolation = self.isolation.max(Some(*level)),
         }
     }
 
@@ -81,8 +84,15 @@ mod tests {
 
     #[test]
     fn the_tightest_of_each_kind_wins_whatever_the_order() {
-        let parts =
-            ["timeout_seconds=9", "timeout_seconds=4", "result_bytes=10", "result_bytes=20", "require_approval"];
+        let parts = [
+            "timeout_seconds=9",
+            "timeout_seconds=4",
+            "result_bytes=10",
+            "result_bytes=20",
+            "require_approval",
+            "isolation=process",
+            "isolation=gvisor",
+        ];
         let of = |order: &mut dyn Iterator<Item = &&str>| {
             let mut conditions = Conditions::default();
             order.for_each(|text| conditions.add(&text.parse().unwrap()));
@@ -92,6 +102,7 @@ mod tests {
         assert_eq!(there, back);
         assert_eq!(there.timeout, Some(Duration::from_secs(4)));
         assert_eq!((there.result_bytes, there.approval, there.confirmation), (Some(10), true, false));
+        assert_eq!(there.isolation, Some(Isolation::Gvisor));
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Phase 4, execute: run the tool once, under its deadline.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use contract::error::{ErrorCode, Refusal};
+use contract::manifest::{Execution, Isolation};
 use contract::schema::CoercionNote;
 use policy::Caller;
 
 use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{Facts, millis};
+use crate::attendant::{Attendant, Pace};
 use crate::invoke::Kernel;
+use crate::isolation::{self, IsolationFacts};
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::executor::{Executor, ToolCall, ToolOutput, no_executor};
@@ -27,7 +30,11 @@ pub struct Executed {
 /// Runs the phase.
 pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) -> Result<Executed, Refusal> {
     let Authorized { caller, tool, parameters, coercions, time_allowed, limits, conditions, decision: _ } = authorized;
-    let executor = executor_for(kernel, &tool)?;
+    // Read before anything is counted or written: a call that cannot run as declared must leave nothing behind.
+    tool.permissions()?;
+    let limits = kernel.parts.envelope.resolve(tool.manifest.resource_limits.as_ref(), &limits)?;
+    let isolation = isolation(kernel, &caller, &tool, &conditions);
+    let executor = executor_for(kernel, &tool, isolation)?;
     spend(kernel, &caller).await?;
 
     // The intent of a tool with effects is durable before it starts.
@@ -45,6 +52,14 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         subject: caller.subject().clone(),
         time_left: time_allowed,
         limits,
+        isolation,
+        companion: Arc::new(Attendant {
+            invocation_id: facts.invocation_id,
+            tool: Arc::clone(&tool),
+            clock: Arc::clone(&kernel.parts.clock),
+            observer: Arc::clone(&kernel.parts.observer),
+            pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
+        }),
     };
     let output = tokio::select! {
         biased;
@@ -81,7 +96,19 @@ async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
     }
 }
 
-fn executor_for<'k>(kernel: &'k Kernel, tool: &ToolVersion) -> Result<&'k Arc<dyn Executor>, Refusal> {
+/// The most of what manifest, operator and policies demand.
+fn isolation(kernel: &Kernel, caller: &Caller, tool: &ToolVersion, conditions: &Conditions) -> Isolation {
+    let asked = tool.manifest.execution.as_ref().map_or(Isolation::Builtin, Execution::isolation_asked);
+    let facts = IsolationFacts { tool: &tool.id, tags: &tool.manifest.tags, tenant: caller.tenant() };
+    let demanded = kernel.parts.isolation.effective(asked, facts);
+    conditions.isolation.map_or(demanded, |level| level.max(demanded))
+}
+
+fn executor_for<'k>(
+    kernel: &'k Kernel,
+    tool: &ToolVersion,
+    demand: Isolation,
+) -> Result<&'k Arc<dyn Executor>, Refusal> {
     let Some(binding) = &tool.manifest.execution else {
         return Err(Refusal::new(
             ErrorCode::E3108,
@@ -93,7 +120,8 @@ fn executor_for<'k>(kernel: &'k Kernel, tool: &ToolVersion) -> Result<&'k Arc<dy
     let kind = binding.kind();
     let executor =
         kernel.parts.executors.iter().find(|executor| executor.kind() == kind).ok_or_else(|| no_executor(kind))?;
-    executor.ready(tool, binding)?;
+    isolation::possible(binding, demand)?;
+    executor.ready(tool, binding, demand)?;
     Ok(executor)
 }
 

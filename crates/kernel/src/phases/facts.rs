@@ -70,6 +70,7 @@ impl Facts {
             code: end.and_then(|(_, code, _)| code),
             parameters_digest: self.parameters_digest,
             duration_ms: end.map(|(_, _, took)| millis(took)),
+            usage: None,
             note: None,
         }
     }

@@ -3,13 +3,16 @@
 //! Runs for every call, whatever became of it, so that nothing ends without a record.
 
 use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
-use contract::error::Refusal;
+use contract::error::{ErrorCode, Refusal};
 
 use super::facts::{Facts, millis, status_of};
 use super::verify::Verified;
 use crate::invoke::{Failed, Kernel};
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::observer::Finished;
+
+/// Most names in the note of a record.
+const NAMES_MAX: usize = 20;
 
 /// A call that passed all six phases.
 #[derive(Debug)]
@@ -40,7 +43,8 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
     });
     if let Some(slot) = facts.slot.take() {
         let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
-        record.note = carried.as_ref().err().and_then(policies_that_denied);
+        record.note = carried.as_ref().err().and_then(note);
+        record.usage = carried.as_ref().ok().map(|verified| verified.usage);
         slot.record(record);
     }
 
@@ -79,9 +83,13 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
     }))
 }
 
-/// The names of the policies behind a denial, for the record.
-fn policies_that_denied(refusal: &Refusal) -> Option<String> {
-    let names = refusal.details.as_deref()?.get("policies")?.as_array()?;
-    let names: Vec<&str> = names.iter().filter_map(serde_json::Value::as_str).take(20).collect();
-    Some(format!("policies: {}", names.join(", ")))
+/// What the record says besides the code: the policies behind a denial, or the destinations behind a violation.
+fn note(refusal: &Refusal) -> Option<String> {
+    let (member, word) = match refusal.code {
+        ErrorCode::E3406 => ("destinations", "tried to connect to"),
+        _ => ("policies", "policies:"),
+    };
+    let names = refusal.details.as_deref()?.get(member)?.as_array()?;
+    let names: Vec<&str> = names.iter().filter_map(serde_json::Value::as_str).take(NAMES_MAX).collect();
+    Some(format!("{word} {}", names.join(", ")))
 }

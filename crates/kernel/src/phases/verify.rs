@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::envelope::Truncation;
+use contract::envelope::{CutPlace, Truncation};
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::OutputPolicy;
 use contract::schema::CoercionNote;
@@ -18,8 +18,11 @@ const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 const STRICT_STRING_CHARS_MAX: usize = 10_000;
 /// Under the strict policy, longer arrays are cut.
 const STRICT_ARRAY_ITEMS_MAX: usize = 100;
-/// What a cut string ends in.
+/// What a cut string ends in. A cut array has no mark of its own, because an item that the tool did not return would break
+/// its schema and be counted by whoever reads it; the metadata of the call say where something is missing.
 const CUT_MARK: &str = "...[truncated]";
+/// Most places that the metadata name.
+const CUT_PLACES_MAX: usize = 20;
 
 /// A call whose result may be returned.
 #[derive(Debug)]
@@ -90,28 +93,52 @@ impl std::io::Write for ByteCounter {
 
 fn cut_to_limits(value: &mut Value) -> Option<Truncation> {
     let mut truncation = Truncation::default();
-    cut(value, &mut truncation);
+    cut(value, &mut String::new(), &mut truncation);
     (truncation != Truncation::default()).then_some(truncation)
 }
 
-fn cut(value: &mut Value, truncation: &mut Truncation) {
+/// Cuts `value`, which stands at `path` (a JSON pointer).
+fn cut(value: &mut Value, path: &mut String, truncation: &mut Truncation) {
     match value {
         Value::String(text) => {
             if let Some((end, _)) = text.char_indices().nth(STRICT_STRING_CHARS_MAX) {
+                note(truncation, path, STRICT_STRING_CHARS_MAX, text.chars().count());
+                truncation.strings_cut += 1;
                 text.truncate(end);
                 text.push_str(CUT_MARK);
-                truncation.strings_cut += 1;
             }
         }
         Value::Array(items) => {
             if items.len() > STRICT_ARRAY_ITEMS_MAX {
-                items.truncate(STRICT_ARRAY_ITEMS_MAX);
+                note(truncation, path, STRICT_ARRAY_ITEMS_MAX, items.len());
                 truncation.arrays_cut += 1;
+                items.truncate(STRICT_ARRAY_ITEMS_MAX);
             }
-            items.iter_mut().for_each(|item| cut(item, truncation));
+            for (index, item) in items.iter_mut().enumerate() {
+                below(path, &index.to_string(), |path| cut(item, path, truncation));
+            }
         }
-        Value::Object(members) => members.values_mut().for_each(|member| cut(member, truncation)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                below(path, &name.replace('~', "~0").replace('/', "~1"), |path| cut(member, path, truncation));
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Goes one segment down and comes back.
+fn below(path: &mut String, segment: &str, work: impl FnOnce(&mut String)) {
+    let length = path.len();
+    path.push('/');
+    path.push_str(segment);
+    work(path);
+    path.truncate(length);
+}
+
+fn note(truncation: &mut Truncation, path: &str, kept: usize, of: usize) {
+    if truncation.places.len() < CUT_PLACES_MAX {
+        truncation.places.push(CutPlace { path: path.to_owned(), kept, of });
     }
 }
 
@@ -123,12 +150,18 @@ mod tests {
     #[test]
     fn strict_output_is_cut_at_every_depth_and_says_so() {
         let long = "ä".repeat(STRICT_STRING_CHARS_MAX + 1);
-        let mut value = json!({ "a": [{ "b": long }], "c": vec![0; STRICT_ARRAY_ITEMS_MAX + 1] });
+        let mut value = json!({ "a": [{ "b/c": long }], "c": vec![0; STRICT_ARRAY_ITEMS_MAX + 1] });
         let truncation = cut_to_limits(&mut value).unwrap();
-        assert_eq!(truncation, Truncation { strings_cut: 1, arrays_cut: 1 });
-        let text = value["a"][0]["b"].as_str().unwrap();
+        assert_eq!((truncation.strings_cut, truncation.arrays_cut), (1, 1));
+        let places: Vec<_> = truncation.places.iter().map(|place| (&*place.path, place.kept, place.of)).collect();
+        assert_eq!(places, [("/a/0/b~1c", 10_000, 10_001), ("/c", 100, 101)]);
+        let text = value["a"][0]["b/c"].as_str().unwrap();
         assert!(text.ends_with(CUT_MARK) && text.chars().count() == STRICT_STRING_CHARS_MAX + CUT_MARK.len());
         assert_eq!(value["c"].as_array().unwrap().len(), STRICT_ARRAY_ITEMS_MAX);
         assert_eq!(cut_to_limits(&mut json!({ "short": [1, 2] })), None);
+
+        let mut many = Value::Array(vec![json!("x".repeat(STRICT_STRING_CHARS_MAX + 1)); 50]);
+        let truncation = cut_to_limits(&mut many).unwrap();
+        assert_eq!((truncation.strings_cut, truncation.places.len()), (50, CUT_PLACES_MAX), "the list is bounded");
     }
 }

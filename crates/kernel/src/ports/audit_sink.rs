@@ -12,6 +12,7 @@ use contract::version::Version;
 use serde::Serialize;
 
 use super::clock::UnixMillis;
+use super::executor::Usage;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -68,6 +69,8 @@ pub struct AuditRecord {
     pub code: Option<ErrorCode>,
     pub parameters_digest: Option<Digest>,
     pub duration_ms: Option<u64>,
+    /// What the call used, where an executor could tell. There once the tool has answered.
+    pub usage: Option<Usage>,
     /// A word or two more, for example the new lifecycle state. Never caller-controlled free text.
     pub note: Option<String>,
 }

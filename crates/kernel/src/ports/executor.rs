@@ -2,18 +2,24 @@
 //!
 //! Executors decide nothing: no rights, no retries, no records (AUTH-020, X-05). They get a call that has been validated
 //! and authorized, run it, and say what came of it in terms of the error table.
+//!
+//! A call is cancelled by dropping the future of [`Executor::execute`]: at the deadline, when the caller goes away, at
+//! shutdown. There is no second way, so that no executor can overlook one. Whatever runs outside the process must be gone
+//! shortly after. An executor may tell the tool first (`cancel` of `gantry/1`), but only if telling delays nothing: the
+//! tool is hostile and will not hurry.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use contract::envelope::CallLimits;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId, TraceId};
-use contract::manifest::Execution;
-use serde_json::Value;
+use contract::manifest::{Execution, Isolation};
+use serde_json::{Value, json};
 
+use super::companion::Companion;
+use crate::limits::ResolvedLimits;
 use crate::registry::ToolVersion;
 
 /// One authorized call, as an executor sees it.
@@ -29,8 +35,12 @@ pub struct ToolCall {
     /// Time left until the call's deadline. The kernel drops the future at the deadline; an executor with something to
     /// stop outside the process (a child, a request) stops it when dropped.
     pub time_left: Duration,
-    /// What the caller allows this call to use; never more than the manifest does.
-    pub limits: CallLimits,
+    /// What this call may use: never more than the manifest, the caller or the server allows.
+    pub limits: ResolvedLimits,
+    /// The isolation this call must have: at least what the manifest asks for. Never give less.
+    pub isolation: Isolation,
+    /// Hears what the tool says, and answers what it asks.
+    pub companion: Arc<dyn Companion>,
 }
 
 /// What a call used. Zero where an executor cannot know.
@@ -78,17 +88,19 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// The `execution.type` this executor runs.
     fn kind(&self) -> &'static str;
 
-    /// Can this binding run here, now? Asked when a call arrives, before anything is done; the answer must be cheap.
-    /// The default is yes.
-    fn ready(&self, tool: &ToolVersion, binding: &Execution) -> Result<(), Refusal> {
-        let _ = (tool, binding);
+    /// Can this binding run here, now, with the isolation that is demanded? Asked when a call arrives, before anything is
+    /// done; the answer must be cheap. `demand` is never more than this kind of tool can have anywhere, but may be more than
+    /// this machine has. The default is yes.
+    fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
+        let _ = (tool, binding, demand);
         Ok(())
     }
 
     /// Runs the call once. Never retries. Dropping the future must stop the work.
     ///
     /// A failure says whose fault it was by its code: parameters the tool cannot work with E3301, the tool itself E3401,
-    /// a crash E3404, a service behind it E3502…E3504, no sandbox E3405.
+    /// out of memory E3403, a crash E3404, no sandbox E3405, a forbidden destination E3406 ([`forbidden_destinations`]), too
+    /// much of something E3407, a service behind it E3502…E3504, no credential E3601 or E3602.
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal>;
 }
 
@@ -97,4 +109,25 @@ pub fn no_executor(kind: &str) -> Refusal {
     Refusal::new(ErrorCode::E3108, format!("this server has no executor for tools of type `{kind}`"))
         .hint("register a version with an execution type this server has, or use a server that has it")
         .retryable(false)
+}
+
+/// Most destinations that one refusal names, and the longest text of one.
+const DESTINATIONS_MAX: usize = 5;
+const DESTINATION_CHARS_MAX: usize = 100;
+
+/// The refusal of a tool that tried to connect to where it may not (E3406). The audit record names the same destinations.
+///
+/// They come from the tool, so they are cleaned and bounded here: what a host and port are written with, and nothing else.
+pub fn forbidden_destinations<'d>(tool: &ToolVersion, tried: impl IntoIterator<Item = &'d str>) -> Refusal {
+    let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    let shown = |text: &'d str| text.chars().filter(plain).take(DESTINATION_CHARS_MAX).collect::<String>();
+    let tried: Vec<String> = tried.into_iter().take(DESTINATIONS_MAX).map(shown).collect();
+    let named = tried.iter().map(|place| format!("`{place}`")).collect::<Vec<_>>().join(", ");
+    Refusal::new(
+        ErrorCode::E3406,
+        format!("`{}` {} tried to connect to {named}, which its manifest does not allow", tool.id, tool.version),
+    )
+    .hint("tell the tool's author: a destination has to be declared, for example `network:https://host:port` in `required_permissions`")
+    .details(json!({ "destinations": tried }))
+    .retryable(false)
 }

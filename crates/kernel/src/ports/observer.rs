@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
-use contract::ids::ToolId;
+use contract::ids::{InvocationId, ToolId};
+
+use super::companion::{LogLevel, Progress};
 
 /// One finished call, for counting.
 #[derive(Debug)]
@@ -15,6 +17,24 @@ pub struct Finished<'a> {
     pub status: InvocationStatus,
     pub code: Option<ErrorCode>,
     pub duration: Duration,
+}
+
+/// Something a running tool has said, cleaned and bounded.
+#[derive(Debug)]
+pub struct Spoken<'a> {
+    pub invocation_id: InvocationId,
+    /// Absent for tools of other tenants than the home one.
+    pub tool: Option<&'a ToolId>,
+    pub words: Words<'a>,
+}
+
+/// What it said.
+#[derive(Debug)]
+pub enum Words<'a> {
+    Progress(&'a Progress),
+    Log(LogLevel, &'a str),
+    /// It says too much; this was not listened to.
+    Dropped,
 }
 
 /// Hears of everything worth measuring. Must not block and must not fail.
@@ -33,6 +53,8 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn authentication_failed(&self, code: ErrorCode);
     /// The keys of another issuer were fetched, or could not be.
     fn keys_fetched(&self, done: bool);
+    /// A running tool reports progress or writes to its log.
+    fn tool_spoke(&self, event: &Spoken<'_>);
 }
 
 /// Hears everything and keeps nothing: for offline work and for tests that watch something else.
@@ -47,4 +69,5 @@ impl Observer for Unwatched {
     fn decision(&self, _: bool) {}
     fn authentication_failed(&self, _: ErrorCode) {}
     fn keys_fetched(&self, _: bool) {}
+    fn tool_spoke(&self, _: &Spoken<'_>) {}
 }

@@ -1,6 +1,7 @@
-//! Admission rules that need the rest of the registry: earlier versions, other tools, aliases (REG-016, REG-017, MAN-028).
+//! Admission rules that need the rest of the registry: earlier versions, other tools, aliases (REG-016, REG-017, MAN-028);
+//! and that every permission is one that can be granted, which is read by `policy`.
 //!
-//! The rules about a manifest alone are in `contract::manifest::admission`.
+//! The other rules about a manifest alone are in `contract::manifest::admission`.
 
 use std::sync::Arc;
 
@@ -10,11 +11,12 @@ use contract::manifest::{Finding, LifecycleState, Manifest};
 use contract::version::Version;
 
 use super::snapshot::{Snapshot, Tool};
+use crate::permissions::Permissions;
 use crate::ports::clock::UnixMillis;
 
 /// Every reason why `manifest` does not fit what is already registered.
 pub(super) fn findings(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, now: UnixMillis) -> Vec<Finding> {
-    let mut out = Vec::new();
+    let mut out = Permissions::of(manifest).err().unwrap_or_default();
     aliases(id, manifest, seen, &mut out);
     compensation(id, manifest, seen, now, &mut out);
     numbering(id, manifest, seen, now, &mut out);

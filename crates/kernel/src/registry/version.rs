@@ -1,4 +1,5 @@
-//! One published version, ready for calls: manifest plus schemas and input guards that are compiled once, on first use.
+//! One published version, ready for calls: manifest plus schemas, input guards and permissions that are compiled once, on
+//! first use.
 //!
 //! Compilation is lazy because a start with ten thousand tools must not wait for schemas nobody calls. Registration has
 //! compiled them once already to check them, so a failure here means the store was changed behind our back.
@@ -14,6 +15,7 @@ use contract::schema::CompiledSchema;
 use contract::version::Version;
 
 use super::Lifecycle;
+use crate::permissions::Permissions;
 use crate::ports::clock::UnixMillis;
 use crate::ports::registry_store::StoredVersion;
 
@@ -37,6 +39,7 @@ struct Schemas {
     parameters: OnceLock<Option<CompiledSchema>>,
     result: OnceLock<Option<CompiledSchema>>,
     guards: OnceLock<Guards>,
+    permissions: OnceLock<Option<Permissions>>,
 }
 
 impl ToolVersion {
@@ -86,6 +89,20 @@ impl ToolVersion {
     /// The annotated places of the parameters; empty for most tools.
     pub fn guards(&self) -> &Guards {
         self.schemas.guards.get_or_init(|| Guards::compile(&self.manifest.parameters))
+    }
+
+    /// What the tool may touch.
+    pub fn permissions(&self) -> Result<&Permissions, Refusal> {
+        let compiled = self.schemas.permissions.get_or_init(|| Permissions::of(&self.manifest).ok());
+        // Met by versions that were published before every word was checked.
+        compiled.as_ref().ok_or_else(|| {
+            Refusal::new(
+                ErrorCode::E3108,
+                format!("`{}` {} declares permissions that cannot be granted", self.id, self.version),
+            )
+            .hint("publish a new version with permissions that pass `gantry tool add`")
+            .retryable(false)
+        })
     }
 
     fn broken(&self, which: &str) -> Refusal {

@@ -8,4 +8,5 @@ mod access;
 mod agreement;
 mod identity;
 mod stage;
+mod untrusted;
 mod way_of_a_call;

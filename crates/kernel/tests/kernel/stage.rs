@@ -9,19 +9,21 @@ use std::time::Duration;
 use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
+use contract::manifest::Isolation;
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
+use gantry_kernel::ports::companion::{LogLevel, Progress};
 use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
 use gantry_kernel::ports::entropy::Entropy;
 use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
-use gantry_kernel::ports::observer::{Finished, Observer};
+use gantry_kernel::ports::observer::{Finished, Observer, Spoken};
 use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
-    Access, AccessParts, AccessSettings, Actor, Arrival, ExternalIssuer, Failed, Identity, IdentitySettings, Kernel,
-    KernelParts, Mint, Recorder, RecorderHandle,
+    Access, AccessParts, AccessSettings, Actor, Arrival, ExternalIssuer, Failed, Identity, IdentitySettings,
+    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResolvedLimits, ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
 use serde_json::{Value, json};
@@ -86,6 +88,8 @@ impl Entropy for CountingEntropy {
 pub(crate) enum Act {
     Answer(Value),
     Fail(Refusal),
+    /// Tells and asks all it can, and answers with what it was answered.
+    Chat,
     Hang,
 }
 
@@ -93,6 +97,8 @@ pub(crate) enum Act {
 pub(crate) struct Puppet {
     pub(crate) act: Mutex<Act>,
     pub(crate) calls: Mutex<Vec<Value>>,
+    /// What the last call had to be kept to.
+    pub(crate) kept: Mutex<Option<(Isolation, ResolvedLimits)>>,
 }
 
 #[async_trait::async_trait]
@@ -102,10 +108,21 @@ impl Executor for Puppet {
     }
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
         self.calls.lock().unwrap().push((*call.parameters).clone());
+        *self.kept.lock().unwrap() = Some((call.isolation, call.limits));
         let act = self.act.lock().unwrap().clone();
         match act {
             Act::Answer(value) => Ok(ToolOutput::of(value)),
             Act::Fail(refusal) => Err(refusal),
+            Act::Chat => {
+                let companion = call.companion;
+                for percent in 0..1_000 {
+                    companion.progress(Progress { percent: Some(f64::from(percent)), ..Progress::default() });
+                }
+                companion.log(LogLevel::Warn, "this one is too much");
+                let checkpoint = companion.checkpoint(None, json!({})).await.unwrap_err();
+                let document = companion.document("spec").await.unwrap_err();
+                Ok(ToolOutput::of(json!({ "text": format!("{} {}", checkpoint.code, document.code) })))
+            }
             Act::Hang => std::future::pending().await,
         }
     }
@@ -131,7 +148,7 @@ impl AuditSink for Paper {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally(pub(crate) Mutex<Vec<End>>, pub(crate) Mutex<Vec<bool>>);
+pub(crate) struct Tally(pub(crate) Mutex<Vec<End>>, pub(crate) Mutex<Vec<bool>>, pub(crate) Mutex<Vec<String>>);
 
 /// How a call ended: its tool, status and code.
 pub(crate) type End = (Option<String>, InvocationStatus, Option<ErrorCode>);
@@ -148,6 +165,9 @@ impl Observer for Tally {
     }
     fn authentication_failed(&self, _: ErrorCode) {}
     fn keys_fetched(&self, _: bool) {}
+    fn tool_spoke(&self, event: &Spoken<'_>) {
+        self.2.lock().unwrap().push(format!("{:?}", event.words));
+    }
 }
 
 /// Keeps nothing, or refuses to.
@@ -224,6 +244,8 @@ pub(crate) struct Props {
     pub(crate) leeway_seconds: u32,
     pub(crate) failures_per_minute: Option<u32>,
     pub(crate) drawer: Arc<Drawer>,
+    pub(crate) isolation: IsolationPolicy,
+    pub(crate) envelope: ResourceEnvelope,
 }
 
 impl Stage {
@@ -235,8 +257,11 @@ impl Stage {
         let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
         let clock: Arc<dyn Clock> =
             if props.impatient { Arc::new(ImpatientClock(Arc::clone(&held))) } else { Arc::clone(&held) as _ };
-        let puppet =
-            Arc::new(Puppet { act: Mutex::new(Act::Answer(json!({ "text": "hi" }))), calls: Mutex::default() });
+        let puppet = Arc::new(Puppet {
+            act: Mutex::new(Act::Answer(json!({ "text": "hi" }))),
+            calls: Mutex::default(),
+            kept: Mutex::default(),
+        });
         let paper = Arc::new(Paper::default());
         let tally = Arc::new(Tally::default());
         let store = Arc::new(MemoryStore::new());
@@ -277,6 +302,8 @@ impl Stage {
             mint: Mint::new(key, Minter::default(), props.drawer),
             recorder: slots,
             executors: vec![Arc::clone(&puppet) as _],
+            isolation: props.isolation,
+            envelope: props.envelope,
             clock,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,

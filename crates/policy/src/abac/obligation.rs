@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use contract::manifest::Isolation;
+
 /// One obligation, written `name` or `name=value`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Obligation {
@@ -16,12 +18,14 @@ pub enum Obligation {
     TimeoutSeconds(u32),
     /// `result_bytes=n`: the result is at most this long as JSON.
     ResultBytes(u64),
+    /// `isolation=gvisor`: the tool runs in at least this much isolation, or not at all.
+    Isolation(Isolation),
 }
 
 /// Not one of the known obligations.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "obligation `{given}` is not known: there are `redact=member`, `require_approval`, `require_confirmation`, `timeout_seconds=n` and `result_bytes=n`"
+    "obligation `{given}` is not known: there are `redact=member`, `require_approval`, `require_confirmation`, `timeout_seconds=n`, `result_bytes=n` and `isolation=process|gvisor|microvm`"
 )]
 pub struct ObligationError {
     pub given: String,
@@ -43,6 +47,10 @@ impl FromStr for Obligation {
                 n.parse().ok().filter(|n| *n > 0).map(Self::TimeoutSeconds).ok_or_else(unknown)
             }
             ("result_bytes", Some(n)) => n.parse().ok().filter(|n| *n > 0).map(Self::ResultBytes).ok_or_else(unknown),
+            ("isolation", Some(word)) => {
+                let levels = [Isolation::Process, Isolation::Gvisor, Isolation::Microvm];
+                levels.into_iter().find(|level| level.as_str() == word).map(Self::Isolation).ok_or_else(unknown)
+            }
             _ => Err(unknown()),
         }
     }
@@ -56,6 +64,7 @@ impl fmt::Display for Obligation {
             Self::RequireConfirmation => f.write_str("require_confirmation"),
             Self::TimeoutSeconds(n) => write!(f, "timeout_seconds={n}"),
             Self::ResultBytes(n) => write!(f, "result_bytes={n}"),
+            Self::Isolation(level) => write!(f, "isolation={}", level.as_str()),
         }
     }
 }

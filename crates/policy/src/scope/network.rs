@@ -57,13 +57,13 @@ pub(super) enum Network<S> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Url<S> {
     scheme: S,
-    host: Host<S>,
-    port: Port,
+    pub(super) host: Host<S>,
+    pub(super) port: Port,
     path: Subtree<S>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Port {
+pub(super) enum Port {
     /// Any that is named or usual.
     Any,
     Number(u16),
@@ -200,7 +200,7 @@ fn read_port(text: &str) -> Result<u16, NetworkError> {
 }
 
 /// The port a URL means when it names none.
-fn usual_port(scheme: &str) -> Option<u16> {
+pub(super) fn usual_port(scheme: &str) -> Option<u16> {
     let is = |name: &str| scheme.eq_ignore_ascii_case(name);
     if is("https") || is("wss") { Some(443) } else { (is("http") || is("ws")).then_some(80) }
 }

@@ -66,6 +66,12 @@ impl<S: AsRef<str>> Subtree<S> {
         self.0.as_ref().contains('*')
     }
 
+    /// The one spelling without what means nothing.
+    pub(super) fn shortest(&self) -> String {
+        let shortest: String = self.segments().flat_map(|segment| ["/", segment]).collect();
+        if shortest.is_empty() { "/".into() } else { shortest }
+    }
+
     /// What counts of the path.
     fn segments(&self) -> impl Iterator<Item = &str> {
         self.0.as_ref().split('/').filter(|segment| !segment.is_empty() && *segment != ".")

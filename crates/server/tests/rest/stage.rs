@@ -17,7 +17,10 @@ use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
 use kernel::registry::Registry;
-use kernel::{Access, AccessParts, AccessSettings, Identity, IdentitySettings, Kernel, KernelParts, Mint, Recorder};
+use kernel::{
+    Access, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
+    Recorder, ResourceEnvelope,
+};
 use policy::{MintRequest, Minter, SigningKey};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
@@ -179,6 +182,8 @@ impl Stage {
             mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
             recorder,
             executors: vec![Arc::clone(&tools) as _],
+            isolation: IsolationPolicy::default(),
+            envelope: ResourceEnvelope::default(),
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),

@@ -18,8 +18,8 @@ use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Identity, IdentitySettings, Kernel,
-    KernelParts, Mint, Recorder,
+    Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Identity, IdentitySettings, IsolationPolicy,
+    Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
 };
 use policy::{BearerSecret, Minter, PolicyOverrides, SigningKey};
 use serde_json::{Value, json};
@@ -82,6 +82,8 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         mint: Mint::new(key, Minter::default(), Arc::new(Nobody)),
         recorder,
         executors: Vec::new(),
+        isolation: IsolationPolicy::default(),
+        envelope: ResourceEnvelope::default(),
         clock,
         entropy: Arc::new(Nobody),
         observer: Arc::new(Unwatched),

@@ -149,6 +149,11 @@ static PROSE: &[Entry] = &[
         "Give it more time (`resource_limits.timeout_seconds`), up to what its manifest allows.",
         "Ask for less work in one call.",
     ]),
+    (ErrorCode::E3403, "The tool used more memory than it was given, and the system ended it. It is told apart from a crash by the system's own count.", &[
+        "Ask for less work at once: a smaller file, fewer rows.",
+        "If the tool honestly needs more, raise `resource_limits.memory` in its manifest, within the envelope of the server.",
+        "If the request itself has a `resource_limits.memory_mb_limit`, raise that.",
+    ]),
     (ErrorCode::E3404, "The tool's process ended abnormally (killed by a signal) instead of answering.", &[
         "Look up the `trace_id` in the server's log for the tool's last words.",
         "Try the tool by itself, outside Gantry, with the same parameters.",
@@ -157,7 +162,12 @@ static PROSE: &[Entry] = &[
         "Read the message: it names what is missing.",
         "If you trust the tool, the operator can permit processes without a sandbox explicitly (`--unsandboxed-processes`).",
     ]),
-    (ErrorCode::E3407, "The tool used, or its result took, more than the limit allows.", &[
+    (ErrorCode::E3406, "The tool tried to connect to a host, port or address that its manifest does not declare, or that is never reachable from a tool (loopback, private and link-local addresses, the cloud's metadata service). The connection was not made, and the attempt is in the audit log with the destinations tried.", &[
+        "If the destination belongs to the tool, declare it: `network:https://host:port` in `required_permissions`, or `network_policy`. The token then needs the same scope.",
+        "Check that `network_policy.deny_all_egress` is not set.",
+        "If nobody can explain the attempt, treat the tool as hostile.",
+    ]),
+    (ErrorCode::E3407, "The tool used, or its result took, more than the limit allows; or its manifest or the request asks for more CPU, memory, network or scratch space than this server gives to any call. The message has both numbers.", &[
         "Ask for less, for example a page or a shorter range.",
         "Authors: return a summary or a reference instead of everything.",
     ]),
@@ -175,6 +185,14 @@ static PROSE: &[Entry] = &[
     (ErrorCode::E3504, "A service the tool depends on refuses more requests for now. The limit is that service's, not Gantry's.", &[
         "Wait for `retry_after_ms` and send the call again.",
         "Call the tool less often, or raise the quota at the service.",
+    ]),
+    (ErrorCode::E3601, "The tool needs a credential, and the place where credentials are kept did not answer. The tool was not started.", &[
+        "Send the call again after a pause.",
+        "The operator finds the cause in the server's log under the `trace_id` of the answer.",
+    ]),
+    (ErrorCode::E3602, "The tool declares a credential (`credentials:name`) that nobody has provisioned for this tenant. The tool was not started.", &[
+        "Let the operator provision the credential named in the message.",
+        "Check the name in `required_permissions` of the manifest for typing errors.",
     ]),
     (ErrorCode::E3801, "The audit log cannot be written, so the call was not run: what cannot be recorded does not happen. (The name of the code comes from installations that stream their audit log.)", &[
         "Operators: check free space and permissions of the `audit` folder in the data directory; `gantry doctor` does.",

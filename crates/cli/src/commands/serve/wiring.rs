@@ -16,8 +16,8 @@ use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, ExternalIssuer, Identity, IdentitySettings, Kernel, KernelParts, Mint,
-    Recorder, RecorderHandle,
+    Access, AccessParts, AccessSettings, Actor, ExternalIssuer, Identity, IdentitySettings, IsolationPolicy, Kernel,
+    KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use shared_state::MemoryBus;
@@ -124,6 +124,8 @@ impl House {
             mint: self.mint(config)?,
             recorder,
             executors: executors(config, &clock, &processes)?,
+            isolation: IsolationPolicy::default(),
+            envelope: ResourceEnvelope::default(),
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,

@@ -173,6 +173,7 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         code: None,
         parameters_digest: None,
         duration_ms: None,
+        usage: None,
         note: Some(format!("jti {} (signed on the command line)", claims.jti)),
     }
 }

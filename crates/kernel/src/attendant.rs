@@ -1,0 +1,154 @@
+//! The companion that the kernel gives each call: what a tool says goes to the log and to whoever watches, cleaned and
+//! bounded; what it asks for and this server does not have is refused.
+//!
+//! Bounds: a tool may say [`BURST`] things at once and [`PER_SECOND`] a second after that. What is more is dropped and
+//! counted; it is never queued, because a tool that floods must not make anybody wait.
+//!
+//! Not here: keeping checkpoints and finding documents, which no part of this server does.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::error::Refusal;
+use contract::ids::InvocationId;
+use serde_json::Value;
+
+use crate::ports::clock::Clock;
+use crate::ports::companion::{Companion, LogLevel, Progress, no_checkpoints, no_documents};
+use crate::ports::observer::{Observer, Spoken, Words};
+use crate::registry::ToolVersion;
+
+/// Things a tool may say at once.
+const BURST: u32 = 64;
+/// Things a tool may say a second in the long run.
+const PER_SECOND: u32 = 16;
+/// Longest message; the rest is cut.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+/// Longest name of a phase; the rest is cut.
+const PHASE_CHARS_MAX: usize = 100;
+
+/// Accompanies one call.
+#[derive(Debug)]
+pub(crate) struct Attendant {
+    pub(crate) invocation_id: InvocationId,
+    pub(crate) tool: Arc<ToolVersion>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) pace: Mutex<Pace>,
+}
+
+/// How much may be said now: a bucket that fills with time.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    left: f64,
+    since: Duration,
+}
+
+impl Pace {
+    /// Full, as a call begins.
+    pub(crate) fn full(now: Duration) -> Self {
+        Self { left: f64::from(BURST), since: now }
+    }
+
+    /// May one more thing be said?
+    fn admits(&mut self, now: Duration) -> bool {
+        let gained = now.saturating_sub(self.since).as_secs_f64() * f64::from(PER_SECOND);
+        self.left = (self.left + gained).min(f64::from(BURST));
+        self.since = self.since.max(now);
+        let admitted = self.left >= 1.0;
+        if admitted {
+            self.left -= 1.0;
+        }
+        admitted
+    }
+}
+
+impl Attendant {
+    fn tell(&self, words: Words<'_>) {
+        // Metrics are read by the whole installation: names of a tenant's own tools do not belong there.
+        let tool = self.tool.tenant.is_home().then_some(&self.tool.id);
+        self.observer.tool_spoke(&Spoken { invocation_id: self.invocation_id, tool, words });
+    }
+
+    fn admitted(&self) -> bool {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = pace.admits(self.clock.monotonic());
+        drop(pace);
+        if !admitted {
+            self.tell(Words::Dropped);
+        }
+        admitted
+    }
+}
+
+#[async_trait]
+impl Companion for Attendant {
+    fn progress(&self, progress: Progress) {
+        if !self.admitted() {
+            return;
+        }
+        let progress = Progress {
+            percent: progress.percent.filter(|percent| percent.is_finite()).map(|percent| percent.clamp(0.0, 100.0)),
+            phase: progress.phase.map(|phase| clean(&phase, PHASE_CHARS_MAX)),
+            message: progress.message.map(|message| clean(&message, MESSAGE_CHARS_MAX)),
+        };
+        tracing::debug!(tool = %self.tool.id, invocation = %self.invocation_id, percent = progress.percent, phase = progress.phase, said = progress.message, "the tool reports progress");
+        self.tell(Words::Progress(&progress));
+    }
+
+    fn log(&self, level: LogLevel, message: &str) {
+        if !self.admitted() {
+            return;
+        }
+        let said = clean(message, MESSAGE_CHARS_MAX);
+        let (tool, invocation) = (&self.tool.id, self.invocation_id);
+        match level {
+            LogLevel::Debug => tracing::debug!(%tool, %invocation, %said, "the tool's log"),
+            // A tool's ordinary chatter is not the operator's news.
+            LogLevel::Info => tracing::debug!(%tool, %invocation, %said, "the tool's log"),
+            LogLevel::Warn => tracing::info!(%tool, %invocation, %said, "the tool's log"),
+            LogLevel::Error => tracing::warn!(%tool, %invocation, %said, "the tool's log"),
+        }
+        self.tell(Words::Log(level, &said));
+    }
+
+    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
+        Err(no_checkpoints())
+    }
+
+    async fn document(&self, _: &str) -> Result<Value, Refusal> {
+        Err(no_documents())
+    }
+}
+
+/// Text of a tool, fit for a log and a terminal: one line, nothing invisible, not too long.
+fn clean(text: &str, chars_max: usize) -> String {
+    let turns_around =
+        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+    shown.filter(|c| !c.is_control() && !turns_around(*c)).take(chars_max).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_dropped_and_a_pause_makes_room_again() {
+        let mut pace = Pace::full(Duration::from_secs(5));
+        let said = (0..1_000).filter(|_| pace.admits(Duration::from_secs(5))).count();
+        assert_eq!(said, BURST as usize);
+        let said = (0..1_000).filter(|_| pace.admits(Duration::from_secs(6))).count();
+        assert_eq!(said, PER_SECOND as usize);
+        assert!(!pace.admits(Duration::from_secs(1)), "a clock that goes back gives nothing");
+        let said = (0..1_000).filter(|_| pace.admits(Duration::from_secs(3_600))).count();
+        assert_eq!(said, BURST as usize, "silence is not saved up");
+    }
+
+    #[test]
+    fn text_of_a_tool_is_one_bounded_line_without_tricks() {
+        assert_eq!(clean("a\nb\u{1b}[31m\u{202e}c\u{7}", 100), "a b[31mc");
+        assert_eq!(clean(&"ä".repeat(50), 10).chars().count(), 10);
+    }
+}

@@ -1,0 +1,115 @@
+//! What a running tool may tell and ask: progress, its log, checkpoints, documents.
+//!
+//! Each call has a companion of its own. What comes in is from the tool and so is hostile: a companion bounds and cleans
+//! all of it, and an executor hands it over as it came. Whatever the tool is told back is a refusal or a value, never a
+//! reason that only the operator may read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
+use serde_json::Value;
+
+/// How far a tool has come, in its own words.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Progress {
+    /// 0 to 100.
+    pub percent: Option<f64>,
+    /// The part of the work it is in, for example `download`.
+    pub phase: Option<String>,
+    pub message: Option<String>,
+}
+
+/// How much a line of a tool's log matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl LogLevel {
+    /// The level of a word; a word that is none is `info`, because a line must not be lost for it.
+    pub fn of_word(word: &str) -> Self {
+        match word.to_ascii_lowercase().as_str() {
+            "debug" | "trace" => Self::Debug,
+            "warn" | "warning" => Self::Warn,
+            "error" | "fatal" | "critical" => Self::Error,
+            _ => Self::Info,
+        }
+    }
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Hears and answers one running tool.
+///
+/// ```
+/// # use gantry_kernel::ports::companion::{Companion, LogLevel, Progress, Unaccompanied};
+/// let companion = Unaccompanied::new();
+/// companion.progress(Progress { percent: Some(40.0), ..Progress::default() });
+/// companion.log(LogLevel::Info, "half way");
+/// ```
+#[async_trait]
+pub trait Companion: Send + Sync + fmt::Debug {
+    /// The tool has come this far. Never waits; too many of them are dropped.
+    fn progress(&self, progress: Progress);
+
+    /// A line of the tool's log. Never waits; too many of them are dropped.
+    fn log(&self, level: LogLevel, message: &str);
+
+    /// Keeps the tool's state durably under a new id and returns that id. May wait for the store; whoever calls bounds
+    /// the wait by the call's deadline.
+    async fn checkpoint(&self, name: Option<&str>, state: Value) -> Result<String, Refusal>;
+
+    /// A document that the tool is allowed to see. May wait; whoever calls bounds the wait by the call's deadline.
+    async fn document(&self, id: &str) -> Result<Value, Refusal>;
+}
+
+/// Hears everything, keeps nothing and has nothing: for tests, and for tools run outside a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unaccompanied;
+
+impl Unaccompanied {
+    /// As it stands in a call.
+    #[expect(clippy::new_ret_no_self, reason = "a call holds a companion behind its port")]
+    pub fn new() -> Arc<dyn Companion> {
+        Arc::new(Self)
+    }
+}
+
+#[async_trait]
+impl Companion for Unaccompanied {
+    fn progress(&self, _: Progress) {}
+    fn log(&self, _: LogLevel, _: &str) {}
+    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
+        Err(no_checkpoints())
+    }
+    async fn document(&self, _: &str) -> Result<Value, Refusal> {
+        Err(no_documents())
+    }
+}
+
+/// The refusal of a server that keeps no state of tools.
+pub fn no_checkpoints() -> Refusal {
+    Refusal::new(ErrorCode::E3010, "checkpoints are not kept by this server")
+        .hint("go on without, and return the whole result at the end")
+        .retryable(false)
+}
+
+/// The refusal of a server that has no documents.
+pub fn no_documents() -> Refusal {
+    Refusal::new(ErrorCode::E3010, "this server has no documents")
+        .hint("take what is needed as a parameter instead")
+        .retryable(false)
+}
