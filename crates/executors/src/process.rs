@@ -14,23 +14,19 @@
 //!
 //! Not here: isolation, accounting of CPU and memory (reported as zero), deadlines (the kernel drops the future).
 
-use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
 
 use async_trait::async_trait;
 use contract::envelope::CallLimits;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::ToolId;
 use contract::json::{self, JsonLimits};
 use contract::manifest::{Execution, Isolation, ProcessProtocol};
-use contract::version::Version;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
 use serde_json::Value;
 
 use self::child::{Child, ChildError, Ended};
+use crate::homes::Homes;
 
 mod child;
 
@@ -51,37 +47,13 @@ pub enum ProcessPolicy {
 #[derive(Debug, Default)]
 pub struct ProcessExecutor {
     policy: ProcessPolicy,
-    /// The folder of each loaded version, by id and written version.
-    homes: RwLock<HashMap<(ToolId, String), PathBuf>>,
+    homes: Homes,
 }
 
 impl ProcessExecutor {
-    /// With no folders yet.
-    pub fn new(policy: ProcessPolicy) -> Self {
-        Self { policy, homes: RwLock::default() }
-    }
-
-    /// Says where a version's folder is; its command runs there.
-    pub fn set_home(&self, tool: &ToolId, version: &Version, home: PathBuf) {
-        let mut homes = self.homes.write().unwrap_or_else(PoisonError::into_inner);
-        homes.insert((tool.clone(), version.to_string()), home);
-    }
-
-    /// Forgets a version's folder; calls that are running keep it.
-    pub fn forget_home(&self, tool: &ToolId, version: &Version) {
-        let mut homes = self.homes.write().unwrap_or_else(PoisonError::into_inner);
-        homes.remove(&(tool.clone(), version.to_string()));
-    }
-
-    fn home(&self, tool: &ToolVersion) -> Result<PathBuf, Refusal> {
-        let homes = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-        // Folders belong to the home tenant: another tenant's tool of the same name must not run what is in them.
-        let home = homes.get(&(tool.id.clone(), tool.version.to_string())).filter(|_| tool.tenant.is_home());
-        home.cloned().ok_or_else(|| {
-            Refusal::new(ErrorCode::E3108, format!("the folder of `{}` {} is not loaded", tool.id, tool.version))
-                .hint("start the server with `--tools DIR`, where DIR contains the tool's folder")
-                .retryable(false)
-        })
+    /// For the tools that live in these folders; a command runs in its tool's own.
+    pub fn new(policy: ProcessPolicy, homes: Homes) -> Self {
+        Self { policy, homes }
     }
 
     fn admitted(&self, isolation: Isolation, protocol: ProcessProtocol) -> Result<(), Refusal> {
@@ -119,7 +91,7 @@ impl Executor for ProcessExecutor {
     fn ready(&self, tool: &ToolVersion, binding: &Execution) -> Result<(), Refusal> {
         let Execution::Process { isolation, protocol, .. } = binding else { return Err(unbound()) };
         self.admitted(*isolation, *protocol)?;
-        self.home(tool).map(drop)
+        self.homes.of(tool).map(drop)
     }
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
@@ -129,7 +101,7 @@ impl Executor for ProcessExecutor {
         // Asked again, because an executor that relies on having been asked would run unsandboxed by mistake.
         self.admitted(*isolation, *protocol)?;
         enforceable(&call.limits)?;
-        let home = self.home(&call.tool)?;
+        let home = self.homes.of(&call.tool)?;
         let child = Child::start(command, env, &home).map_err(|error| not_started(&call, &error))?;
         let input = call.parameters.to_string().into_bytes();
         let ended = child.talk(input, STDOUT_BYTES_MAX).await.map_err(|error| broken(&call, &error))?;
