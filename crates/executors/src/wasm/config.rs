@@ -14,8 +14,8 @@ pub struct WasmConfig {
     pub cache_files_max: usize,
     /// Compiled components kept in memory; the longest unused goes first. Default 64, at least 1.
     pub loaded_max: usize,
-    /// Calls that run at once; more wait for their turn until their deadline. Default 128, 1 to 1,000. Each reserves
-    /// 8 GiB of address space (not memory), because that is what makes bounds checks free.
+    /// Calls that run at once; more wait for their turn until their deadline. Default 64, 1 to 1,000. Each reserves
+    /// 16 GiB of address space (not memory), because that is what makes bounds checks free.
     pub calls_max: u32,
     /// Threads that run guests, apart from those that serve requests. Default: one per core.
     pub threads: Option<usize>,
@@ -39,7 +39,7 @@ impl Default for WasmConfig {
             cache_dir: None,
             cache_files_max: 256,
             loaded_max: 64,
-            calls_max: 128,
+            calls_max: 64,
             threads: None,
             tick: Duration::from_millis(5),
             component_bytes_max: 64 << 20,

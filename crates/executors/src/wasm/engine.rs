@@ -24,8 +24,8 @@ use super::config::WasmConfig;
 
 /// Core modules one component may consist of: itself, its adapters and the glue between them.
 const MODULES_PER_COMPONENT: u32 = 16;
-/// Linear memories one component may have.
-const MEMORIES_PER_COMPONENT: u32 = 2;
+/// Linear memories one component may have: a JavaScript engine and its adapters need three.
+const MEMORIES_PER_COMPONENT: u32 = 4;
 /// Tables one component may have.
 const TABLES_PER_COMPONENT: u32 = 8;
 /// Bytes of stack for the guest's own calls; deeper recursion is a trap.

@@ -37,7 +37,8 @@ pub(super) enum LoadError {
     TooLarge { limit: u64 },
     #[error("the file is a core module of WASM and not a component")]
     CoreModule,
-    #[error("the file is not a valid WASM component")]
+    /// Not valid, or valid and made of more parts than the pool has places for.
+    #[error("the file is not a WASM component that can run here")]
     NotAComponent,
     #[error("the component imports `{0}`, which Gantry does not give to tools")]
     UnknownImport(Arc<str>),
@@ -67,7 +68,7 @@ impl LoadError {
                 ErrorCode::E3108,
                 "turn it into a component, for example with `jco new tool.wasm --wasi-command -o tool.component.wasm`",
             ),
-            Self::NotAComponent => refusal(ErrorCode::E3108, "build the file again, as a component of WASI 0.2"),
+            Self::NotAComponent => refusal(ErrorCode::E3108, "build the file again, as a component of WASI 0.2; the server's log says what is wrong with it"),
             Self::UnknownImport(_) => refusal(
                 ErrorCode::E3108,
                 "build the component for WASI 0.2 and the world `gantry:tool/tool`, without other imports",

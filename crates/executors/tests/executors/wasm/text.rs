@@ -264,9 +264,9 @@ async fn what_cannot_be_a_tool_is_refused_by_name() {
             "not the function of `gantry:tool/tool`",
         ),
         (text("(module)"), "a core module"),
-        (b"\0asm\x0d\0\x01\0 and then nothing of use".to_vec(), "not a valid WASM component"),
-        (b"#!/bin/sh\necho".to_vec(), "not a valid WASM component"),
-        (Vec::new(), "not a valid WASM component"),
+        (b"\0asm\x0d\0\x01\0 and then nothing of use".to_vec(), "not a WASM component that can run here"),
+        (b"#!/bin/sh\necho".to_vec(), "not a WASM component that can run here"),
+        (Vec::new(), "not a WASM component that can run here"),
     ] {
         let refusal = outcome(&component).await.unwrap_err();
         assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3108, Some(false)), "{refusal}");
