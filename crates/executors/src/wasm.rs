@@ -31,7 +31,7 @@ use self::compiled_cache::CompiledCache;
 use self::engine::GuestEngine;
 use self::grants::{Streams, permissions_of};
 use self::guest::{Ended, Guest};
-use self::host::Host;
+use self::host::{Host, Secrets};
 use self::library::Library;
 use self::limits::{Bounds, Limiter, OUTPUT_BYTES_MAX};
 use self::loaded::Entry;
@@ -164,8 +164,12 @@ impl WasmExecutor {
         let bounds = Bounds::of(&call.tool.manifest, &call.limits, &self.config)?;
         let folder = self.homes.of(&call.tool)?;
         let loaded = self.load(&folder, component).await?;
+        if matches!(loaded.entry, Entry::Command(_)) && !permissions.credentials.is_empty() {
+            return Err(no_way_for_secrets());
+        }
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| going())?;
-        let guest = self.guest(call, loaded, permissions, bounds)?;
+        let secrets = Secrets::fetch(self.secrets.as_ref(), &call.tenant, &permissions.credentials).await?;
+        let guest = self.guest(call, loaded, &permissions, secrets, bounds)?;
         let ticking = self.engine.ticking();
         let threads = self.engine.threads().ok_or_else(going)?;
         let cpu = CpuTime::default();
@@ -184,21 +188,21 @@ impl WasmExecutor {
         &self,
         call: &ToolCall,
         loaded: Arc<Loaded>,
-        permissions: Permissions,
+        permissions: &Permissions,
+        secrets: Secrets,
         bounds: Bounds,
     ) -> Result<Guest, Refusal> {
         let parameters = call.parameters.to_string();
         let (stdout, log) = (ResultStream::new(OUTPUT_BYTES_MAX), LogStream::default());
         let streams = match loaded.entry {
             Entry::Tool { .. } => Streams { stdin: Vec::new(), stdout: None, log: log.clone() },
-            Entry::Command(_) if !permissions.credentials.is_empty() => return Err(no_way_for_secrets()),
             Entry::Command(_) => {
                 Streams { stdin: parameters.clone().into_bytes(), stdout: Some(stdout.clone()), log: log.clone() }
             }
         };
-        let wasi = grants::wasi(&permissions, &self.config.protected_dirs, streams)?;
-        let gate = declared_addresses::gate(&permissions);
-        let host = Host::of(call, permissions.credentials, Arc::clone(&self.secrets));
+        let wasi = grants::wasi(permissions, &self.config.protected, streams)?;
+        let gate = declared_addresses::gate(permissions);
+        let host = Host::of(call, secrets);
         let state = State::new(wasi, Sender::new(Arc::clone(&gate)), Limiter::new(bounds), host);
         Ok(Guest { loaded, engine: self.engine.engine().clone(), state, parameters, stdout, log, gate })
     }

@@ -30,6 +30,8 @@ use wasmtime::component::Component;
 const MAGIC: &[u8; 8] = b"GNTWASM1";
 /// Magic, digest of the component, hash of the engine, digest of the code.
 const HEADER_BYTES: usize = 8 + 32 + 8 + 32;
+/// Largest file that is read; what is longer is cut off and so noticed.
+const FILE_BYTES_MAX: u64 = 2 << 30;
 /// How the names end.
 const SUFFIX: &str = ".compiled";
 
@@ -92,14 +94,14 @@ impl CompiledCache {
     /// The code in a file; `None` if the file is not what its name says.
     fn read(&self, path: &Path, source: &Digest) -> io::Result<Option<Vec<u8>>> {
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
-        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() || !is_ours(&meta) {
             tracing::warn!("a file among the compiled components is not ours and is not used");
             return Ok(None);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-        file.read_to_end(&mut bytes)?;
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
         let Some((header, code)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
         if header != self.header(source, code) {
             tracing::warn!("a compiled component is damaged or of another engine and is made anew");

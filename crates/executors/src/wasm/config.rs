@@ -29,8 +29,8 @@ pub struct WasmConfig {
     pub memory_mb_max: u64,
     /// Most elements of one table. Default 65,536.
     pub table_elements_max: usize,
-    /// Directories no tool may be given, whatever its manifest says: the server's own data.
-    pub protected_dirs: Vec<PathBuf>,
+    /// What no tool may be given, nor what lies around it, whatever its manifest says: the server's own data.
+    pub protected: Vec<PathBuf>,
 }
 
 impl Default for WasmConfig {
@@ -45,7 +45,7 @@ impl Default for WasmConfig {
             component_bytes_max: 64 << 20,
             memory_mb_max: 1024,
             table_elements_max: 65_536,
-            protected_dirs: Vec::new(),
+            protected: Vec::new(),
         }
     }
 }

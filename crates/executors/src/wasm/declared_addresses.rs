@@ -6,8 +6,8 @@
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
@@ -32,7 +32,21 @@ struct DeclaredAddresses {
 struct Counts {
     sent: AtomicU64,
     received: AtomicU64,
-    violations: AtomicU64,
+    violations: Mutex<Vec<String>>,
+}
+
+/// Refused destinations that are remembered, and the longest host name among them.
+const VIOLATIONS_MAX: usize = 8;
+const HOST_CHARS_MAX: usize = 100;
+
+impl Counts {
+    fn violation(&self, host: &str, port: u16) {
+        let mut violations = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
+        if violations.len() < VIOLATIONS_MAX {
+            let host: String = host.chars().take(HOST_CHARS_MAX).collect();
+            violations.push(format!("{host}:{port}"));
+        }
+    }
 }
 
 #[async_trait]
@@ -43,7 +57,7 @@ impl Outbound for DeclaredAddresses {
             .iter()
             .any(|allowed| allowed.port == port && allowed.host.trim_matches(['[', ']']).eq_ignore_ascii_case(host));
         if !declared {
-            self.counts.violations.fetch_add(1, Ordering::AcqRel);
+            self.counts.violation(host, port);
             return Err(ConnectError::NotAllowed);
         }
         let address: IpAddr = host.parse().map_err(|_| {
@@ -57,7 +71,7 @@ impl Outbound for DeclaredAddresses {
         Traffic {
             sent: self.counts.sent.load(Ordering::Acquire),
             received: self.counts.received.load(Ordering::Acquire),
-            violations: self.counts.violations.load(Ordering::Acquire),
+            violations: self.counts.violations.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }

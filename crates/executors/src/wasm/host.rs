@@ -2,14 +2,15 @@
 //!
 //! Invariants
 //! - HOST-1: a secret is given under its exact, declared name and to nobody else; every other name gets the same answer.
+//!   All that is declared is there before the guest starts, or the guest does not start.
 //! - HOST-2: what a guest says is bounded in number and length, and made printable, before it reaches the log.
 //!
 //! Not here: WASI (`grants`), HTTP (`outbound`).
 
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use kernel::ports::executor::ToolCall;
 use wasmtime::StoreContextMut;
@@ -25,7 +26,7 @@ const LINE_CHARS_MAX: usize = 1_000;
 
 /// Where the values of declared credentials come from.
 ///
-/// The executor asks only for names that the tool's manifest declares, and only when the guest does.
+/// The executor asks for each name that the tool's manifest declares, before the tool starts, and for no other.
 #[async_trait]
 pub trait SecretLookup: Send + Sync + fmt::Debug {
     /// The value, or `None` if there is none. Bounded in time by the call's deadline.
@@ -43,32 +44,64 @@ impl SecretLookup for NoSecrets {
     }
 }
 
+/// The declared credentials of one call, with their values. Never shown.
+#[derive(Default)]
+pub(super) struct Secrets(Vec<(Box<str>, String)>);
+
+impl Secrets {
+    /// Everything the manifest declares.
+    ///
+    /// # Errors
+    /// E3602 if one of them is not provisioned: a tool without its credential would only fail later and less clearly.
+    pub(super) async fn fetch(
+        lookup: &dyn SecretLookup,
+        tenant: &TenantId,
+        declared: &[Box<str>],
+    ) -> Result<Self, Refusal> {
+        let mut secrets = Vec::with_capacity(declared.len());
+        for name in declared {
+            let value = lookup.secret(tenant, name).await.ok_or_else(|| {
+                Refusal::new(ErrorCode::E3602, format!("the credential `{name}` is not provisioned"))
+                    .hint(format!("let the operator provision `{name}` for this tenant; the tool was not started"))
+            })?;
+            secrets.push((name.clone(), value));
+        }
+        Ok(Self(secrets))
+    }
+
+    /// HOST-1.
+    fn get(&self, name: &str) -> Result<String, String> {
+        let found = self.0.iter().find(|(declared, _)| **declared == *name);
+        found.map(|(_, value)| value.clone()).ok_or_else(|| "the manifest declares no such credential".to_owned())
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
 /// What one call may ask of the host.
 #[derive(Debug)]
 pub(super) struct Host {
-    /// For the log, as are the words below.
+    /// For the log, as is the next.
     tool: String,
     invocation: String,
-    tenant: TenantId,
-    /// Names the manifest declares.
-    credentials: Vec<Box<str>>,
-    secrets: Arc<dyn SecretLookup>,
+    secrets: Secrets,
     /// Lines written so far.
     lines: u32,
 }
 
 impl Host {
     /// For one call.
-    pub(super) fn of(call: &ToolCall, credentials: Vec<Box<str>>, secrets: Arc<dyn SecretLookup>) -> Self {
-        let (tool, invocation) = (call.tool.id.to_string(), call.invocation_id.to_string());
-        Self { tool, invocation, tenant: call.tenant.clone(), credentials, secrets, lines: 0 }
+    pub(super) fn of(call: &ToolCall, secrets: Secrets) -> Self {
+        Self { tool: call.tool.id.to_string(), invocation: call.invocation_id.to_string(), secrets, lines: 0 }
     }
 
     /// For an instance that is made and never called.
     pub(super) fn of_nobody() -> Self {
-        let (tool, invocation) = (String::new(), String::new());
-        let (credentials, secrets) = (Vec::new(), Arc::new(NoSecrets));
-        Self { tool, invocation, tenant: TenantId::home(), credentials, secrets, lines: 0 }
+        Self { tool: String::new(), invocation: String::new(), secrets: Secrets::default(), lines: 0 }
     }
 
     /// HOST-2: the line, unless the guest has said enough.
@@ -92,15 +125,6 @@ impl Host {
             Level::Warn => tracing::warn!(tool = %self.tool, invocation = %self.invocation, message, "the tool says"),
             Level::Error => tracing::error!(tool = %self.tool, invocation = %self.invocation, message, "the tool says"),
         }
-    }
-
-    /// HOST-1.
-    async fn secret(&self, name: &str) -> Result<String, String> {
-        let refused = || "there is no such credential for this tool".to_owned();
-        if !self.credentials.iter().any(|declared| **declared == *name) {
-            return Err(refused());
-        }
-        self.secrets.secret(&self.tenant, name).await.ok_or_else(refused)
     }
 }
 
@@ -160,8 +184,8 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         Ok((answer,))
     })?;
     let mut secrets = linker.instance("gantry:tool/secrets@1.0.0")?;
-    secrets.func_wrap_async("get", |store: StoreContextMut<'_, State>, (name,): (String,)| {
-        Box::new(async move { Ok((store.data().host.secret(&name).await,)) })
+    secrets.func_wrap("get", |store: StoreContextMut<'_, State>, (name,): (String,)| {
+        Ok((store.data().host.secrets.get(&name),))
     })?;
     Ok(())
 }

@@ -68,7 +68,10 @@ impl LoadError {
                 ErrorCode::E3108,
                 "turn it into a component, for example with `jco new tool.wasm --wasi-command -o tool.component.wasm`",
             ),
-            Self::NotAComponent => refusal(ErrorCode::E3108, "build the file again, as a component of WASI 0.2; the server's log says what is wrong with it"),
+            Self::NotAComponent => refusal(
+                ErrorCode::E3108,
+                "build the file again, as a component of WASI 0.2; the server's log says what is wrong with it",
+            ),
             Self::UnknownImport(_) => refusal(
                 ErrorCode::E3108,
                 "build the component for WASI 0.2 and the world `gantry:tool/tool`, without other imports",
@@ -263,7 +266,7 @@ impl Work {
             _ => return Err(LoadError::NotAComponent),
         }
         let component = self.component(&bytes)?;
-        Loaded::new(&self.engine, &self.linker, component).map(Arc::new)
+        Loaded::new(&self.engine, &self.linker, &component).map(Arc::new)
     }
 
     fn read(&self, file: File) -> io::Result<Vec<u8>> {

@@ -39,11 +39,11 @@ pub(super) enum Entry {
 }
 
 impl Loaded {
-    pub(super) fn new(engine: &Engine, linker: &Linker<State>, component: Component) -> Result<Self, LoadError> {
-        if let Some(unknown) = unknown_import(engine, &component) {
+    pub(super) fn new(engine: &Engine, linker: &Linker<State>, component: &Component) -> Result<Self, LoadError> {
+        if let Some(unknown) = unknown_import(engine, component) {
             return Err(LoadError::UnknownImport(unknown));
         }
-        let pre = linker.instantiate_pre(&component).map_err(|error| {
+        let pre = linker.instantiate_pre(component).map_err(|error| {
             tracing::warn!(error = %format!("{error:#}"), "a component does not fit");
             LoadError::Unfit
         })?;

@@ -61,11 +61,12 @@ pub(super) enum ConnectError {
 }
 
 /// Bytes and refusals of one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Traffic {
     pub(super) sent: u64,
     pub(super) received: u64,
-    pub(super) violations: u64,
+    /// Destinations that were refused, the first few of them, as `host:port`.
+    pub(super) violations: Vec<String>,
 }
 
 /// Sends what a guest asks to be sent.

@@ -24,15 +24,8 @@ const MESSAGE_CHARS_MAX: usize = 500;
 pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal> {
     log(call, &ended);
     // VERDICT-3.
-    if ended.traffic.violations > 0 {
-        return Err(Refusal::new(
-            ErrorCode::E3406,
-            format!(
-                "the tool tried to reach {} destinations that its manifest does not allow",
-                ended.traffic.violations
-            ),
-        )
-        .hint("declare `network:https://host:port` in `required_permissions`, or do not use the tool"));
+    if !ended.traffic.violations.is_empty() {
+        return Err(forbidden(&ended.traffic.violations));
     }
     let usage = Usage {
         cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),
@@ -68,6 +61,14 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal
         }
         Outcome::Trapped(error) => Err(trapped(&error)),
     }
+}
+
+/// The destinations are the guest's own words, but have passed as host and port of an address.
+fn forbidden(tried: &[String]) -> Refusal {
+    let named = tried.iter().map(|place| format!("`{}`", printable(place))).collect::<Vec<_>>().join(", ");
+    Refusal::new(ErrorCode::E3406, format!("the tool tried to connect to {named}, which its manifest does not allow"))
+        .hint("declare the destination, for example `network:https://host:port` in `required_permissions`")
+        .details(serde_json::json!({ "destinations": tried }))
 }
 
 fn read(text: &[u8]) -> Result<Value, Refusal> {

@@ -104,7 +104,7 @@ impl House {
         let homes = Homes::default();
         let policy = if config.process.unsandboxed { ProcessPolicy::Unsandboxed } else { ProcessPolicy::Refuse };
         let processes = Arc::new(ProcessExecutor::new(policy, homes.clone()));
-        let wasm = self.wasm(homes.clone());
+        let wasm = self.wasm(config, homes.clone());
         let Outside { issuer, did_resolver, engine } = outside;
         let access = Access::open(AccessParts {
             store: Arc::clone(&self.store) as Arc<dyn AccessStore>,
@@ -147,10 +147,14 @@ impl House {
     }
 
     /// A machine without room for the engine still runs every other kind of tool.
-    fn wasm(&self, homes: Homes) -> Option<Arc<WasmExecutor>> {
+    fn wasm(&self, config: &Config, homes: Homes) -> Option<Arc<WasmExecutor>> {
         let settings = WasmConfig {
             cache_dir: Some(self.data_dir.path().join("wasm")),
-            protected_dirs: vec![self.data_dir.path().to_owned(), self.audit_dir.clone()],
+            protected: vec![
+                self.data_dir.path().to_owned(),
+                self.audit_dir.clone(),
+                config.store.file(self.data_dir.path()),
+            ],
             ..WasmConfig::default()
         };
         WasmExecutor::open(settings, homes, Arc::new(NoSecrets))

@@ -201,7 +201,7 @@ async fn a_directory_that_cannot_be_given_as_declared_is_a_refusal() {
         let refusal = attempt(&probe(&[permission.clone()]), &["raw", "1"]).await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3405, "{permission}: {refusal}");
     }
-    let house = House::new(WasmConfig { protected_dirs: vec![place.path("closed").into()], ..WasmConfig::default() });
+    let house = House::new(WasmConfig { protected: vec![place.path("closed").into()], ..WasmConfig::default() });
     let tool = house.tool(Path::new(TESTDATA), "probe.wasm", &[format!("filesystem:read:{}", place.path(""))]);
     let refusal = house.call(&tool, json!({ "do": ["raw", "1"] })).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3405, "the server's own data lies below: {refusal}");

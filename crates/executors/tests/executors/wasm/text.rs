@@ -210,9 +210,18 @@ async fn a_secret_is_given_under_its_declared_name_and_no_other() {
     };
     let (_folder, declared) = tool(&get(1040, 7), &["credentials:api_key"]);
     assert_eq!(HOUSE.call(&declared, json!({})).await.unwrap().value, json!("hunter2"));
-    let (_folder, undeclared) = tool(&get(1040, 7), &["credentials:other"]);
+    let (_folder, undeclared) = tool(&get(1040, 7), &[]);
     let refusal = HOUSE.call(&undeclared, json!({})).await.unwrap_err();
     assert!(refusal.message.contains("no such credential"), "{refusal}");
+    let (_folder, missing) = tool(&get(1040, 7), &["credentials:api_key", "credentials:other"]);
+    assert_eq!(HOUSE.call(&missing, json!({})).await.unwrap_err().code, ErrorCode::E3602, "it is not even started");
+    let mut theirs = call(&declared, json!({}));
+    theirs.tenant = "acme".parse().unwrap();
+    assert_eq!(
+        HOUSE.executor.execute(theirs).await.unwrap_err().code,
+        ErrorCode::E3602,
+        "secrets belong to the caller's tenant"
+    );
     let (_folder, part) = tool(&get(1040, 3), &["credentials:api_key"]);
     assert_eq!(HOUSE.call(&part, json!({})).await.unwrap_err().message, refusal.message, "`api` is not `api_key`");
 }
