@@ -2,17 +2,26 @@
 //!
 //! - [`builtin`]: the tools that are part of Gantry, inside this process;
 //! - [`process`]: a program in the tool's own folder;
+//! - [`wasm`]: a WASM component in the tool's own folder;
+//! - [`confinement`]: what a manifest's words give to a tool nobody trusts;
+//! - [`homes`]: where those folders are;
 //! - [`model`]: the adapter to a language model that built-ins may ask.
 //!
 //! Invariant: an executor decides nothing. It gets a call that has been validated and authorized, runs it once, and says
 //! what came of it in terms of the error table.
 //!
-//! Not here yet: WASM, HTTP, OpenAPI, gRPC, MCP, workflows, composites, and the sandbox around processes.
+//! Not here yet: HTTP, OpenAPI, gRPC, MCP, workflows, composites.
 
 pub mod builtin;
+pub mod confinement;
+pub mod homes;
 pub mod model;
 pub mod process;
+pub mod wasm;
 
 pub use builtin::BuiltinExecutor;
+pub use confinement::{Confinement, Reach};
+pub use homes::Homes;
 pub use model::{ModelClient, ModelConfig};
-pub use process::{ProcessExecutor, ProcessPolicy};
+pub use process::{ProcessExecutor, ProcessIsolation};
+pub use wasm::{WasmConfig, WasmExecutor};

@@ -1,114 +1,102 @@
-//! A program in the tool's own folder (`type = "process"`), in simple mode: parameters as JSON on stdin, the result as
-//! JSON on stdout, a non-zero exit is an error, stderr is the log (DESIGN §3, EXEC-010…012, EXEC-020, EXEC-022).
+//! A program in the tool's own folder (`type = "process"`), in a sandbox that has what its manifest declares and nothing
+//! else (EXEC-003…022, DESIGN §3, §6).
 //!
-//! There is no sandbox in this build. A tool that runs as a plain child of the server can read what the server can read,
-//! so nothing runs unless the operator has said so ([`ProcessPolicy::Unsandboxed`]), and a tool that asks for more
-//! isolation, or for session mode, is refused and never given less (DESIGN §6.1).
+//! The program sees its folder read-only at `/tool`, which is where it starts; the declared paths under their own names;
+//! declared credentials as files in `/run/secrets`; and, if it declared hosts, a proxy that leads to those.
+//!
+//! Two ways to talk to it: *simple* ([`simple`]), parameters on stdin and result on stdout, one process per call; and
+//! *sessions* ([`session`]), JSON-RPC on both, where a process can stay for the next call of the same tool and tenant
+//! ([`warm`]).
 //!
 //! Invariants
 //! - PROC-1: no shell. Program and arguments are handed over as they stand in the manifest.
 //! - PROC-2: the child gets an environment of our making and inherits nothing (EXEC-020).
-//! - PROC-3: when the call ends, for whatever reason, the whole process group is killed (EXEC-022).
-//! - PROC-4: a bound on CPU, memory or network that a caller asks for is refused, because nothing here could keep it.
-//! - PROC-5: what the child writes is bounded: [`STDOUT_BYTES_MAX`] is an error, of stderr only the end is kept.
+//! - PROC-3: when the call ends, for whatever reason, everything the program has started ends with it (EXEC-022). A warm
+//!   process is the declared exception, and then everything it has started belongs to it.
+//! - PROC-4: the demanded isolation is given or the call is refused. Without a sandbox nothing runs, unless the operator
+//!   has said so ([`ProcessIsolation::Unsandboxed`]), and then no limit is promised.
+//! - PROC-5: what the child writes is bounded; secrets are taken out of all of it.
 //!
-//! Not here: isolation, accounting of CPU and memory (reported as zero), deadlines (the kernel drops the future).
+//! Not here: what declared words mean ([`confinement`](crate::confinement)), deadlines (the kernel drops the future).
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::ToolId;
 use contract::manifest::{Execution, Isolation, ProcessProtocol};
-use contract::version::Version;
-use kernel::ResolvedLimits;
+use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
+use sandbox::Sandbox;
 
-use self::child::{Child, ChildError, Ended};
+use self::prepared::Prepared;
+use self::running::Running;
+use self::warm::{WarmBounds, WarmPool};
+use crate::confinement::Confinement;
+use crate::homes::Homes;
 
 mod child;
+mod ended;
 pub mod output;
+mod prepared;
+mod running;
 pub mod scrub;
 pub mod session;
 pub mod simple;
 pub mod streams;
+mod talking;
+mod unsandboxed;
 pub mod warm;
 
-/// Bytes a tool may write to stdout (VALID-013).
+/// Bytes a tool may write as its result (VALID-013).
 pub const STDOUT_BYTES_MAX: usize = 1 << 20;
 
-/// Whether processes may run without a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ProcessPolicy {
-    /// No process tool runs. The default, because this build cannot isolate one.
-    #[default]
-    Refuse,
-    /// Process tools run as plain children of the server, with its rights. For development, or inside a container.
+/// What stands around processes.
+#[derive(Debug, Clone)]
+pub enum ProcessIsolation {
+    /// A sandbox each.
+    Sandboxed(Sandbox),
+    /// Nothing: process tools run as plain children of the server, with its rights. For development, or inside a
+    /// container that cannot make namespaces.
     Unsandboxed,
 }
 
 /// Runs tools of type `process`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ProcessExecutor {
-    policy: ProcessPolicy,
-    /// The folder of each loaded version, by id and written version.
-    homes: RwLock<HashMap<(ToolId, String), PathBuf>>,
+    isolation: ProcessIsolation,
+    homes: Homes,
+    confinement: Confinement,
+    warm: Arc<WarmPool<Running>>,
 }
 
 impl ProcessExecutor {
-    /// With no folders yet.
-    pub fn new(policy: ProcessPolicy) -> Self {
-        Self { policy, homes: RwLock::default() }
+    /// For the tools that live in these folders.
+    pub fn new(isolation: ProcessIsolation, homes: Homes, confinement: Confinement, clock: Arc<dyn Clock>) -> Self {
+        let warm = Arc::new(WarmPool::new(clock, WarmBounds::default()));
+        Self { isolation, homes, confinement, warm }
     }
 
-    /// Says where a version's folder is; its command runs there.
-    pub fn set_home(&self, tool: &ToolId, version: &Version, home: PathBuf) {
-        let mut homes = self.homes.write().unwrap_or_else(PoisonError::into_inner);
-        homes.insert((tool.clone(), version.to_string()), home);
+    /// Processes that wait for their next call. Whoever watches over the server lets them expire
+    /// ([`WarmPool::keep_in_order`]) and forgets those of a version that is unloaded.
+    pub fn warm(&self) -> &Arc<WarmPool<Running>> {
+        &self.warm
     }
 
-    /// Forgets a version's folder; calls that are running keep it.
-    pub fn forget_home(&self, tool: &ToolId, version: &Version) {
-        let mut homes = self.homes.write().unwrap_or_else(PoisonError::into_inner);
-        homes.remove(&(tool.clone(), version.to_string()));
-    }
-
-    fn home(&self, tool: &ToolVersion) -> Result<PathBuf, Refusal> {
-        let homes = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-        // Folders belong to the home tenant: another tenant's tool of the same name must not run what is in them.
-        let home = homes.get(&(tool.id.clone(), tool.version.to_string())).filter(|_| tool.tenant.is_home());
-        home.cloned().ok_or_else(|| {
-            Refusal::new(ErrorCode::E3108, format!("the folder of `{}` {} is not loaded", tool.id, tool.version))
-                .hint("start the server with `--tools DIR`, where DIR contains the tool's folder")
-                .retryable(false)
-        })
-    }
-
-    fn admitted(&self, isolation: Isolation, protocol: ProcessProtocol) -> Result<(), Refusal> {
-        match isolation {
+    fn admitted(&self, demand: Isolation, protocol: ProcessProtocol) -> Result<(), Refusal> {
+        match demand {
             Isolation::Builtin | Isolation::Process => {}
-            Isolation::Gvisor => return Err(no_isolation("gvisor")),
-            Isolation::Microvm => return Err(no_isolation("microvm")),
+            Isolation::Gvisor => return Err(no_isolation("gvisor", "no OCI runtime for gVisor (`runsc`) is set up here")),
+            Isolation::Microvm => return Err(no_isolation("microvm", "this server runs no virtual machines")),
         }
-        if protocol == ProcessProtocol::Session {
-            return Err(Refusal::new(
-                ErrorCode::E3108,
-                "this build does not speak the process protocol `gantry/1` yet",
-            )
-            .hint("use `protocol = \"simple\"`: parameters on stdin, result on stdout")
-            .retryable(false));
-        }
-        match self.policy {
-            ProcessPolicy::Unsandboxed => Ok(()),
-            ProcessPolicy::Refuse => Err(Refusal::new(
-                ErrorCode::E3405,
-                "process tools need a sandbox, which this build does not have yet",
-            )
-            .hint("to run them with the server's own rights, start it with `--unsandboxed-processes` or set `[process] unsandboxed = true`")
-            .retryable(false)),
+        match (&self.isolation, protocol) {
+            (ProcessIsolation::Unsandboxed, ProcessProtocol::Session) => {
+                Err(Refusal::new(ErrorCode::E3108, "the process protocol `gantry/1` needs the sandbox")
+                    .hint("use `protocol = \"simple\"`, or start the server without `--unsandboxed-processes`")
+                    .retryable(false))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -122,22 +110,30 @@ impl Executor for ProcessExecutor {
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
         let Execution::Process { protocol, .. } = binding else { return Err(unbound()) };
         self.admitted(demand, *protocol)?;
-        self.home(tool).map(drop)
+        let permissions = tool.permissions()?;
+        permissions.read.iter().chain(&permissions.write).try_for_each(|path| self.confinement.admitted(path))?;
+        self.homes.of(tool).map(drop)
     }
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
-        let Some(Execution::Process { command, protocol, env, .. }) = &call.tool.manifest.execution else {
+        let Some(Execution::Process { command, protocol, env, warm, .. }) = &call.tool.manifest.execution else {
             return Err(unbound());
         };
         // Asked again, because an executor that relies on having been asked would run unsandboxed by mistake.
         self.admitted(call.isolation, *protocol)?;
-        enforceable(call.limits)?;
-        let home = self.home(&call.tool)?;
-        let child = Child::start(command, env, &home).map_err(|error| not_started(&call, &error))?;
-        let input = call.parameters.to_string().into_bytes();
-        let ended = child.talk(input, STDOUT_BYTES_MAX).await.map_err(|error| broken(&call, &error))?;
-        log(&call, &ended);
-        output::judged(ended.status.into(), &ended.stdout).map(ToolOutput::of)
+        let home = self.homes.of(&call.tool)?;
+        let sandbox = match &self.isolation {
+            ProcessIsolation::Unsandboxed => return unsandboxed::run(&call, command, env, &home).await,
+            ProcessIsolation::Sandboxed(sandbox) => sandbox,
+        };
+        let prepared = Prepared::for_call(&self.confinement, &call, command, env, &home).await?;
+        match protocol {
+            ProcessProtocol::Simple => talking::simply(sandbox, &call, prepared).await,
+            ProcessProtocol::Session => {
+                let pool = warm.then_some(&self.warm);
+                talking::in_session(sandbox, &call, prepared, pool).await
+            }
+        }
     }
 }
 
@@ -145,46 +141,13 @@ fn unbound() -> Refusal {
     Refusal::new(ErrorCode::E3108, "the tool is not bound to a process").retryable(false)
 }
 
-/// A caller who asks for a bound relies on it; without a sandbox there is none but the deadline.
-fn enforceable(limits: ResolvedLimits) -> Result<(), Refusal> {
-    if !limits.asked_by_caller {
-        return Ok(());
-    }
-    Err(Refusal::new(ErrorCode::E3405, "this build cannot bound the CPU, memory or network of a process")
-        .hint("leave everything but `timeout_seconds` out of `resource_limits`")
-        .retryable(false))
-}
-
-fn no_isolation(wanted: &str) -> Refusal {
-    Refusal::new(ErrorCode::E3405, format!("this build cannot give the isolation `{wanted}` that the tool demands"))
+fn no_isolation(wanted: &str, missing: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3405, format!("the isolation `{wanted}` that this call demands cannot be given: {missing}"))
         .hint("use a server that has it; less isolation than demanded is never given")
         .retryable(false)
 }
 
-fn not_started(call: &ToolCall, error: &std::io::Error) -> Refusal {
-    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool's program could not be started");
-    Refusal::new(ErrorCode::E3401, "the tool's program could not be started")
-        .hint("check that `execution.command` names a program that is installed or stands in the tool's folder")
-        .retryable(false)
-}
-
-fn broken(call: &ToolCall, error: &ChildError) -> Refusal {
-    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool was stopped");
-    match error {
-        ChildError::TooMuchOutput { limit } => {
-            Refusal::new(ErrorCode::E3407, format!("the tool's result is larger than {limit} bytes"))
-                .hint("let the tool return less, for example a page or a reference")
-        }
-        ChildError::Io(_) => Refusal::new(ErrorCode::E3404, "the connection to the tool broke"),
-    }
-}
-
-/// The tool's own words are for the log of the operator, never for the caller.
-fn log(call: &ToolCall, ended: &Ended) {
-    let lines = ended.last_lines();
-    if !ended.status.success() {
-        tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, status = %ended.status, stderr = %lines, "the tool failed");
-    } else if !lines.is_empty() {
-        tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
-    }
+/// Where the tool's folder is inside.
+fn tool_dir() -> &'static Path {
+    Path::new("/tool")
 }

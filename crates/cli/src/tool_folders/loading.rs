@@ -15,7 +15,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::Manifest;
 use contract::version::Version;
-use executors::ProcessExecutor;
+use executors::{Homes, WasmExecutor};
 use kernel::ports::entropy::new_trace_id;
 use kernel::{Actor, Kernel};
 use policy::BearerSecret;
@@ -26,7 +26,10 @@ use crate::failure::Failure;
 /// Publishes what is found in some directories.
 pub(crate) struct Loader {
     pub(crate) kernel: Arc<Kernel>,
-    pub(crate) processes: Arc<ProcessExecutor>,
+    /// Where the executors look for a version's folder.
+    pub(crate) tool_homes: Homes,
+    /// Compiles components before they are called; not there on a machine that has no room for it.
+    pub(crate) wasm: Option<Arc<WasmExecutor>>,
     /// Publishing is an administrative act like any other, and recorded like any other.
     pub(crate) admin_token: String,
     pub(crate) dirs: Vec<PathBuf>,
@@ -115,7 +118,7 @@ impl Loader {
                 if registration.created {
                     round.published.push(format!("{id} {}", manifest.version));
                 }
-                self.settle(folder, &id, &manifest.version, round);
+                self.settle(folder, &id, manifest, round);
                 Ok(())
             }
             Err(refusal) if refusal.code == ErrorCode::E3103 => {
@@ -126,7 +129,7 @@ impl Loader {
                     manifest.version,
                 );
                 self.say(folder.clone(), text, round);
-                self.settle(folder, &id, &manifest.version, round);
+                self.settle(folder, &id, manifest, round);
                 Ok(())
             }
             Err(refusal) => Err(refusal),
@@ -134,10 +137,14 @@ impl Loader {
     }
 
     /// Says where the version lives.
-    fn settle(&mut self, folder: &PathBuf, id: &ToolId, version: &Version, round: &mut Round) {
+    fn settle(&mut self, folder: &PathBuf, id: &ToolId, manifest: &Manifest, round: &mut Round) {
+        let version = &manifest.version;
         let home = self.homes.entry((id.clone(), version.to_string())).or_insert_with(|| folder.clone());
         if home == folder {
-            self.processes.set_home(id, version, folder.clone());
+            self.tool_homes.set(id, version, folder.clone());
+            if let (Some(wasm), Some(binding)) = (&self.wasm, &manifest.execution) {
+                wasm.prepare(folder, binding);
+            }
         } else {
             let text = format!("`{}` is left out: `{id}` {version} lives in `{}`", folder.display(), home.display());
             self.say(folder.clone(), text, round);
@@ -146,7 +153,7 @@ impl Loader {
 
     /// A folder that has gone, or now holds another version, no longer runs its old one.
     fn forget_missing(&mut self, tools: &[ToolFolder]) {
-        let processes = &self.processes;
+        let tool_homes = &self.tool_homes;
         self.homes.retain(|(id, version), folder| {
             let here = tools.iter().find(|tool| tool.folder == *folder);
             // A manifest that is broken at the moment may be in the middle of being saved: keep what runs.
@@ -154,7 +161,7 @@ impl Loader {
                 tool.manifest.as_ref().map_or(true, |m| m.id().is_ok_and(|now| now == *id) && m.version.to_string() == *version)
             });
             if !stays && let Ok(version) = Version::parse(version) {
-                processes.forget_home(id, &version);
+                tool_homes.forget(id, &version);
                 tracing::info!(tool = %id, %version, "this version is no longer in its folder: it can be found but not run");
             }
             stays
@@ -179,13 +186,13 @@ fn in_full(refusal: Refusal) -> String {
 mod tests {
     use super::*;
     use crate::manifest_file::tests::smallest;
-    use executors::ProcessPolicy;
     use std::path::Path;
 
     async fn loader(dir: &Path) -> Loader {
         Loader {
             kernel: crate::test_kernel::kernel(&dir.join("data")).await,
-            processes: Arc::new(ProcessExecutor::new(ProcessPolicy::Refuse)),
+            tool_homes: Homes::default(),
+            wasm: None,
             admin_token: crate::test_kernel::ADMIN.into(),
             dirs: vec![dir.join("tools")],
             homes: HashMap::new(),

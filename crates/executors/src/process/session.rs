@@ -32,7 +32,7 @@ use contract::version::Version;
 use kernel::ports::executor::ToolCall;
 use serde_json::{Value, json};
 
-pub use self::companion::{Companion, LogLevel, Progress};
+use kernel::ports::companion::Companion;
 pub use self::scrubbed::Scrubbed;
 pub use self::wire::{Failure, Fault};
 
@@ -42,7 +42,6 @@ use super::output::failed;
 use super::scrub::Scrubber;
 use super::streams::{Streams, last_lines};
 
-mod companion;
 mod conversation;
 mod pipe;
 mod scrubbed;

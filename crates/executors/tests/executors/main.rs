@@ -1,5 +1,5 @@
-//! The executors through their port, as the kernel uses them: real manifests, real calls, a real HTTP server and real
-//! processes.
+//! The executors through their port, as the kernel uses them: real manifests, real calls, a real HTTP server, real
+//! processes and real WASM components.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "test crate")]
 
@@ -8,3 +8,4 @@ mod calls;
 mod conversation;
 mod model;
 mod process;
+mod wasm;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat};
-use gantry_executors::{ProcessExecutor, ProcessPolicy};
+use gantry_executors::{Homes, ProcessExecutor, ProcessPolicy};
 use kernel::ports::executor::{Executor, ToolOutput};
 use kernel::registry::ToolVersion;
 use serde_json::{Value, json};
@@ -30,9 +30,9 @@ fn tool(command: &[&str], more: &Value) -> Arc<ToolVersion> {
 }
 
 fn at_home(tool: &ToolVersion, home: &Path) -> ProcessExecutor {
-    let executor = ProcessExecutor::new(ProcessPolicy::Unsandboxed);
-    executor.set_home(&tool.id, &tool.version, home.to_owned());
-    executor
+    let homes = Homes::default();
+    homes.set(&tool.id, &tool.version, home.to_owned());
+    ProcessExecutor::new(ProcessPolicy::Unsandboxed, homes)
 }
 
 async fn shell(script: &str) -> Result<ToolOutput, Refusal> {
@@ -169,7 +169,7 @@ async fn what_this_build_cannot_isolate_is_refused() {
         (&session, Unsandboxed, ErrorCode::E3108, "simple"),
         (&plain, Unsandboxed, ErrorCode::E3108, "--tools DIR"),
     ] {
-        let executor = ProcessExecutor::new(policy);
+        let executor = ProcessExecutor::new(policy, Homes::default());
         let binding = tool.manifest.execution.as_ref().unwrap();
         let refusals = [
             executor.ready(tool, binding, binding.isolation_asked()).unwrap_err(),
@@ -202,8 +202,10 @@ async fn limits_that_nothing_would_enforce_are_refused() {
 async fn a_forgotten_home_and_a_missing_program_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let tool = tool(&["no-such-program-anywhere"], &json!({}));
-    let executor = at_home(&tool, home.path());
+    let homes = Homes::default();
+    homes.set(&tool.id, &tool.version, home.path().to_owned());
+    let executor = ProcessExecutor::new(ProcessPolicy::Unsandboxed, homes.clone());
     assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().code, ErrorCode::E3401);
-    executor.forget_home(&tool.id, &tool.version);
+    homes.forget(&tool.id, &tool.version);
     assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().code, ErrorCode::E3108);
 }

@@ -62,7 +62,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("ed25519-dalek", &["policy"]),
     ("getrandom", &["cli"]),
-    ("hyper", &["server", "xtask"]),
+    ("hyper", &["server", "executors", "xtask"]),
     ("hyper-util", &["server", "xtask"]),
     ("notify", &["cli"]),
     ("p256", &["policy"]),
@@ -70,7 +70,12 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("reqwest", &["executors", "authorities", "cli"]),
     ("ring", &["policy"]),
     ("rusqlite", &["store"]),
+    ("tokio-rustls", &["executors"]),
     ("tower", &["server"]),
+    ("wasmtime", &["executors"]),
+    ("wasmtime-wasi", &["executors"]),
+    ("wasmtime-wasi-http", &["executors"]),
+    ("webpki-roots", &["executors"]),
 ];
 
 /// Arrows that the tables do not have.

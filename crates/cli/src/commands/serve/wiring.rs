@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use executors::{BuiltinExecutor, ModelClient, ProcessExecutor, ProcessPolicy};
+use executors::wasm::NoSecrets;
+use executors::{BuiltinExecutor, Homes, ModelClient, ProcessExecutor, ProcessPolicy, WasmConfig, WasmExecutor};
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
@@ -100,11 +101,10 @@ impl House {
         )
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
-        let processes = Arc::new(ProcessExecutor::new(if config.process.unsandboxed {
-            ProcessPolicy::Unsandboxed
-        } else {
-            ProcessPolicy::Refuse
-        }));
+        let homes = Homes::default();
+        let policy = if config.process.unsandboxed { ProcessPolicy::Unsandboxed } else { ProcessPolicy::Refuse };
+        let processes = Arc::new(ProcessExecutor::new(policy, homes.clone()));
+        let wasm = self.wasm(config, homes.clone());
         let Outside { issuer, did_resolver, engine } = outside;
         let access = Access::open(AccessParts {
             store: Arc::clone(&self.store) as Arc<dyn AccessStore>,
@@ -123,7 +123,7 @@ impl House {
             access,
             mint: self.mint(config)?,
             recorder,
-            executors: executors(config, &clock, &processes)?,
+            executors: executors(config, &clock, processes, wasm.clone())?,
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
             clock,
@@ -132,7 +132,8 @@ impl House {
         }));
         let loader = Loader {
             kernel: Arc::clone(&kernel),
-            processes,
+            tool_homes: homes,
+            wasm,
             admin_token: self.admin_token.clone(),
             dirs: config.tools.dirs.clone(),
             homes: HashMap::new(),
@@ -145,6 +146,23 @@ impl House {
             last: None,
         });
         Ok(Household { kernel, recorder: handle, loader, policies })
+    }
+
+    /// A machine without room for the engine still runs every other kind of tool.
+    fn wasm(&self, config: &Config, homes: Homes) -> Option<Arc<WasmExecutor>> {
+        let settings = WasmConfig {
+            cache_dir: Some(self.data_dir.path().join("wasm")),
+            protected: vec![
+                self.data_dir.path().to_owned(),
+                self.audit_dir.clone(),
+                config.store.file(self.data_dir.path()),
+            ],
+            ..WasmConfig::default()
+        };
+        WasmExecutor::open(settings, homes, Arc::new(NoSecrets))
+            .inspect_err(|error| tracing::warn!(%error, "WASM tools cannot run on this machine"))
+            .ok()
+            .map(Arc::new)
     }
 
     fn identity(&self, config: &Config, external: Option<ExternalIssuer>) -> Result<Identity, Failure> {
@@ -182,14 +200,17 @@ fn access_settings(config: &Config) -> AccessSettings {
 fn executors(
     config: &Config,
     clock: &Arc<dyn Clock>,
-    processes: &Arc<ProcessExecutor>,
+    processes: Arc<ProcessExecutor>,
+    wasm: Option<Arc<WasmExecutor>>,
 ) -> Result<Vec<Arc<dyn Executor>>, Failure> {
     let model = match &config.model {
         Some(model) => ModelClient::from_config(model).map_err(|error| Failure::new(error.to_string()))?,
         None => None,
     };
     let builtin = BuiltinExecutor::new(Arc::clone(clock), model);
-    Ok(vec![Arc::new(builtin), Arc::clone(processes) as Arc<dyn Executor>])
+    let mut executors: Vec<Arc<dyn Executor>> = vec![Arc::new(builtin), processes];
+    executors.extend(wasm.map(|wasm| wasm as Arc<dyn Executor>));
+    Ok(executors)
 }
 
 /// Publishes the built-in tools that are not there yet; answers how many there are.

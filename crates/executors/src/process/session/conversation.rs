@@ -15,7 +15,7 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::companion::{Companion, LogLevel, Progress};
+use kernel::ports::companion::{Companion, LogLevel, Progress};
 use super::pipe::{Heard, Pipe};
 use super::wire::{self, Fault, Id, Message};
 use super::{SessionBounds, SessionError};

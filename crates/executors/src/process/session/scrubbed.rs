@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use contract::error::Refusal;
 use serde_json::Value;
 
-use super::companion::{Companion, LogLevel, Progress};
+use kernel::ports::companion::{Companion, LogLevel, Progress};
 use crate::process::scrub::Scrubber;
 
 /// Stands between a tool and its companion.

@@ -1,0 +1,264 @@
+//! From what a manifest declares to what a tool is given: mounts, a gate to the network, secrets, limits.
+//!
+//! One place for all kinds of untrusted tools, so that a word means the same to a process, a container and a WASM
+//! component. What is declared was already compared with the caller's grant (`authorize`); here it meets the operator's
+//! word, which only takes away (DESIGN §6.3).
+//!
+//! Invariants
+//! - CONF-1: a path is given as it is declared or the call is refused; never less, never more.
+//! - CONF-2: blocked wins over allowed, and a path that *contains* a blocked one is blocked too.
+//! - CONF-3: a tool without a `network:` permission has no gate at all.
+//! - CONF-4: secrets are fetched for one call, by the names the manifest declares and no other.
+//!
+//! Not here: how a mount or a preopened directory is made (`sandbox`, `wasm`).
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use kernel::permissions::{NetworkPermission, Permissions};
+use kernel::ports::executor::{ToolCall, Usage, forbidden_destinations};
+use kernel::ports::secret_source::{Secret, SecretSource};
+use sandbox::egress::{self, Bounds, Cidr, Gate, Policy, Ports, Resolver, Rule};
+use sandbox::{Access, Limits, Mount};
+
+use crate::process::scrub::Scrubber;
+
+/// Paths that are the machine itself and not data: given to no tool, whatever an operator allows.
+const NEVER: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/boot", "/tool"];
+
+/// The operator's word about what tools may be given.
+#[derive(Debug, Clone)]
+pub struct Reach {
+    /// Where declared paths may lie; `None` is everywhere that is not blocked.
+    pub allowed_paths: Option<Vec<PathBuf>>,
+    /// Where they may not, with everything above and below.
+    pub blocked_paths: Vec<PathBuf>,
+    /// Where tools may connect to at most.
+    pub egress: Bounds,
+    /// Private networks into which a declared name may lead.
+    pub open_networks: Vec<Cidr>,
+    /// Processes and threads of one call.
+    pub pids: u32,
+    /// Descriptors of one process.
+    pub open_files: u32,
+    /// Bytes a second to the disks behind writable paths.
+    pub io_bytes_per_second: Option<u64>,
+    /// System directories that processes see read-only.
+    pub system: Vec<PathBuf>,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self {
+            allowed_paths: None,
+            blocked_paths: Vec::new(),
+            egress: Bounds::default(),
+            open_networks: Vec::new(),
+            pids: 128,
+            open_files: 256,
+            io_bytes_per_second: None,
+            system: sandbox::SYSTEM.iter().map(PathBuf::from).collect(),
+        }
+    }
+}
+
+/// Gives tools what they declare.
+#[derive(Debug, Clone)]
+pub struct Confinement {
+    reach: Arc<Reach>,
+    secrets: Arc<dyn SecretSource>,
+    resolver: Arc<dyn Resolver>,
+}
+
+/// The secrets of one call, by name.
+pub(crate) struct CallSecrets(Vec<(Box<str>, Secret)>);
+
+impl Confinement {
+    /// With the operator's word, and where secrets and addresses come from.
+    pub fn new(reach: Reach, secrets: Arc<dyn SecretSource>, resolver: Arc<dyn Resolver>) -> Self {
+        Self { reach: Arc::new(reach), secrets, resolver }
+    }
+
+    /// System directories that a process sees.
+    pub(crate) fn system(&self) -> Vec<PathBuf> {
+        self.reach.system.clone()
+    }
+
+    /// The declared paths, each as it may be used.
+    pub(crate) fn mounts(&self, permissions: &Permissions) -> Result<Vec<Mount>, Refusal> {
+        let one = |path: &str, access| {
+            self.admitted(path)?;
+            Ok(Mount { source: path.into(), target: path.into(), access })
+        };
+        // What may be written may also be read, because there is no way to mount it otherwise; where a path is declared
+        // for both, the wider mount is the only one.
+        let written: Vec<&str> = permissions.write.iter().map(|path| &**path).collect();
+        let read = permissions.read.iter().map(|path| &**path).filter(|path| !written.contains(path));
+        read.map(|path| one(path, Access::Read)).chain(written.iter().map(|path| one(path, Access::Write))).collect()
+    }
+
+    /// CONF-2.
+    pub(crate) fn admitted(&self, declared: &str) -> Result<(), Refusal> {
+        let path = Path::new(declared);
+        let touches = |other: &Path| path.starts_with(other) || other.starts_with(path);
+        let blocked = NEVER.iter().any(|never| touches(Path::new(never)))
+            || self.reach.blocked_paths.iter().any(|other| touches(other));
+        let allowed = self.reach.allowed_paths.as_ref();
+        if blocked || allowed.is_some_and(|allowed| !allowed.iter().any(|other| path.starts_with(other))) {
+            return Err(Refusal::new(
+                ErrorCode::E3405,
+                format!("the tool declares `{declared}`, which this server gives to no tool"),
+            )
+            .hint("declare a narrower path, or let the operator change `[sandbox] allowed_paths` or `blocked_paths`")
+            .retryable(false));
+        }
+        Ok(())
+    }
+
+    /// The way out, if the tool has declared one.
+    pub(crate) fn gate(&self, call: &ToolCall, permissions: &Permissions) -> Result<Option<Arc<Gate>>, Refusal> {
+        if permissions.network.is_empty() {
+            return Ok(None);
+        }
+        self.gate_even_if_closed(call, permissions).map(Some)
+    }
+
+    /// The same for those who have to be told that they may go nowhere: a gate that lets nothing through still counts.
+    pub(crate) fn gate_even_if_closed(
+        &self,
+        call: &ToolCall,
+        permissions: &Permissions,
+    ) -> Result<Arc<Gate>, Refusal> {
+        let rules = permissions.network.iter().map(rule).collect::<Result<_, _>>()?;
+        // A megabit is a million bits.
+        let bytes_per_second = call.limits.network_mbps.and_then(|mbps| NonZeroU64::new(mbps.saturating_mul(125_000)));
+        let policy =
+            Policy { rules, open_networks: self.reach.open_networks.clone(), networks: None, bytes_per_second };
+        Ok(Arc::new(Gate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver))))
+    }
+
+    /// CONF-4.
+    pub(crate) async fn secrets(&self, call: &ToolCall, permissions: &Permissions) -> Result<CallSecrets, Refusal> {
+        let mut found = Vec::new();
+        for name in &permissions.credentials {
+            let secret = self.secrets.secret(&call.tenant, name).await.map_err(|error| {
+                tracing::warn!(tool = %call.tool.id, credential = %name, %error, "a tool's credential cannot be had");
+                error.refusal(name)
+            })?;
+            found.push((name.clone(), secret));
+        }
+        Ok(CallSecrets(found))
+    }
+
+    /// What the call may use, in the sandbox's units.
+    pub(crate) fn limits(&self, call: &ToolCall) -> Limits {
+        let memory_bytes = call.limits.memory_mb << 20;
+        Limits {
+            memory_bytes,
+            cpu_millicores: call.limits.cpu_millicores,
+            pids: self.reach.pids,
+            open_files: self.reach.open_files,
+            // Scratch is in memory and counted as such. Half of it at most, so that a full disk is told as a full disk
+            // and not as a want of memory.
+            scratch_bytes: (call.limits.scratch_mb << 20).min(memory_bytes / 2),
+            io_bytes_per_second: self.reach.io_bytes_per_second,
+        }
+    }
+}
+
+fn rule(permission: &NetworkPermission) -> Result<Rule, Refusal> {
+    let host = permission.host.parse().map_err(|error: egress::HostError| {
+        Refusal::new(ErrorCode::E3405, format!("the tool declares the host `{}`: {error}", permission.host))
+            .retryable(false)
+    })?;
+    let ports = permission.port.map_or(Ports::Any, |port| Ports::from([port]));
+    Ok(Rule { host, ports })
+}
+
+/// What went through a gate is counted; what tried to go elsewhere is a violation, whatever came of the call (E3406).
+pub(crate) fn settled(call: &ToolCall, gate: Option<&Gate>, usage: &mut Usage) -> Result<(), Refusal> {
+    let Some(gate) = gate else { return Ok(()) };
+    let traffic = gate.meter().snapshot();
+    usage.network_bytes_sent = traffic.bytes_sent;
+    usage.network_bytes_received = traffic.bytes_received;
+    if traffic.violations == 0 {
+        return Ok(());
+    }
+    let tried: Vec<String> = traffic.kept.iter().map(|violation| format!("{}:{}", violation.host, violation.port)).collect();
+    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, times = traffic.violations, ?tried, "a tool tried to connect to where it may not");
+    Err(forbidden_destinations(&call.tool, tried.iter().map(String::as_str)))
+}
+
+// ------------------------------------------------------------------------------------------------------ CallSecrets
+
+impl CallSecrets {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.0.iter().map(|(name, secret)| (&**name, secret))
+    }
+
+    /// Takes the values out of whatever the tool says.
+    pub(crate) fn scrubber(&self) -> Scrubber {
+        // A value that is no text cannot stand in JSON as it is; its encodings are not looked for.
+        let texts = self.iter().filter_map(|(name, secret)| Some((name, std::str::from_utf8(secret.expose()).ok()?)));
+        // A line end at the end of a file is how it was written, not part of the secret.
+        Scrubber::new(&texts.map(|(name, text)| (name, text.trim_end_matches(['\r', '\n']))).collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::ports::secret_source::NoSecrets;
+    use sandbox::egress::SystemResolver;
+
+    use super::*;
+
+    fn confinement(reach: Reach) -> Confinement {
+        Confinement::new(reach, Arc::new(NoSecrets), Arc::new(SystemResolver))
+    }
+
+    #[test]
+    fn blocked_wins_over_allowed_above_and_below() {
+        let reach = Reach {
+            allowed_paths: Some(vec!["/data".into(), "/srv".into()]),
+            blocked_paths: vec!["/data/private".into()],
+            ..Reach::default()
+        };
+        let confinement = confinement(reach);
+        for (path, admitted) in [
+            ("/data/public", true),
+            ("/data/privateer", true),
+            ("/srv", true),
+            ("/data", false),
+            ("/", false),
+            ("/data/private", false),
+            ("/data/private/key", false),
+            ("/home", false),
+            ("/proc", false),
+        ] {
+            assert_eq!(confinement.admitted(path).is_ok(), admitted, "{path}");
+        }
+        // Without a list everything that is not blocked may be had, but never the machine itself.
+        let confinement = super::tests::confinement(Reach::default());
+        for (path, admitted) in [("/home/me", true), ("/", false), ("/sys/fs", false), ("/dev", false), ("/tool", false)] {
+            assert_eq!(confinement.admitted(path).is_ok(), admitted, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_for_reading_and_writing_is_mounted_once() {
+        let permissions = Permissions {
+            read: vec!["/a".into(), "/b".into()],
+            write: vec!["/b".into()],
+            ..Permissions::default()
+        };
+        let mounts = confinement(Reach::default()).mounts(&permissions).unwrap();
+        let seen: Vec<_> = mounts.iter().map(|mount| (mount.target.to_str().unwrap(), mount.access)).collect();
+        assert_eq!(seen, [("/a", Access::Read), ("/b", Access::Write)]);
+    }
+}

@@ -1,0 +1,119 @@
+//! What the end of a sandbox means: memory, processes, disk, crash, or the tool's own failure, told apart (EXEC-012).
+
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use kernel::ports::executor::{ToolCall, Usage};
+use sandbox::{Ended, SpawnError, Step, StepFailure};
+
+use super::output::Exit;
+
+/// The program did not start.
+pub(super) fn not_started(call: &ToolCall, error: &SpawnError) -> Refusal {
+    match error {
+        SpawnError::Step(failure) => {
+            tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, detail = %failure.detail, "the tool was not started");
+            failed_step(call, failure)
+        }
+        SpawnError::Unusable(_) => {
+            tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool was not started");
+            Refusal::new(ErrorCode::E3405, error.to_string()).retryable(false)
+        }
+        SpawnError::LauncherDied | SpawnError::NoLauncher(_) | SpawnError::System(_) => {
+            tracing::error!(tool = %call.tool.id, invocation = %call.invocation_id, error = ?error, "the tool was not started");
+            // It may have begun: what has effects must not be repeated blindly.
+            Refusal::new(ErrorCode::E3405, error.to_string())
+                .retryable(call.tool.manifest.side_effect_policy.is_safe_to_retry())
+        }
+    }
+}
+
+fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
+    match failure.step {
+        // The tool's own fault: its command names nothing that can run.
+        Step::Program => Refusal::new(ErrorCode::E3401, "the tool's program could not be started")
+            .hint(match failure.errno {
+                libc_errno::ENOENT => "`execution.command` names a program, or a script an interpreter, that is neither installed in /usr nor in the tool's folder",
+                libc_errno::EACCES => "the file that `execution.command` names is not executable: `chmod +x` it",
+                _ => "check that `execution.command` names a program that is installed or stands in the tool's folder",
+            })
+            .retryable(false),
+        Step::WorkingDirectory => Refusal::new(ErrorCode::E3405, "the tool's folder cannot be entered by the sandbox")
+            .hint("make the folder readable for everybody (`chmod -R o+rX`): tools run as nobody")
+            .retryable(false),
+        Step::Mount => {
+            let permissions = call.tool.permissions().ok();
+            let mut declared = permissions.into_iter().flat_map(|all| all.read.iter().chain(&all.write));
+            let what = declared.find(|path| ***path == *failure.detail);
+            let what = what.map_or_else(|| "the tool's folder".to_owned(), |path| format!("`{path}`, which the tool declares,"));
+            Refusal::new(ErrorCode::E3405, format!("{what} cannot be given to it: {}", failure.reason()))
+                .hint(match failure.errno {
+                    libc_errno::ELOOP => "a symbolic link stands in the path: declare where it leads",
+                    _ => "let the operator make the path available on this server",
+                })
+                .retryable(false)
+        }
+        _ => Refusal::new(
+            ErrorCode::E3405,
+            format!("the sandbox could not be made: {} failed: {}", failure.step.what(), failure.reason()),
+        )
+        .hint("`gantry doctor` says what this machine offers and what is missing"),
+    }
+}
+
+/// Error numbers by their names; the same on every Linux.
+mod libc_errno {
+    pub(super) const ENOENT: i32 = 2;
+    pub(super) const EACCES: i32 = 13;
+    pub(super) const ELOOP: i32 = 40;
+}
+
+/// Why a program that did not end well did not, if a limit was the reason.
+pub(super) fn limit_hit(call: &ToolCall, ended: &Ended) -> Option<Refusal> {
+    if ended.usage.oom_kills > 0 {
+        let allowed = call.limits.memory_mb;
+        return Some(
+            Refusal::new(ErrorCode::E3403, format!("the tool needed more than the {allowed} MB of memory it may have"))
+                .hint("raise `resource_limits.memory` in the manifest, or `memory_mb_limit` of the call, or give the tool less work")
+                .retryable(false),
+        );
+    }
+    if ended.usage.pids_refused > 0 {
+        return Some(
+            Refusal::new(ErrorCode::E3407, "the tool started more processes and threads than it may")
+                .hint("let the tool use fewer at once, or the operator raise `[sandbox] pids`")
+                .retryable(false),
+        );
+    }
+    if ended.scratch_full {
+        return Some(
+            Refusal::new(ErrorCode::E3407, "the tool filled its scratch space")
+                .hint("raise `resource_limits.ephemeral_storage` (and `memory`: scratch lies there) in the manifest")
+                .retryable(false),
+        );
+    }
+    None
+}
+
+/// The end as the judgement of output knows it.
+pub(super) fn exit(ended: &Ended) -> Exit {
+    match ended.exit {
+        sandbox::Exit::Code(code) => Exit::Code(code),
+        sandbox::Exit::Signal(signal) => Exit::Signal(signal),
+        // Nobody here ended it: then the kernel did, with the first process of the sandbox.
+        sandbox::Exit::Ended => Exit::Signal(9),
+    }
+}
+
+pub(super) fn usage(used: sandbox::Usage) -> Usage {
+    Usage {
+        cpu_millicore_seconds: millis(used.cpu),
+        memory_peak_mb: used.memory_peak_bytes.div_ceil(1 << 20),
+        ..Usage::default()
+    }
+}
+
+/// A thousandth of a core for a second is a millisecond of one core.
+pub(super) fn millis(cpu: Duration) -> u64 {
+    u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,83 @@
+//! Everything one call of a process tool needs, worked out before anything is started.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::canonical::Digest;
+use contract::error::{ErrorCode, Refusal};
+use kernel::ports::executor::ToolCall;
+use sandbox::egress::Gate;
+use sandbox::{Access, Network, OwnFile, PROXY_PORT, Spec};
+
+use super::scrub::Scrubber;
+use super::tool_dir;
+use crate::confinement::Confinement;
+
+/// Where declared credentials lie inside, one file each.
+const SECRETS_DIR: &str = "/run/secrets";
+/// The variables by which programs find a proxy.
+const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+
+/// A sandbox to be, and what goes with it.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) spec: Spec,
+    pub(super) gate: Option<Arc<Gate>>,
+    pub(super) scrubber: Arc<Scrubber>,
+}
+
+impl Prepared {
+    pub(super) async fn for_call(
+        confinement: &Confinement,
+        call: &ToolCall,
+        command: &[String],
+        env: &BTreeMap<String, String>,
+        home: &Path,
+    ) -> Result<Self, Refusal> {
+        let permissions = call.tool.permissions()?;
+        let mut spec = Spec::new(command.iter().cloned());
+        spec.system = confinement.system();
+        spec.mounts = confinement.mounts(permissions)?;
+        spec.limits = confinement.limits(call);
+        // Links in the way to the folder are the operator's; a mount follows none.
+        let home = tokio::fs::canonicalize(home).await.map_err(|error| no_folder(call, &error))?;
+        spec = spec.mount(home, tool_dir(), Access::Read);
+        spec.cwd = tool_dir().to_owned();
+
+        let gate = confinement.gate(call, permissions)?;
+        if gate.is_some() {
+            spec.network = Network::Proxied;
+            let (http, socks) = (format!("http://127.0.0.1:{PROXY_PORT}"), format!("socks5h://127.0.0.1:{PROXY_PORT}"));
+            spec.env.extend(PROXY_VARIABLES.map(|name| (name.to_owned(), http.clone())));
+            spec.env.extend(["ALL_PROXY", "all_proxy"].map(|name| (name.to_owned(), socks.clone())));
+            // Node looks at the variables above only if it is told to.
+            spec.env.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+        }
+
+        let secrets = confinement.secrets(call, permissions).await?;
+        if !secrets.is_empty() {
+            spec.env.insert("GANTRY_SECRETS_DIR".to_owned(), SECRETS_DIR.to_owned());
+            spec.files.extend(secrets.iter().map(|(name, secret)| OwnFile {
+                path: Path::new(SECRETS_DIR).join(name),
+                contents: secret.expose().to_vec(),
+            }));
+        }
+        spec.env.extend(env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        Ok(Self { spec, gate, scrubber: Arc::new(secrets.scrubber()) })
+    }
+
+    /// A digest of all that the process is made from: another one must not serve in its place.
+    pub(super) fn digest(&self) -> Result<Digest, Refusal> {
+        serde_json::to_value(&self.spec).map(|value| Digest::of(&value)).map_err(|_| {
+            Refusal::new(ErrorCode::E3405, "the sandbox of the tool cannot be described").retryable(false)
+        })
+    }
+}
+
+fn no_folder(call: &ToolCall, error: &std::io::Error) -> Refusal {
+    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool's folder cannot be found");
+    Refusal::new(ErrorCode::E3405, "the tool's folder cannot be found any more")
+        .hint("let the operator bring the folder back, or unload the tool")
+        .retryable(false)
+}

@@ -1,0 +1,86 @@
+//! A process tool that runs: its sandbox, its way to the network, and what it has used so far.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::Refusal;
+use kernel::ports::executor::{ToolCall, Usage};
+use sandbox::egress::{Gate, Proxy, ProxyHandle};
+use sandbox::{Child, Ended, Sandbox};
+
+use super::ended;
+use super::prepared::Prepared;
+use super::session::Session;
+use super::streams::Streams;
+
+/// One process with everything that belongs to it. Dropping it ends all of it.
+#[derive(Debug)]
+pub struct Running {
+    /// There between the first call and the last, if it speaks in sessions.
+    pub(super) session: Option<Session>,
+    pub(super) child: Child,
+    gate: Option<Arc<Gate>>,
+    proxy: Option<ProxyHandle>,
+    /// What earlier calls used: a warm process is asked for the difference.
+    counted: Counted,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    cpu: Duration,
+    sent: u64,
+    received: u64,
+}
+
+impl Running {
+    /// Starts the program, or says in terms of the error table why it does not run.
+    pub(super) async fn start(sandbox: &Sandbox, call: &ToolCall, prepared: &Prepared) -> Result<Self, Refusal> {
+        let spawned = sandbox.spawn(prepared.spec.clone()).await;
+        let mut child = spawned.map_err(|error| ended::not_started(call, &error))?;
+        let proxy = prepared.gate.as_ref().zip(child.proxy.take()).map(|(gate, listener)| Proxy::serve(listener, Arc::clone(gate)));
+        Ok(Self { session: None, child, gate: prepared.gate.clone(), proxy, counted: Counted::default() })
+    }
+
+    /// The streams, once.
+    pub(super) fn streams(&mut self) -> io::Result<Streams> {
+        let streams = self.child.stdin.take().zip(self.child.stdout.take()).zip(self.child.stderr.take());
+        let ((stdin, stdout), stderr) = streams.ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Streams::new(stdin, stdout, stderr))
+    }
+
+    /// Ends it and waits until nothing is left.
+    pub(super) async fn end(&mut self) -> Ended {
+        self.child.kill();
+        self.child.wait().await
+    }
+
+    /// The gate after its last byte.
+    pub(super) async fn closed_gate(&mut self) -> Option<&Gate> {
+        if let Some(proxy) = self.proxy.take() {
+            proxy.stop().await;
+        }
+        self.gate.as_deref()
+    }
+
+    /// What the call that has just ended used, of a process that lives on.
+    pub(super) async fn used_by_this_call(&mut self) -> io::Result<Usage> {
+        let so_far = self.child.usage_so_far().await?;
+        let mut usage = ended::usage(so_far);
+        let cpu = so_far.cpu.saturating_sub(self.counted.cpu);
+        usage.cpu_millicore_seconds = ended::millis(cpu);
+        self.counted.cpu = so_far.cpu;
+        if let Some(gate) = &self.gate {
+            let traffic = gate.meter().snapshot();
+            usage.network_bytes_sent = traffic.bytes_sent.saturating_sub(self.counted.sent);
+            usage.network_bytes_received = traffic.bytes_received.saturating_sub(self.counted.received);
+            (self.counted.sent, self.counted.received) = (traffic.bytes_sent, traffic.bytes_received);
+        }
+        Ok(usage)
+    }
+
+    /// Has it tried to connect to where it may not?
+    pub(super) fn gate(&self) -> Option<&Gate> {
+        self.gate.as_deref()
+    }
+}

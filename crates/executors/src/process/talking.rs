@@ -1,0 +1,173 @@
+//! One call of a process tool from start to end, in either of the two protocols.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use kernel::ports::companion::Companion;
+use kernel::ports::executor::{ToolCall, ToolOutput};
+use sandbox::{Ended, Sandbox};
+use serde_json::Value;
+
+use super::output::{self, ended_early, judged};
+use super::prepared::Prepared;
+use super::running::Running;
+use super::scrub::Scrubber;
+use super::session::{Call, Scrubbed, Session, SessionBounds, SessionError};
+use super::warm::{Warm, WarmKey, WarmPool};
+use super::{ended, simple};
+use crate::confinement::settled;
+
+/// Before the deadline a session is told that it is over, so that a tool can put its things in order.
+const NOTICE: Duration = Duration::from_millis(200);
+/// How long a tool whose caller has gone may take to put its things in order.
+const FAREWELL: Duration = Duration::from_millis(50);
+
+/// Parameters in, result out, one process.
+pub(super) async fn simply(sandbox: &Sandbox, call: &ToolCall, prepared: Prepared) -> Result<ToolOutput, Refusal> {
+    let mut running = Running::start(sandbox, call, &prepared).await?;
+    let streams = running.streams().map_err(|_| broken())?;
+    let input = call.parameters.to_string().into_bytes();
+    let talked = simple::talk_until(streams, &input, &simple::Bounds::default(), running.child.wait()).await;
+    let (end, said) = match talked {
+        Ok(talked) => talked,
+        Err(error) => {
+            tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool was stopped");
+            let _ = running.end().await;
+            return Err(output::broken(&error));
+        }
+    };
+    log(call, &end, &said.log(&prepared.scrubber));
+    let mut usage = ended::usage(end.usage);
+    settled(call, running.closed_gate().await, &mut usage)?;
+    let exit = ended::exit(&end);
+    if !exit.is_success()
+        && let Some(refusal) = ended::limit_hit(call, &end)
+    {
+        return Err(refusal);
+    }
+    let value = judged(exit, said.result()).map_err(|refusal| prepared.scrubber.refusal(refusal))?;
+    Ok(ToolOutput { value: prepared.scrubber.value(value), usage })
+}
+
+/// A conversation, with a process that may have served before and may serve again.
+pub(super) async fn in_session(
+    sandbox: &Sandbox,
+    call: &ToolCall,
+    prepared: Prepared,
+    pool: Option<&Arc<WarmPool<Running>>>,
+) -> Result<ToolOutput, Refusal> {
+    let Some(pool) = pool else {
+        let mut running = started(sandbox, call, &prepared).await?;
+        let answer = asked(call, &mut running, &prepared.scrubber).await;
+        return concluded(call, running, answer, &prepared.scrubber).await;
+    };
+    let key = WarmKey::new(call.tool.id.clone(), &call.tool.version, call.tenant.clone(), prepared.digest()?);
+    // One that turns out to be unfit was not asked anything, so another one may be.
+    while let Some(mut warm) = pool.take(&key) {
+        let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
+        if !matches!(&answer, Err(error) if !error.was_asked()) {
+            return kept(call, pool, warm, answer, &prepared.scrubber).await;
+        }
+    }
+    let mut warm = pool.started(key, started(sandbox, call, &prepared).await?);
+    let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
+    kept(call, pool, warm, answer, &prepared.scrubber).await
+}
+
+async fn started(sandbox: &Sandbox, call: &ToolCall, prepared: &Prepared) -> Result<Running, Refusal> {
+    let mut running = Running::start(sandbox, call, prepared).await?;
+    let streams = running.streams().map_err(|_| broken())?;
+    running.session = Some(Session::new(streams, SessionBounds::default()));
+    Ok(running)
+}
+
+/// Asks, and tells the tool in time that its time is over.
+async fn asked(call: &ToolCall, running: &mut Running, secrets: &Arc<Scrubber>) -> Result<Value, SessionError> {
+    let companion: Arc<dyn Companion> =
+        Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(secrets)));
+    let Some(session) = running.session.as_mut() else { return Err(SessionError::Unfit) };
+    let question = Call::from(call);
+    match tokio::time::timeout(call.time_left.saturating_sub(NOTICE), session.invoke(&question, &companion)).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            // The kernel's deadline ends this wait, and with it the process.
+            let _ = session.cancel("the time of the call is over").await;
+            std::future::pending().await
+        }
+    }
+}
+
+/// The end of a call whose process ends with it.
+async fn concluded(
+    call: &ToolCall,
+    mut running: Running,
+    answer: Result<Value, SessionError>,
+    secrets: &Scrubber,
+) -> Result<ToolOutput, Refusal> {
+    // A tool that ended by itself says more by how it did.
+    let end = match &answer {
+        Err(SessionError::Ended) => running.child.wait().await,
+        _ => running.end().await,
+    };
+    let lines = running.session.as_ref().map(|session| session.log(secrets)).unwrap_or_default();
+    let mut usage = ended::usage(end.usage);
+    settled(call, running.closed_gate().await, &mut usage)?;
+    match answer {
+        Ok(value) => {
+            log_lines(call, &lines);
+            Ok(ToolOutput { value: secrets.value(value), usage })
+        }
+        Err(error) => {
+            log(call, &end, &lines);
+            let refusal = ended::limit_hit(call, &end).unwrap_or_else(|| match error {
+                SessionError::Ended => ended_early(ended::exit(&end)),
+                error => error.refusal(),
+            });
+            Err(secrets.refusal(refusal))
+        }
+    }
+}
+
+/// The end of a call whose process stays, if it is in order.
+async fn kept(
+    call: &ToolCall,
+    pool: &Arc<WarmPool<Running>>,
+    mut warm: Warm<Running>,
+    answer: Result<Value, SessionError>,
+    secrets: &Scrubber,
+) -> Result<ToolOutput, Refusal> {
+    let reusable = warm.process.session.as_ref().is_some_and(Session::is_reusable);
+    let clean = warm.process.gate().is_none_or(|gate| gate.meter().snapshot().violations == 0);
+    if !reusable || !clean || !answer.as_ref().err().is_none_or(SessionError::is_reusable) {
+        return concluded(call, warm.process, answer, secrets).await;
+    }
+    let Ok(usage) = warm.process.used_by_this_call().await else {
+        return concluded(call, warm.process, answer, secrets).await;
+    };
+    let lines = warm.process.session.as_ref().map(|session| session.log(secrets)).unwrap_or_default();
+    log_lines(call, &lines);
+    pool.give_back(warm);
+    match answer {
+        Ok(value) => Ok(ToolOutput { value: secrets.value(value), usage }),
+        Err(error) => Err(secrets.refusal(error.refusal())),
+    }
+}
+
+fn broken() -> Refusal {
+    Refusal::new(ErrorCode::E3404, "the connection to the tool broke")
+}
+
+/// The tool's own words are for the log of the operator, never for the caller.
+fn log(call: &ToolCall, end: &Ended, lines: &str) {
+    if end.exit == sandbox::Exit::Code(0) {
+        return log_lines(call, lines);
+    }
+    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, exit = ?end.exit, stderr = %lines, "the tool failed");
+}
+
+fn log_lines(call: &ToolCall, lines: &str) {
+    if !lines.is_empty() {
+        tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
+    }
+}

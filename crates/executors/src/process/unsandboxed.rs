@@ -1,0 +1,62 @@
+//! A process tool without a sandbox, because the operator has said so: a plain child of the server, with its rights.
+//!
+//! It gets an environment of our making, and its process group ends with the call. Nothing else is promised, so a call
+//! that relies on a limit, and a tool that is to be given secrets or a gate, are refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use contract::error::{ErrorCode, Refusal};
+use kernel::ports::executor::{ToolCall, ToolOutput};
+
+use super::child::Child;
+use super::output::{self, Exit, judged};
+use super::scrub::Scrubber;
+use super::simple;
+
+pub(super) async fn run(
+    call: &ToolCall,
+    command: &[String],
+    env: &BTreeMap<String, String>,
+    home: &Path,
+) -> Result<ToolOutput, Refusal> {
+    enforceable(call)?;
+    let mut child = Child::start(command, env, home).map_err(|error| not_started(call, &error))?;
+    let streams = child.streams().ok_or_else(|| Refusal::new(ErrorCode::E3404, "the connection to the tool broke"))?;
+    let input = call.parameters.to_string().into_bytes();
+    let (status, said) = simple::talk_until(streams, &input, &simple::Bounds::default(), child.wait())
+        .await
+        .map_err(|error| output::broken(&error))?;
+    let status = status.map_err(|error| output::broken(&simple::Broken::Io(error)))?;
+    let (exit, lines) = (Exit::from(status), said.log(&Scrubber::default()));
+    if !exit.is_success() {
+        tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %status, stderr = %lines, "the tool failed");
+    } else if !lines.is_empty() {
+        tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
+    }
+    judged(exit, said.result()).map(ToolOutput::of)
+}
+
+/// Nothing here keeps a limit, a gate or a secret.
+fn enforceable(call: &ToolCall) -> Result<(), Refusal> {
+    let permissions = call.tool.permissions()?;
+    let what = if call.limits.asked_by_caller {
+        "the CPU, memory or network of a process cannot be bounded"
+    } else if !permissions.network.is_empty() {
+        "the network of a process cannot be kept to what it declares"
+    } else if !permissions.credentials.is_empty() {
+        "credentials are not given to a process"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(ErrorCode::E3405, format!("{what} without the sandbox"))
+        .hint("start the server without `--unsandboxed-processes`")
+        .retryable(false))
+}
+
+fn not_started(call: &ToolCall, error: &std::io::Error) -> Refusal {
+    tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool's program could not be started");
+    Refusal::new(ErrorCode::E3401, "the tool's program could not be started")
+        .hint("check that `execution.command` names a program that is installed or stands in the tool's folder")
+        .retryable(false)
+}

@@ -1,0 +1,270 @@
+//! A WASM component in the tool's own folder (`type = "wasm"`), on WASI 0.2 (DESIGN §3, EXEC-001, EXEC-012, EXEC-017).
+//!
+//! Two kinds of components are tools: those of the world `gantry:tool/tool` (`wit/gantry-tool`), which export one function
+//! with JSON in and out, and plain `wasi:cli/command` programs, which speak the simple protocol of processes: parameters
+//! on stdin, result on stdout, stderr the log, a failing exit is an error.
+//!
+//! The words of the manifest mean here what they mean for processes: `filesystem:` gives directories, `network:` opens
+//! outgoing HTTP through the gate, `credentials:` lets `gantry:tool/secrets` answer. Nothing else is reachable.
+//!
+//! Invariants
+//! - WASM-1: a fresh instance for every call, on threads of their own; nothing is shared between two calls but code.
+//! - WASM-2: dropping a call, or its deadline, stops its guest within a tick.
+//! - WASM-3: nothing is compiled twice for the same content, and nobody's request waits for somebody else's compilation.
+//!
+//! Not here: the gate itself, where secrets and documents come from, retries.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::Execution;
+use kernel::permissions::Permissions;
+use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::registry::ToolVersion;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use wasmtime::component::Linker;
+
+use self::compiled_cache::CompiledCache;
+use self::engine::GuestEngine;
+use self::grants::{Streams, permissions_of};
+use self::guest::{Ended, Guest};
+use self::host::{Host, Secrets};
+use self::library::Library;
+use self::limits::{Bounds, Limiter, OUTPUT_BYTES_MAX};
+use self::loaded::Entry;
+use self::metered::{CpuTime, Metered};
+use self::outbound::Sender;
+use self::state::State;
+use self::streams::{LogStream, ResultStream};
+use crate::homes::Homes;
+
+mod compiled_cache;
+mod config;
+mod declared_addresses;
+mod engine;
+mod grants;
+mod guest;
+mod host;
+mod library;
+mod limits;
+mod loaded;
+mod metered;
+mod outbound;
+mod state;
+mod streams;
+mod verdict;
+
+pub use compiled_cache::CacheError;
+pub use config::{WasmConfig, WasmConfigError};
+pub use engine::EngineError;
+pub use host::{NoSecrets, SecretLookup};
+pub use loaded::Loaded;
+
+/// Runs tools of type `wasm`.
+#[derive(Debug)]
+pub struct WasmExecutor {
+    config: WasmConfig,
+    homes: Homes,
+    secrets: Arc<dyn SecretLookup>,
+    library: Library,
+    /// Never more calls than the pool has room for.
+    turns: Arc<Semaphore>,
+    engine: GuestEngine,
+}
+
+/// Why there is no executor.
+#[derive(Debug, thiserror::Error)]
+pub enum WasmError {
+    /// A setting out of its range.
+    #[error(transparent)]
+    Config(#[from] WasmConfigError),
+    /// No engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The host's functions could not be given to guests.
+    #[error("the interfaces for WASM guests could not be put together")]
+    Linker(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl WasmExecutor {
+    /// With an engine of its own, for the tools that live in these folders. A cache that cannot be used is said in the log
+    /// and left out: it makes the start faster, not the calls right.
+    ///
+    /// # Errors
+    /// A setting out of range, or no room for the engine on this machine.
+    pub fn open(config: WasmConfig, homes: Homes, secrets: Arc<dyn SecretLookup>) -> Result<Self, WasmError> {
+        config.validate()?;
+        let engine = GuestEngine::start(&config)?;
+        let linker = linker(&engine).map_err(|error| WasmError::Linker(error.into()))?;
+        let cache = config.cache_dir.as_deref().and_then(|dir| {
+            CompiledCache::open(dir, config.cache_files_max, engine.engine())
+                .inspect_err(|error| tracing::warn!(%error, "compiled components are not kept"))
+                .ok()
+        });
+        let library =
+            Library::new(engine.engine().clone(), linker, cache, config.component_bytes_max, config.loaded_max);
+        let turns = Arc::new(Semaphore::new(usize::try_from(config.calls_max).unwrap_or(1)));
+        Ok(Self { config, homes, secrets, library, turns, engine })
+    }
+
+    /// Compiles a component of a folder in the background, so that the first call finds it ready. What is wrong with it is
+    /// said when it is called.
+    pub fn prepare(&self, folder: &Path, binding: &Execution) {
+        if let (Execution::Wasm { component }, Some(threads)) = (binding, self.engine.threads())
+            && let Err(error) = self.library.ask(threads, folder, component)
+        {
+            tracing::warn!(%error, "a component cannot be made ready");
+        }
+    }
+
+    /// A component ready to be instantiated: from memory, else from the compiled cache, else compiled.
+    ///
+    /// # Errors
+    /// E3108 if it is not a component that can run here, E3405 if it cannot be read.
+    pub async fn load(&self, folder: &Path, component: &str) -> Result<Arc<Loaded>, Refusal> {
+        let threads = self.engine.threads().ok_or_else(going)?;
+        self.library.get(threads, folder, component).await.map_err(|error| error.refusal())
+    }
+
+    /// Instantiates a component with nothing granted, and lets it go again; for measuring what that costs.
+    ///
+    /// # Errors
+    /// E3405 if it does not come to life.
+    pub async fn instantiate(&self, loaded: &Loaded) -> Result<(), Refusal> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| going())?;
+        let _ticking = self.engine.ticking();
+        let bounds = Bounds {
+            memory_bytes: self.config.memory_mb_max << 20,
+            cpu_millicores: 1000,
+            table_elements: self.config.table_elements_max,
+        };
+        let gate = declared_addresses::gate(&Permissions::default());
+        let host = Host::of_nobody();
+        let streams = Streams { stdin: Vec::new(), stdout: None, log: LogStream::default() };
+        let wasi = grants::wasi(&Permissions::default(), &[], streams)?;
+        let state = State::new(wasi, Sender::new(gate), Limiter::new(bounds), host);
+        let mut store = guest::store(self.engine.engine(), state);
+        let made = match &loaded.entry {
+            Entry::Tool { pre, .. } => pre.instantiate_async(&mut store).await.map(drop),
+            Entry::Command(pre) => pre.instantiate_async(&mut store).await.map(drop),
+        };
+        drop(store);
+        drop(turn);
+        made.map_err(|error| {
+            tracing::warn!(error = %format!("{error:#}"), "a component could not be instantiated");
+            Refusal::new(ErrorCode::E3405, "the component could not be instantiated")
+        })
+    }
+
+    async fn run(&self, call: &ToolCall, component: &str) -> Result<ToolOutput, Refusal> {
+        let permissions = permissions_of(&call.tool)?;
+        let bounds = Bounds::of(&call.tool.manifest, &call.limits, &self.config)?;
+        let folder = self.homes.of(&call.tool)?;
+        let loaded = self.load(&folder, component).await?;
+        if matches!(loaded.entry, Entry::Command(_)) && !permissions.credentials.is_empty() {
+            return Err(no_way_for_secrets());
+        }
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| going())?;
+        let secrets = Secrets::fetch(self.secrets.as_ref(), &call.tenant, &permissions.credentials).await?;
+        let guest = self.guest(call, loaded, &permissions, secrets, bounds)?;
+        let ticking = self.engine.ticking();
+        let threads = self.engine.threads().ok_or_else(going)?;
+        let cpu = CpuTime::default();
+        let metered = Metered::new(guest.run(cpu.clone()), cpu, bounds.cpu_millicores);
+        let task = threads.spawn(async move {
+            // Held until the guest's memory is back in the pool, however it ends.
+            let _held = (turn, ticking);
+            metered.await
+        });
+        let ended = Running(task).ended().await?;
+        verdict::judge(call, ended)
+    }
+
+    /// Everything one call consists of.
+    fn guest(
+        &self,
+        call: &ToolCall,
+        loaded: Arc<Loaded>,
+        permissions: &Permissions,
+        secrets: Secrets,
+        bounds: Bounds,
+    ) -> Result<Guest, Refusal> {
+        let parameters = call.parameters.to_string();
+        let (stdout, log) = (ResultStream::new(OUTPUT_BYTES_MAX), LogStream::default());
+        let streams = match loaded.entry {
+            Entry::Tool { .. } => Streams { stdin: Vec::new(), stdout: None, log: log.clone() },
+            Entry::Command(_) => {
+                Streams { stdin: parameters.clone().into_bytes(), stdout: Some(stdout.clone()), log: log.clone() }
+            }
+        };
+        let wasi = grants::wasi(permissions, &self.config.protected, streams)?;
+        let gate = declared_addresses::gate(permissions);
+        let host = Host::of(call, secrets);
+        let state = State::new(wasi, Sender::new(Arc::clone(&gate)), Limiter::new(bounds), host);
+        Ok(Guest { loaded, engine: self.engine.engine().clone(), state, parameters, stdout, log, gate })
+    }
+}
+
+#[async_trait]
+impl Executor for WasmExecutor {
+    fn kind(&self) -> &'static str {
+        "wasm"
+    }
+
+    fn ready(&self, tool: &ToolVersion, binding: &Execution) -> Result<(), Refusal> {
+        let Execution::Wasm { .. } = binding else { return Err(unbound()) };
+        self.homes.of(tool).map(drop)
+    }
+
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        let Some(Execution::Wasm { component }) = &call.tool.manifest.execution else { return Err(unbound()) };
+        // The kernel drops the call at its deadline; asked here too, because a guest must not rely on somebody else's clock.
+        tokio::time::timeout(call.time_left, self.run(&call, component)).await.unwrap_or_else(|_| {
+            Err(Refusal::new(ErrorCode::E3402, "the tool did not answer in time")
+                .hint("allow more time, or let the tool do less; a component that is called for the first time may still be compiling"))
+        })
+    }
+}
+
+/// A guest on its threads. Dropping it stops the guest (WASM-2).
+struct Running(JoinHandle<Ended>);
+
+impl Running {
+    async fn ended(mut self) -> Result<Ended, Refusal> {
+        (&mut self.0).await.map_err(|error| {
+            tracing::error!(%error, "a WASM call stopped unexpectedly");
+            Refusal::new(ErrorCode::E3404, "the tool stopped unexpectedly").hint("report this with the trace id")
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine.engine());
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    host::add_to_linker(&mut linker)?;
+    Ok(linker)
+}
+
+fn unbound() -> Refusal {
+    Refusal::new(ErrorCode::E3108, "the tool is not bound to a WASM component").retryable(false)
+}
+
+fn going() -> Refusal {
+    Refusal::new(ErrorCode::E3405, "the server is about to stop")
+}
+
+fn no_way_for_secrets() -> Refusal {
+    Refusal::new(ErrorCode::E3405, "a `wasi:cli/command` component has no way to be given credentials")
+        .hint("implement the world `gantry:tool/tool`, whose import `secrets` gives exactly the declared ones")
+        .retryable(false)
+}

@@ -1,0 +1,167 @@
+//! The host's side of `gantry:tool` (`wit/gantry-tool/tool.wit`): progress, log, documents, secrets.
+//!
+//! Invariants
+//! - HOST-1: a secret is given under its exact, declared name and to nobody else; every other name gets the same answer.
+//!   All that is declared is there before the guest starts, or the guest does not start.
+//! - HOST-2: what a guest says is bounded in number and length, and made printable, before it reaches the log.
+//!
+//! Not here: WASI (`grants`), HTTP (`outbound`).
+
+use std::fmt;
+
+use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use kernel::ports::executor::ToolCall;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{ComponentType, Lift, Linker, Lower};
+
+use super::state::State;
+use super::streams::printable;
+
+/// Lines of progress and log that one call may write; the rest is counted and dropped.
+const LINES_MAX: u32 = 1_000;
+/// Characters of one such line that are kept.
+const LINE_CHARS_MAX: usize = 1_000;
+
+/// The declared credentials of one call, with their values. Never shown.
+#[derive(Default)]
+pub(super) struct Secrets(Vec<(Box<str>, String)>);
+
+impl Secrets {
+    /// Those of one call. A value that is no text cannot be handed to a guest.
+    pub(super) fn of(secrets: &CallSecrets) -> Result<Self, Refusal> {
+        let one = |(name, secret): (&str, &Secret)| {
+            let text = String::from_utf8(secret.expose().to_vec()).map_err(|_| {
+                Refusal::new(ErrorCode::E3602, format!("the credential `{name}` is not text, which a WASM tool needs"))
+            })?;
+            Ok((name.into(), text))
+        };
+        secrets.iter().map(one).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// HOST-1.
+    fn get(&self, name: &str) -> Result<String, String> {
+        let found = self.0.iter().find(|(declared, _)| **declared == *name);
+        found.map(|(_, value)| value.clone()).ok_or_else(|| "the manifest declares no such credential".to_owned())
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// What one call may ask of the host.
+#[derive(Debug)]
+pub(super) struct Host {
+    companion: Arc<dyn Companion>,
+    secrets: Secrets,
+    /// Lines written so far.
+    lines: u32,
+}
+
+impl Host {
+    /// For one call.
+    pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets) -> Self {
+        Self { companion, secrets, lines: 0 }
+    }
+
+    /// For an instance that is made and never called.
+    pub(super) fn of_nobody() -> Self {
+        Self::of(Unaccompanied::new(), Secrets::default())
+    }
+
+    /// HOST-2: the line, unless the guest has said enough.
+    fn line(&mut self, text: &str) -> Option<String> {
+        self.lines = self.lines.saturating_add(1);
+        (self.lines <= LINES_MAX).then(|| printable(&text.chars().take(LINE_CHARS_MAX).collect::<String>()))
+    }
+
+    fn progress(&mut self, percent: Option<f64>, message: &str) {
+        if let Some(message) = self.line(message) {
+            let percent = percent.filter(|value| value.is_finite()).map(|value| value.clamp(0.0, 100.0));
+            self.companion.progress(Progress { percent, phase: None, message: Some(message) });
+        }
+    }
+
+    fn log(&mut self, level: Level, message: &str) {
+        let Some(message) = self.line(message) else { return };
+        let level = match level {
+            Level::Debug => LogLevel::Debug,
+            Level::Info => LogLevel::Info,
+            Level::Warn => LogLevel::Warn,
+            Level::Error => LogLevel::Error,
+        };
+        self.companion.log(level, &message);
+    }
+}
+
+/// `gantry:tool/host.level`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ComponentType, Lift, Lower)]
+#[component(enum)]
+#[repr(u8)]
+#[expect(dead_code, reason = "made by `Lift` from what the guest says")]
+enum Level {
+    #[component(name = "debug")]
+    Debug,
+    #[component(name = "info")]
+    Info,
+    #[component(name = "warn")]
+    Warn,
+    #[component(name = "error")]
+    Error,
+}
+
+/// `gantry:tool/types.error-kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ComponentType, Lift, Lower)]
+#[component(enum)]
+#[repr(u8)]
+#[expect(dead_code, reason = "made by `Lift` from what the guest says")]
+pub(super) enum ErrorKind {
+    #[component(name = "invalid-parameters")]
+    InvalidParameters,
+    #[component(name = "failed")]
+    Failed,
+    #[component(name = "unavailable")]
+    Unavailable,
+}
+
+/// `gantry:tool/types.tool-error`.
+#[derive(Debug, Clone, PartialEq, Eq, ComponentType, Lift, Lower)]
+#[component(record)]
+pub(super) struct ToolError {
+    #[component(name = "kind")]
+    pub(super) kind: ErrorKind,
+    #[component(name = "message")]
+    pub(super) message: String,
+}
+
+/// Gives the interfaces of `gantry:tool` to guests.
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let mut host = linker.instance("gantry:tool/host@1.0.0")?;
+    host.func_wrap("progress", |mut store: StoreContextMut<'_, State>, (percent, message): (Option<f64>, String)| {
+        store.data_mut().host.progress(percent, &message);
+        Ok(())
+    })?;
+    host.func_wrap("log", |mut store: StoreContextMut<'_, State>, (level, message): (Level, String)| {
+        store.data_mut().host.log(level, &message);
+        Ok(())
+    })?;
+    host.func_wrap_async("get-document", |store: StoreContextMut<'_, State>, (id,): (String,)| {
+        let companion = Arc::clone(&store.data().host.companion);
+        Box::new(async move {
+            let answer: Result<String, String> = match companion.document(&id).await {
+                Ok(document) => Ok(document.to_string()),
+                Err(refusal) => Err(refusal.message),
+            };
+            Ok((answer,))
+        })
+    })?;
+    let mut secrets = linker.instance("gantry:tool/secrets@1.0.0")?;
+    secrets.func_wrap("get", |store: StoreContextMut<'_, State>, (name,): (String,)| {
+        Ok((store.data().host.secrets.get(&name),))
+    })?;
+    Ok(())
+}

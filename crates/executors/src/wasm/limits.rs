@@ -1,0 +1,161 @@
+//! What one call may use, and what it has used: memory, tables, output.
+//!
+//! Invariants
+//! - LIMIT-1: the smallest of manifest, call and server rules; a manifest that asks for more than the server gives is
+//!   refused and not cut down (EXEC-004).
+//! - LIMIT-2: all memories of a guest count together.
+//!
+//! Not here: time (`wasm`), CPU (`metered`), network (`outbound`).
+
+use contract::envelope::CallLimits;
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::Manifest;
+use wasmtime::ResourceLimiter;
+
+use super::config::WasmConfig;
+
+/// Bytes of a result (VALID-013), the same as for a process.
+pub(super) const OUTPUT_BYTES_MAX: usize = crate::process::STDOUT_BYTES_MAX;
+/// Bytes a guest may hand to one host function, and a result may have before it is even looked at.
+pub(super) const HOSTCALL_BYTES_MAX: usize = 16 << 20;
+/// Things of the host (files, streams, requests) a guest may hold at once.
+pub(super) const HANDLES_MAX: usize = 1_000;
+
+/// The bounds of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) memory_bytes: u64,
+    pub(super) cpu_millicores: u64,
+    pub(super) table_elements: usize,
+}
+
+impl Bounds {
+    /// LIMIT-1.
+    pub(super) fn of(manifest: &Manifest, call: &CallLimits, server: &WasmConfig) -> Result<Self, Refusal> {
+        // WASM has no bandwidth limit of its own; the caller relies on what it asks for, so it is not ignored.
+        if call.network_bandwidth_mbps.is_some() {
+            return Err(Refusal::new(ErrorCode::E3405, "the bandwidth of a WASM tool cannot be bounded")
+                .hint("leave `network_bandwidth_mbps` out of `resource_limits`")
+                .retryable(false));
+        }
+        let declared = manifest.resource_limits.clone().unwrap_or_default();
+        let memory_mb = declared.memory_mb().unwrap_or(u64::MAX);
+        if memory_mb > server.memory_mb_max {
+            return Err(Refusal::new(
+                ErrorCode::E3405,
+                format!(
+                    "the tool asks for {memory_mb} MiB of memory, but this server gives at most {}",
+                    server.memory_mb_max
+                ),
+            )
+            .hint("lower `resource_limits.memory` in the manifest")
+            .retryable(false));
+        }
+        let memory_mb = call.memory_mb_limit.map_or(memory_mb, |asked| memory_mb.min(asked.into()));
+        let millicores = declared.cpu_millicores().unwrap_or(u64::MAX);
+        Ok(Self {
+            memory_bytes: memory_mb.saturating_mul(1 << 20),
+            cpu_millicores: call.cpu_millicore_limit.map_or(millicores, |asked| millicores.min(asked.into())),
+            table_elements: server.table_elements_max,
+        })
+    }
+}
+
+/// Watches what a guest asks for while it runs.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    bounds: Bounds,
+    memory_bytes: u64,
+    memory_peak_bytes: u64,
+    memory_refused: bool,
+    table_refused: bool,
+}
+
+/// What the limiter has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Seen {
+    pub(super) memory_peak_bytes: u64,
+    /// The guest has asked for more memory than it may have.
+    pub(super) memory_refused: bool,
+    /// The guest has asked for a larger table than it may have.
+    pub(super) table_refused: bool,
+}
+
+impl Limiter {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, memory_bytes: 0, memory_peak_bytes: 0, memory_refused: false, table_refused: false }
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        Seen {
+            memory_peak_bytes: self.memory_peak_bytes,
+            memory_refused: self.memory_refused,
+            table_refused: self.table_refused,
+        }
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let growth = desired.saturating_sub(current) as u64;
+        let total = self.memory_bytes.saturating_add(growth);
+        if total > self.bounds.memory_bytes {
+            self.memory_refused = true;
+            return Ok(false);
+        }
+        // The guest's own maximum is its own business and no fault of ours.
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        self.memory_bytes = total;
+        self.memory_peak_bytes = self.memory_peak_bytes.max(total);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let fits = desired <= self.bounds.table_elements;
+        self.table_refused |= !fits;
+        Ok(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::manifest::{ManifestFormat, ResourceLimits};
+
+    fn manifest(memory: &str, cpu: &str) -> Manifest {
+        let text = include_str!("../builtin/calculator.toml");
+        let mut manifest = Manifest::read(text, ManifestFormat::Toml).unwrap_or_else(|error| panic!("{error}"));
+        manifest.resource_limits =
+            Some(ResourceLimits { cpu: cpu.into(), memory: memory.into(), ..ResourceLimits::default() });
+        manifest
+    }
+
+    #[test]
+    fn the_smallest_bound_rules_and_more_than_the_server_gives_is_refused() {
+        let server = WasmConfig::default();
+        let bounds = Bounds::of(&manifest("64Mi", "500m"), &CallLimits::default(), &server).unwrap();
+        assert_eq!((bounds.memory_bytes, bounds.cpu_millicores), (64 << 20, 500));
+        let call = CallLimits { memory_mb_limit: Some(16), cpu_millicore_limit: Some(2000), ..CallLimits::default() };
+        let bounds = Bounds::of(&manifest("64Mi", "500m"), &call, &server).unwrap();
+        assert_eq!((bounds.memory_bytes, bounds.cpu_millicores), (16 << 20, 500));
+        let refusal = Bounds::of(&manifest("2Gi", "1"), &CallLimits::default(), &server).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::E3405);
+        let call = CallLimits { network_bandwidth_mbps: Some(1), ..CallLimits::default() };
+        assert_eq!(Bounds::of(&manifest("64Mi", "1"), &call, &server).unwrap_err().code, ErrorCode::E3405);
+    }
+
+    #[test]
+    fn memories_count_together_and_a_refusal_is_remembered() {
+        let bounds = Bounds { memory_bytes: 100, cpu_millicores: 1000, table_elements: 10 };
+        let mut limiter = Limiter::new(bounds);
+        assert!(limiter.memory_growing(0, 60, None).unwrap());
+        assert!(!limiter.memory_growing(0, 41, None).unwrap(), "a second memory");
+        assert!(limiter.memory_growing(0, 40, None).unwrap());
+        assert!(limiter.table_growing(0, 10, None).unwrap());
+        assert_eq!(limiter.seen(), Seen { memory_peak_bytes: 100, memory_refused: true, table_refused: false });
+        assert!(!limiter.table_growing(10, 11, None).unwrap());
+        assert!(limiter.seen().table_refused);
+    }
+}

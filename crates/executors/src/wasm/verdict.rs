@@ -1,0 +1,129 @@
+//! What the end of a guest means in terms of the error table, the same table as for processes (EXEC-012).
+//!
+//! Invariants
+//! - VERDICT-1: a caller reads the tool's own `tool-error` and kinds of traps, never what the engine says about our files,
+//!   and never what the tool wrote to its log.
+//! - VERDICT-2: a guest that was refused memory and then failed, failed for want of memory, however it put it.
+//! - VERDICT-3: a guest that tried to go where it may not is refused whatever it answers.
+
+use contract::error::{ErrorCode, Refusal};
+use contract::json::{self, JsonLimits};
+use kernel::ports::executor::{ToolCall, ToolOutput, Usage};
+use serde_json::Value;
+use wasmtime::Trap;
+
+use super::guest::{Ended, Outcome};
+use super::host::{ErrorKind, ToolError};
+use super::limits::OUTPUT_BYTES_MAX;
+use super::streams::printable;
+
+/// Characters of a tool's own error message that reach the caller.
+const MESSAGE_CHARS_MAX: usize = 500;
+
+/// The result of a call, or its refusal.
+pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal> {
+    log(call, &ended);
+    // VERDICT-3.
+    if !ended.traffic.violations.is_empty() {
+        return Err(forbidden(&ended.traffic.violations));
+    }
+    let usage = Usage {
+        cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),
+        memory_peak_mb: ended.seen.memory_peak_bytes.div_ceil(1 << 20),
+        network_bytes_sent: ended.traffic.sent,
+        network_bytes_received: ended.traffic.received,
+        tokens: None,
+    };
+    let failed = !matches!(ended.outcome, Outcome::Answered(_));
+    match ended.outcome {
+        Outcome::TooMuch => Err(too_much()),
+        // VERDICT-2.
+        _ if failed && ended.seen.memory_refused => {
+            Err(Refusal::new(ErrorCode::E3403, "the tool ran out of the memory it may have")
+                .hint("raise `resource_limits.memory` in the manifest, or `memory_mb_limit` of the call"))
+        }
+        _ if failed && ended.seen.table_refused => {
+            Err(Refusal::new(ErrorCode::E3407, "the tool asked for a larger table than a WASM tool may have"))
+        }
+        Outcome::Answered(text) => read(&text).map(|value| ToolOutput { value, usage }),
+        Outcome::Failed(error) => Err(said(&error)),
+        Outcome::Exited(code) => Err(tool_failed(format!("the tool failed with exit code {code}"))
+            .details(serde_json::json!({ "exit_code": code }))),
+        Outcome::WrongShape(_) => Err(Refusal::new(
+            ErrorCode::E3108,
+            "the component's `invoke` is not the function of `gantry:tool/tool` 1.0.0",
+        )
+        .hint("build the component with `wit/gantry-tool`")
+        .retryable(false)),
+        Outcome::NotStarted(_) => {
+            Err(Refusal::new(ErrorCode::E3405, "the component could not be instantiated")
+                .hint("look at the server's log"))
+        }
+        Outcome::Trapped(error) => Err(trapped(&error)),
+    }
+}
+
+/// The destinations are the guest's own words, but have passed as host and port of an address.
+fn forbidden(tried: &[String]) -> Refusal {
+    let named = tried.iter().map(|place| format!("`{}`", printable(place))).collect::<Vec<_>>().join(", ");
+    Refusal::new(ErrorCode::E3406, format!("the tool tried to connect to {named}, which its manifest does not allow"))
+        .hint("declare the destination, for example `network:https://host:port` in `required_permissions`")
+        .details(serde_json::json!({ "destinations": tried }))
+}
+
+fn read(text: &[u8]) -> Result<Value, Refusal> {
+    if text.len() > OUTPUT_BYTES_MAX {
+        return Err(too_much());
+    }
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Err(tool_failed("the tool gave no result: it must answer with JSON"));
+    }
+    let limits = JsonLimits { bytes_max: OUTPUT_BYTES_MAX, ..JsonLimits::default() };
+    json::read(text, &limits).map_err(|_| tool_failed("the tool's result is not acceptable JSON"))
+}
+
+fn too_much() -> Refusal {
+    Refusal::new(ErrorCode::E3407, format!("the tool's result is larger than {OUTPUT_BYTES_MAX} bytes"))
+        .hint("let the tool return less, for example a page or a reference")
+}
+
+fn said(error: &ToolError) -> Refusal {
+    let words = printable(&error.message.chars().take(MESSAGE_CHARS_MAX).collect::<String>());
+    let words = if words.trim().is_empty() { "the tool failed without saying why".to_owned() } else { words };
+    match error.kind {
+        ErrorKind::InvalidParameters => Refusal::new(ErrorCode::E3301, words),
+        ErrorKind::Failed => tool_failed(words),
+        ErrorKind::Unavailable => Refusal::new(ErrorCode::E3502, words),
+    }
+}
+
+fn tool_failed(message: impl Into<String>) -> Refusal {
+    Refusal::new(ErrorCode::E3401, message).hint("look at the server's log for what the tool wrote").retryable(false)
+}
+
+/// VERDICT-1: the kind of a trap is a closed set of words; everything else the engine says stays in the log.
+fn trapped(error: &wasmtime::Error) -> Refusal {
+    let message = error.downcast_ref::<Trap>().map_or_else(
+        || "the tool broke the rules of its interfaces and was stopped".to_owned(),
+        |trap| {
+            let words = trap.to_string();
+            format!("the tool crashed: {}", words.strip_prefix("wasm trap: ").unwrap_or(&words))
+        },
+    );
+    Refusal::new(ErrorCode::E3404, message).hint("look at the server's log for what the tool wrote")
+}
+
+/// The tool's own words are for the log of the operator, never for the caller.
+fn log(call: &ToolCall, ended: &Ended) {
+    let (tool, invocation, wrote) = (&call.tool.id, &call.invocation_id, &ended.log);
+    match &ended.outcome {
+        Outcome::Answered(_) if wrote.is_empty() => {}
+        Outcome::Answered(_) => tracing::debug!(%tool, %invocation, wrote, "the tool wrote to its log"),
+        Outcome::Failed(_) => tracing::warn!(%tool, %invocation, wrote, "the tool failed"),
+        Outcome::Exited(code) => tracing::warn!(%tool, %invocation, code, wrote, "the tool failed"),
+        Outcome::TooMuch => tracing::warn!(%tool, %invocation, wrote, "the tool wrote too much"),
+        Outcome::WrongShape(error) | Outcome::NotStarted(error) | Outcome::Trapped(error) => {
+            tracing::warn!(%tool, %invocation, error = %format!("{error:#}"), wrote, "the tool was stopped");
+        }
+    }
+}

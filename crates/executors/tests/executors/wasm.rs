@@ -1,0 +1,121 @@
+//! WASM tools: real components in real folders, called as the kernel calls them.
+//!
+//! Components come from three places: written here as text ([`text`]), a probe that is built from Rust and tries things
+//! ([`probe`], source in `testdata/wasm/probe`), and the examples of the repository.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use contract::manifest::{Execution, Manifest, ManifestFormat, ResourceLimits};
+use gantry_executors::wasm::SecretLookup;
+use gantry_executors::{Homes, WasmConfig, WasmExecutor};
+use kernel::ports::executor::{Executor, ToolOutput};
+use kernel::registry::ToolVersion;
+use serde_json::{Value, json};
+
+use crate::calls::{call, version_of, version_of_tenant};
+
+mod loading;
+mod outgoing;
+mod probe;
+mod text;
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools");
+
+/// An executor and the folders it looks into.
+struct House {
+    homes: Homes,
+    executor: WasmExecutor,
+}
+
+/// Has one secret, for the home tenant.
+#[derive(Debug)]
+struct OneSecret;
+
+#[async_trait]
+impl SecretLookup for OneSecret {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Option<String> {
+        (tenant.is_home() && name == "api_key").then(|| "\"hunter2\"".to_owned())
+    }
+}
+
+impl House {
+    fn new(config: WasmConfig) -> Self {
+        let homes = Homes::default();
+        let executor = WasmExecutor::open(config, homes.clone(), Arc::new(OneSecret)).unwrap();
+        Self { homes, executor }
+    }
+
+    /// A tool whose component is this file of this folder.
+    fn tool(&self, folder: &Path, component: &str, permissions: &[String]) -> Arc<ToolVersion> {
+        // Folders are kept by id and version, so each tool of a test has a version of its own.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let mut manifest = example("slug");
+        manifest.version = format!("1.0.{}", NUMBER.fetch_add(1, Ordering::Relaxed)).parse().unwrap();
+        manifest.execution = Some(Execution::Wasm { component: component.into() });
+        manifest.required_permissions = permissions.to_vec();
+        manifest.resource_limits = Some(ResourceLimits { memory: "32Mi".into(), ..ResourceLimits::default() });
+        let tool = version_of(manifest);
+        self.homes.set(&tool.id, &tool.version, folder.to_owned());
+        tool
+    }
+
+    async fn call(&self, tool: &Arc<ToolVersion>, parameters: Value) -> Result<ToolOutput, Refusal> {
+        self.executor.execute(call(tool, parameters)).await
+    }
+}
+
+/// One engine for all tests that do not look at the engine: components are compiled once.
+static HOUSE: LazyLock<House> = LazyLock::new(|| House::new(WasmConfig::default()));
+
+fn example(name: &str) -> Manifest {
+    let text = std::fs::read_to_string(Path::new(EXAMPLES).join(name).join("tool.toml")).unwrap();
+    Manifest::read(&text, ManifestFormat::Toml).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[tokio::test]
+async fn the_javascript_example_makes_slugs() {
+    let tool = version_of(example("slug"));
+    HOUSE.homes.set(&tool.id, &tool.version, Path::new(EXAMPLES).join("slug"));
+    HOUSE.executor.ready(&tool, tool.manifest.execution.as_ref().unwrap()).unwrap();
+    // The first call may have to wait for the compiler, which this test does not measure.
+    HOUSE.executor.load(&Path::new(EXAMPLES).join("slug"), "slug.wasm").await.unwrap();
+    let output = HOUSE.call(&tool, json!({ "text": "Crème brûlée, twice!" })).await.unwrap();
+    assert_eq!(output.value, json!({ "slug": "creme-brulee-twice" }));
+    assert!(output.usage.memory_peak_mb > 0);
+    let short = HOUSE.call(&tool, json!({ "text": "Crème brûlée, twice!", "length_max": 6 })).await.unwrap();
+    assert_eq!(short.value, json!({ "slug": "creme" }));
+    let refusal = HOUSE.call(&tool, json!({ "text": "…" })).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::E3301, "{refusal}");
+    assert!(refusal.message.contains("no letter or digit"), "{}", refusal.message);
+}
+
+#[tokio::test]
+async fn the_rust_example_reads_what_it_declares() {
+    let (folder, data) = (Path::new(EXAMPLES).join("checksum"), tempfile::tempdir().unwrap());
+    std::fs::write(data.path().join("file"), "123456789").unwrap();
+    let path = data.path().to_str().unwrap();
+    let tool = HOUSE.tool(&folder, "checksum.wasm", &[format!("filesystem:read:{path}")]);
+    let output = HOUSE.call(&tool, json!({ "path": format!("{path}/file") })).await.unwrap();
+    assert_eq!(output.value, json!({ "crc32": "cbf43926", "bytes": 9 }));
+    let refusal = HOUSE.call(&tool, json!({ "path": "/etc/passwd" })).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::E3401);
+    assert!(!format!("{refusal:?}").contains("passwd"), "what a tool says on stderr is not for callers");
+    assert_eq!(example("checksum").required_permissions, ["filesystem:read:/usr/share/doc"]);
+}
+
+#[tokio::test]
+async fn another_tenants_tool_of_the_same_name_does_not_run_what_is_in_the_folder() {
+    let ours = HOUSE.tool(&Path::new(EXAMPLES).join("checksum"), "checksum.wasm", &[]);
+    let theirs = version_of_tenant("acme".parse().unwrap(), (*ours.manifest).clone());
+    assert_eq!((&ours.id, &ours.version), (&theirs.id, &theirs.version));
+    assert_eq!(HOUSE.call(&theirs, json!({})).await.unwrap_err().code, ErrorCode::E3108);
+    let binding = theirs.manifest.execution.as_ref().unwrap();
+    assert_eq!(HOUSE.executor.ready(&theirs, binding).unwrap_err().code, ErrorCode::E3108);
+    HOUSE.homes.forget(&ours.id, &ours.version);
+    assert_eq!(HOUSE.call(&ours, json!({})).await.unwrap_err().code, ErrorCode::E3108);
+}

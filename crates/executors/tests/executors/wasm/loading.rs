@@ -1,0 +1,181 @@
+//! How components come from folders: only from inside, compiled once, kept on disk, and made anew when they change.
+
+use std::path::PathBuf;
+
+use super::text::component;
+use super::*;
+
+fn echo() -> Vec<u8> {
+    component("", "(call $ok (local.get $ptr) (local.get $len))")
+}
+
+fn constant() -> Vec<u8> {
+    component("", "(call $ok (i32.const 1024) (i32.const 6))")
+}
+
+fn cached(cache: &Path) -> House {
+    House::new(WasmConfig { cache_dir: Some(cache.to_owned()), ..WasmConfig::default() })
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[tokio::test]
+async fn a_component_is_found_inside_its_folder_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("tool");
+    std::fs::create_dir_all(folder.join("build")).unwrap();
+    std::fs::write(dir.path().join("outside.wasm"), echo()).unwrap();
+    std::fs::write(folder.join("build/inside.wasm"), echo()).unwrap();
+    for (target, link) in [
+        ("build/inside.wasm", "to_inside.wasm"),
+        ("../outside.wasm", "to_outside.wasm"),
+        (dir.path().join("outside.wasm").to_str().unwrap(), "to_absolute.wasm"),
+        ("to_itself.wasm", "to_itself.wasm"),
+    ] {
+        std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
+    }
+    rustix_fifo(&folder.join("pipe.wasm"));
+    let outside = dir.path().join("outside.wasm");
+    for (name, expect) in [
+        ("build/inside.wasm", None),
+        ("to_inside.wasm", None),
+        ("build/../build/inside.wasm", None),
+        ("missing.wasm", Some("is not in the tool's folder")),
+        ("../outside.wasm", Some("is not a file inside")),
+        ("build/../../outside.wasm", Some("is not a file inside")),
+        ("to_outside.wasm", Some("is not a file inside")),
+        ("to_absolute.wasm", Some("is not a file inside")),
+        ("to_itself.wasm", Some("is not a file inside")),
+        ("build", Some("is not a file inside")),
+        ("pipe.wasm", Some("is not a file inside")),
+        (outside.to_str().unwrap(), Some("is not a file inside")),
+    ] {
+        let tool = HOUSE.tool(&folder, name, &[]);
+        let outcome = HOUSE.call(&tool, json!({ "a": 1 })).await;
+        match expect {
+            None => assert_eq!(outcome.unwrap().value, json!({ "a": 1 }), "{name}"),
+            Some(message) => {
+                let refusal = outcome.unwrap_err();
+                assert_eq!(refusal.code, ErrorCode::E3108, "{name}: {refusal}");
+                assert!(refusal.message.contains(message), "{name}: {}", refusal.message);
+            }
+        }
+    }
+}
+
+fn rustix_fifo(path: &Path) {
+    let status = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(status.success());
+}
+
+#[tokio::test]
+async fn a_component_beyond_the_bound_is_refused_unread() {
+    let house = House::new(WasmConfig { component_bytes_max: 1000, ..WasmConfig::default() });
+    let folder = tempfile::tempdir().unwrap();
+    let file = std::fs::File::create(folder.path().join("huge.wasm")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let tool = house.tool(folder.path(), "huge.wasm", &[]);
+    let refusal = house.call(&tool, json!({})).await.unwrap_err();
+    assert_eq!((refusal.code, &*refusal.message), (ErrorCode::E3108, "the component is larger than 1000 bytes"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_first_calls_at_once_compile_once_and_the_next_start_not_at_all() {
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let cache = cache.path().join("compiled");
+    std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
+    let house = Arc::new(cached(&cache));
+    let tool = house.tool(folder.path(), "tool.wasm", &[]);
+    let calls: Vec<_> = (0..16)
+        .map(|number| {
+            let (house, tool) = (Arc::clone(&house), Arc::clone(&tool));
+            tokio::spawn(async move { house.call(&tool, json!({ "n": number })).await })
+        })
+        .collect();
+    for (number, call) in calls.into_iter().enumerate() {
+        assert_eq!(call.await.unwrap().unwrap().value, json!({ "n": number }));
+    }
+    let kept = files(&cache);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    let written = kept[0].metadata().unwrap().modified().unwrap();
+    let house = cached(&cache);
+    house.executor.load(folder.path(), "tool.wasm").await.unwrap();
+    assert_eq!(files(&cache), kept);
+    assert_eq!(kept[0].metadata().unwrap().modified().unwrap(), written, "it was read and not written again");
+}
+
+#[tokio::test]
+async fn a_damaged_cache_is_noticed_and_made_anew() {
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
+    let dir = cache.path().join("compiled");
+    cached(&dir).executor.load(folder.path(), "tool.wasm").await.unwrap();
+    let file = files(&dir).remove(0);
+    let sound = std::fs::read(&file).unwrap();
+    let mut damaged = sound.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0xff;
+    std::fs::write(&file, &damaged).unwrap();
+    let house = cached(&dir);
+    let tool = house.tool(folder.path(), "tool.wasm", &[]);
+    assert_eq!(house.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
+    assert_ne!(std::fs::read(&file).unwrap(), damaged);
+}
+
+#[tokio::test]
+async fn a_changed_component_is_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tool.wasm");
+    std::fs::write(&path, echo()).unwrap();
+    let tool = HOUSE.tool(folder.path(), "tool.wasm", &[]);
+    assert_eq!(HOUSE.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
+    std::fs::write(folder.path().join("new"), constant()).unwrap();
+    std::fs::rename(folder.path().join("new"), &path).unwrap();
+    assert_eq!(HOUSE.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!("text"));
+    std::fs::write(&path, b"broken").unwrap();
+    assert_eq!(HOUSE.call(&tool, json!({})).await.unwrap_err().code, ErrorCode::E3108);
+}
+
+#[tokio::test]
+async fn more_components_than_are_kept_in_memory_all_run() {
+    let house = House::new(WasmConfig { loaded_max: 2, ..WasmConfig::default() });
+    let folder = tempfile::tempdir().unwrap();
+    let tools: Vec<_> = (0..4)
+        .map(|number| {
+            let name = format!("{number}.wasm");
+            std::fs::write(folder.path().join(&name), echo()).unwrap();
+            house.tool(folder.path(), &name, &[])
+        })
+        .collect();
+    for tool in tools.iter().chain(&tools) {
+        assert_eq!(house.call(tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
+    }
+}
+
+#[tokio::test]
+async fn what_is_prepared_is_ready_and_what_is_broken_is_told_at_the_call() {
+    let house = House::new(WasmConfig::default());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
+    let tool = house.tool(folder.path(), "tool.wasm", &[]);
+    house.executor.prepare(folder.path(), tool.manifest.execution.as_ref().unwrap());
+    house.executor.prepare(folder.path(), &Execution::Wasm { component: "missing.wasm".into() });
+    house.executor.prepare(folder.path(), &Execution::Builtin { handler: "calculator".into() });
+    let loaded = house.executor.load(folder.path(), "tool.wasm").await.unwrap();
+    for _ in 0..100 {
+        house.executor.instantiate(&loaded).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_cache_that_others_could_write_to_is_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::set_permissions(cache.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
+    let house = cached(cache.path());
+    house.executor.load(folder.path(), "tool.wasm").await.unwrap();
+    assert!(files(cache.path()).is_empty());
+}
