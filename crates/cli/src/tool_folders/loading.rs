@@ -139,10 +139,13 @@ impl Loader {
     /// Says where the version lives.
     fn settle(&mut self, folder: &PathBuf, id: &ToolId, manifest: &Manifest, round: &mut Round) {
         let version = &manifest.version;
-        let home = self.homes.entry((id.clone(), version.to_string())).or_insert_with(|| folder.clone());
+        let key = (id.clone(), version.to_string());
+        let is_new = !self.homes.contains_key(&key);
+        let home = self.homes.entry(key).or_insert_with(|| folder.clone());
         if home == folder {
             self.tool_homes.set(id, version, folder.clone());
-            if let (Some(wasm), Some(binding)) = (&self.wasm, &manifest.execution) {
+            // Once: a component that changes later is compiled when it is called.
+            if let (true, Some(wasm), Some(binding)) = (is_new, &self.wasm, &manifest.execution) {
                 wasm.prepare(folder, binding);
             }
         } else {

@@ -36,7 +36,7 @@ const CALL_STACK_BYTES: usize = 2 << 20;
 const BLOCKING_THREADS_MAX: usize = 32;
 /// Bytes of a freed memory or table that are cleared by writing and not given back to the kernel; a page fault costs
 /// more than clearing a few pages.
-const RESIDENT_BYTES: usize = 256 << 10;
+const RESIDENT_BYTES: usize = 64 << 10;
 
 /// Engine, threads and clock.
 #[derive(Debug)]

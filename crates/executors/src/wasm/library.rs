@@ -113,6 +113,14 @@ struct Shelves {
     now: u64,
 }
 
+impl Shelves {
+    /// What was used longest ago; what is still being compiled goes last, because somebody would start it again.
+    fn least_wanted(&self) -> Option<FileId> {
+        let wanted = |(used, loading): &(u64, Loading)| (loading.borrow().is_none(), *used);
+        self.by_file.iter().min_by_key(|(_, shelf)| wanted(shelf)).map(|(id, _)| *id)
+    }
+}
+
 /// One state of one file (LIB-3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FileId {
@@ -176,7 +184,7 @@ impl Library {
         }
         let (settle, loading) = watch::channel(None);
         if shelves.by_file.len() >= self.loaded_max
-            && let Some(oldest) = shelves.by_file.iter().min_by_key(|(_, (used, _))| *used).map(|(id, _)| *id)
+            && let Some(oldest) = shelves.least_wanted()
         {
             shelves.by_file.remove(&oldest);
         }

@@ -1,6 +1,8 @@
 //! What a `wasi:cli/command` guest may do, shown by a probe that tries it (`testdata/wasm/probe`).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::*;
 
@@ -198,7 +200,7 @@ async fn a_directory_that_cannot_be_given_as_declared_is_a_refusal() {
         format!("filesystem:read:{}", place.path("nowhere")),
         format!("filesystem:read:{}", place.path("open/magic")),
     ] {
-        let refusal = attempt(&probe(&[permission.clone()]), &["raw", "1"]).await.unwrap_err();
+        let refusal = attempt(&probe(std::slice::from_ref(&permission)), &["raw", "1"]).await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3405, "{permission}: {refusal}");
     }
     let house = House::new(WasmConfig { protected: vec![place.path("closed").into()], ..WasmConfig::default() });

@@ -1,6 +1,8 @@
 //! Components of the world `gantry:tool/tool`, written as text: each is a body of `invoke`, good or hostile.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::*;
 
