@@ -71,8 +71,15 @@ def mount_block_device(parameters):
     return any_of(attempts())
 
 
+def is_outside(parameters):
+    """Whether the canary is in sight; then what follows would hit the machine and is not tried."""
+    return os.path.exists(parameters["file"])
+
+
 @probe
 def remount_system_writable(parameters):
+    if is_outside(parameters):
+        return escaped("the machine's own mounts are in reach")
     return any_of(judged(result == 0, f"mount answered {says(error)}", place) for place, (result, error) in
                   ((place, syscall("mount", text("none"), text(place), text("none"), MS_REMOUNT | MS_BIND, 0))
                    for place in ("/usr", "/", "/proc/sys", "/proc", ".")))
@@ -80,6 +87,8 @@ def remount_system_writable(parameters):
 
 @probe
 def unmount_the_walls(parameters):
+    if is_outside(parameters):
+        return escaped("the machine's own mounts are in reach")
     return any_of(judged(result == 0, f"umount2 answered {says(error)}", place) for place, (result, error) in
                   ((place, syscall("umount2", text(place), MNT_DETACH)) for place in
                    ("/proc/sys", "/proc", "/tmp", "/usr", "/dev", "/")))
