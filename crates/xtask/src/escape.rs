@@ -111,7 +111,7 @@ fn build() -> Result<PathBuf> {
     ensure!(output.status.success(), "gantry does not build");
     let messages = String::from_utf8_lossy(&output.stdout);
     let built = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let path = built.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from)).last();
+    let path = built.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from)).next_back();
     path.context("cargo does not say where gantry is")
 }
 

@@ -148,14 +148,15 @@ impl Scene {
         Ok(Line { id, family, title, bare, outcomes: Vec::new() })
     }
 
-    /// Why an isolation cannot be had here, as the honest tool is told.
+    /// Why an isolation cannot be had here, as the honest tool is told. Any other failure of it is for the probes to meet.
     fn unavailable(&self, isolation: Isolation) -> Result<Option<String>> {
         if isolation == Isolation::Wasm {
             return Ok(None);
         }
         let answer = self.gateway.invoke(&stage::tool_id(isolation, stage::BYSTANDER), &json!({}))?;
-        let code = answer.pointer("/error/code").and_then(Value::as_str);
-        Ok(code.map(|code| format!("{code}: {}", answer.pointer("/error/message").unwrap_or(&Value::Null))))
+        let refused = answer.pointer("/error/code").and_then(Value::as_str) == Some(verdict::NO_SUCH_ISOLATION);
+        let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
+        Ok(refused.then(|| message.to_owned()))
     }
 
     /// Runs one probe as a tool and judges it.

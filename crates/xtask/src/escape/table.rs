@@ -60,6 +60,16 @@ pub(crate) fn render(report: &Report) -> String {
     for line in &report.lines {
         complaints(line, &mut text);
     }
+    for isolation in Isolation::ALL {
+        let mut outcomes = report.lines.iter().flat_map(|line| &line.outcomes);
+        let refusal = outcomes.find_map(|(other, outcome)| match outcome {
+            Outcome::Unavailable(message) if *other == isolation => Some(message),
+            _ => None,
+        });
+        if let Some(message) = refusal {
+            let _ = write!(text, "\n{} is refused: {message}", isolation.as_str());
+        }
+    }
     let tally = Tally::of(report);
     let _ = write!(text, "\n{} probes, {} blocked, {} escaped", tally.probes, tally.blocked, tally.escaped);
     for (count, what) in [(tally.unclear, "unclear"), (tally.refused, "refused"), (tally.useless, "without proof")] {

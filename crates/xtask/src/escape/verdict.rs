@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::registry::{Bare, Probe, REPORTED};
 
 /// The code of a server that cannot give the isolation a tool demands.
-const NO_SUCH_ISOLATION: &str = "E3405";
+pub(crate) const NO_SUCH_ISOLATION: &str = "E3405";
 
 /// What came of a call through the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
