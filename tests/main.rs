@@ -9,6 +9,7 @@ mod bad_input;
 mod calls;
 mod command_line;
 mod crash;
+mod escape;
 mod first_minute;
 mod identity;
 mod lifecycle;

@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | search-eval`.
+//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | escape | search-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -11,6 +11,7 @@
 mod bench;
 mod check;
 mod ci;
+mod escape;
 mod generate;
 mod search_eval;
 mod services;
@@ -31,6 +32,7 @@ usage: cargo xtask <command>
                             the servers the tests need
   bench [--quick] [--json] [--write]
                             measure the release build against a bare echo server; --write updates benches/README.md
+  escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
   search-eval [...]         quality of tool search on the public query sets";
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
     match command {
         "test" => return suite::run(rest),
         "ci" => return ci::run(),
+        "escape" => return escape::run(rest),
         "check" => return check::run(),
         "generate" => generate::run()?,
         "services" => services::run(rest)?,

@@ -1,0 +1,188 @@
+//! The list of probes, as `escape/probes.toml` has it: what each is called, what may come of it, where it is run.
+//!
+//! A table file instead of code, because a person who adds a probe should touch two files: the probe and its row. What a
+//! row leaves out has one default, given here. Reading is strict: a misspelt member would silently weaken a probe.
+//!
+//! Not here: what a probe does (`escape/probes/`), how an outcome is judged ([`super::verdict`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+/// Where a probe is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Isolation {
+    Process,
+    Gvisor,
+    Wasm,
+}
+
+impl Isolation {
+    pub(crate) const ALL: [Self; 3] = [Self::Process, Self::Gvisor, Self::Wasm];
+
+    /// The word on the command line and in manifests.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Gvisor => "gvisor",
+            Self::Wasm => "wasm",
+        }
+    }
+}
+
+/// What is done with a probe outside any sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bare {
+    /// It is run, and must say that it got what it wanted.
+    #[default]
+    Reports,
+    /// It is run, and must leave a process behind.
+    Leaves,
+    /// It is run, but a kernel may be built without what it is after.
+    IfThere,
+    /// Bombs and floods: a proof would cost the machine.
+    Never,
+    /// It cannot be shown outside; `why` says why.
+    None,
+}
+
+/// One probe.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Probe {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    #[serde(default = "reported")]
+    pub(crate) expect: Vec<String>,
+    #[serde(default)]
+    pub(crate) bare: Bare,
+    #[serde(default)]
+    pub(crate) why: Option<String>,
+    /// Why it is not run under gVisor.
+    #[serde(default)]
+    pub(crate) gvisor: Option<String>,
+    #[serde(default = "seconds")]
+    pub(crate) timeout: u32,
+    #[serde(default = "once")]
+    pub(crate) calls: u32,
+    #[serde(default)]
+    pub(crate) command: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) links: bool,
+    #[serde(default)]
+    pub(crate) permissions: Vec<String>,
+    /// The same attempt as a component; without one the probe does not apply to WASM.
+    #[serde(default)]
+    pub(crate) wasm: Option<String>,
+    #[serde(skip)]
+    pub(crate) family: String,
+    #[serde(skip)]
+    pub(crate) file: String,
+}
+
+/// The word in `expect` for a tool that answers `escaped: false`.
+pub(crate) const REPORTED: &str = "reported";
+
+fn reported() -> Vec<String> {
+    vec![REPORTED.into()]
+}
+
+fn seconds() -> u32 {
+    30
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    family: BTreeMap<String, Family>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Family {
+    file: String,
+    probe: Vec<Probe>,
+}
+
+/// Reads the list of a folder (`escape/`), family by family.
+pub(crate) fn read(folder: &Path) -> Result<Vec<Probe>> {
+    let text = std::fs::read_to_string(folder.join("probes.toml")).context("cannot read escape/probes.toml")?;
+    parse(&text)
+}
+
+fn parse(text: &str) -> Result<Vec<Probe>> {
+    let table: Table = toml::from_str(text).context("escape/probes.toml is not as it should be")?;
+    let mut probes = Vec::new();
+    for (family, Family { file, probe }) in table.family {
+        probes.extend(probe.into_iter().map(|probe| Probe { family: family.clone(), file: file.clone(), ..probe }));
+    }
+    let mut seen = BTreeSet::new();
+    for probe in &probes {
+        ensure!(seen.insert(&probe.id), "`{}` is listed twice", probe.id);
+        ensure!(!probe.expect.is_empty() && probe.calls > 0, "`{}` can have no outcome", probe.id);
+        ensure!(
+            (probe.bare == Bare::None) == probe.why.is_some(),
+            "`{}`: `why` belongs to `bare = \"none\"` and to nothing else",
+            probe.id
+        );
+    }
+    Ok(probes)
+}
+
+impl Probe {
+    /// Why it does not apply to an isolation.
+    pub(crate) fn not_under(&self, isolation: Isolation) -> Option<&str> {
+        match isolation {
+            Isolation::Process => None,
+            Isolation::Gvisor => self.gvisor.as_deref(),
+            Isolation::Wasm if self.wasm.is_some() => None,
+            Isolation::Wasm => Some("a component has no such thing to try"),
+        }
+    }
+
+    /// Harmless by construction, so that it may be run where nothing holds it. What is not run bare is not: some of it
+    /// is held back for the very reason that it would do harm.
+    pub(crate) fn is_harmless(&self) -> bool {
+        match self.bare {
+            Bare::Reports | Bare::Leaves | Bare::IfThere => true,
+            Bare::Never | Bare::None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_the_defaults_of_the_header_and_faults_are_refused() {
+        let row = |more: &str| {
+            format!("[family.files]\nfile = \"files.py\"\n[[family.files.probe]]\nid = \"a\"\ntitle = \"t\"\n{more}")
+        };
+        let probes = parse(&row("")).unwrap();
+        let probe = &probes[0];
+        assert_eq!((probe.family.as_str(), probe.file.as_str()), ("files", "files.py"));
+        assert_eq!((probe.expect.as_slice(), probe.timeout, probe.calls), (&[REPORTED.to_owned()][..], 30, 1));
+        assert_eq!(probe.bare, Bare::Reports);
+        assert!(probe.not_under(Isolation::Gvisor).is_none() && probe.not_under(Isolation::Wasm).is_some());
+        for fault in [
+            "expct = [\"E3402\"]",
+            "expect = []",
+            "bare = \"none\"",
+            "why = \"without need\"",
+            "bare = \"sometimes\"",
+            "calls = 0",
+            "[[family.files.probe]]\nid = \"a\"\ntitle = \"again\"",
+        ] {
+            assert!(parse(&row(fault)).is_err(), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The stage: a temporary folder with one tool folder for each probe and isolation, made from the list of probes.
+//!
+//! Beside the hostile ones stands a bystander, an honest tool with a secret in its folder: another tool's files are what
+//! a hostile one must not reach, and calling it shows whether an isolation can be had at all.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::canary::Canary;
+use super::registry::{Isolation, Probe};
+
+/// Name of the honest tool.
+pub(crate) const BYSTANDER: &str = "bystander";
+/// Memory a probe may have: enough for an interpreter, far less than a bomb takes.
+const MEMORY: &str = "192Mi";
+/// Scratch space a probe may have.
+const SCRATCH: &str = "16Mi";
+
+/// The folders, gone when this is dropped.
+pub(crate) struct Stage {
+    home: TempDir,
+    /// Eight letters that are part of all tags of this run.
+    run: String,
+}
+
+impl Stage {
+    /// Makes a folder for every probe and isolation that belong together.
+    pub(crate) fn set(
+        source: &Path,
+        run: &str,
+        probes: &[Probe],
+        isolations: &[Isolation],
+        canary: &Canary,
+    ) -> Result<Self> {
+        let home = tempfile::Builder::new().prefix("gantry-escape-").tempdir().context("no temporary folder")?;
+        // Whoever the tools run as must be able to come here, or nothing would be shown by their not coming out.
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755))?;
+        let stage = Self { home, run: run.to_owned() };
+        for &isolation in isolations {
+            stage.bystander(isolation, canary)?;
+            for (number, probe) in probes.iter().enumerate() {
+                if probe.not_under(isolation).is_none() {
+                    let folder = stage.folder(isolation, &probe.id);
+                    stage
+                        .probe(source, probe, number, isolation, canary)
+                        .with_context(|| format!("cannot make `{}`", folder.display()))?;
+                }
+            }
+        }
+        Ok(stage)
+    }
+
+    /// What `--tools` is given, once for each isolation.
+    pub(crate) fn tools(&self, isolation: Isolation) -> PathBuf {
+        self.home.path().join(isolation.as_str())
+    }
+
+    /// Where the server keeps its things.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// The server's log, and other files of the runner.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// The folder of a tool. Tools of one isolation are neighbours.
+    pub(crate) fn folder(&self, isolation: Isolation, tool: &str) -> PathBuf {
+        self.tools(isolation).join(tool)
+    }
+
+    /// What marks the processes of a probe; it fits into the kernel's 15 bytes for a process's name.
+    pub(crate) fn tag(&self, number: usize) -> String {
+        format!("gx{}{number:05}", self.run)
+    }
+
+    /// The command of a probe.
+    pub(crate) fn command(&self, probe: &Probe, number: usize) -> Vec<String> {
+        let usual = || vec!["python3".into(), "main.py".into(), probe.id.clone(), self.tag(number)];
+        probe.command.clone().unwrap_or_else(usual)
+    }
+
+    fn probe(&self, source: &Path, probe: &Probe, number: usize, isolation: Isolation, canary: &Canary) -> Result<()> {
+        let folder = self.folder(isolation, &probe.id);
+        fs::create_dir_all(&folder)?;
+        let scripts = source.join("probes");
+        let execution = if let (Isolation::Wasm, Some(component)) = (isolation, &probe.wasm) {
+            fs::copy(scripts.join(component), folder.join("main.wasm"))?;
+            json!({ "type": "wasm", "component": "main.wasm" })
+        } else {
+            fs::copy(scripts.join(&probe.file), folder.join("main.py"))?;
+            fs::copy(scripts.join("hostile.py"), folder.join("hostile.py"))?;
+            process(isolation, &self.command(probe, number))
+        };
+        if probe.links {
+            let file = Path::new(canary.file());
+            symlink(file, folder.join("shipped_link"))?;
+            symlink(file.parent().unwrap_or(file), folder.join("shipped_dir"))?;
+        }
+        let mut manifest = manifest(isolation, &probe.id, &format!("A hostile tool that {}.", probe.title), &execution);
+        if let Value::Object(members) = &mut manifest {
+            members.insert("timeout_default".into(), json!(probe.timeout));
+            members.insert("required_permissions".into(), json!(probe.permissions));
+        }
+        Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
+    }
+
+    fn bystander(&self, isolation: Isolation, canary: &Canary) -> Result<()> {
+        let folder = self.folder(isolation, BYSTANDER);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("secret.txt"), canary.marker())?;
+        let program = folder.join("run.sh");
+        fs::write(&program, "#!/bin/sh\necho '{\"escaped\": true, \"how\": \"the program was run\"}'\n")?;
+        fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+        // There is no honest component yet; the column of WASM is judged by its probes alone.
+        if isolation == Isolation::Wasm {
+            return Ok(());
+        }
+        let execution = process(isolation, &["/bin/sh".into(), "run.sh".into()]);
+        let manifest = manifest(isolation, BYSTANDER, "An honest tool that has a secret of its own.", &execution);
+        Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
+    }
+}
+
+/// The id by which a tool is called.
+pub(crate) fn tool_id(isolation: Isolation, tool: &str) -> String {
+    format!("escape_{}.{tool}", isolation.as_str())
+}
+
+fn process(isolation: Isolation, command: &[String]) -> Value {
+    // Python would write compiled files into the tool's folder wherever that can be written.
+    json!({ "type": "process", "command": command, "isolation": isolation.as_str(),
+        "env": { "PYTHONDONTWRITEBYTECODE": "1" } })
+}
+
+fn manifest(isolation: Isolation, id: &str, description: &str, execution: &Value) -> Value {
+    json!({
+        "tool_id": id, "namespace": format!("escape_{}", isolation.as_str()), "version": "1.0.0", "name": id,
+        "description": description, "provider": "Escape suite", "protocol": "native",
+        "parameters": { "type": "object", "additionalProperties": true }, "result_schema": { "type": "object" },
+        "input_guard": "off", "output_policy": "raw", "side_effect_policy": "pure", "timeout_class": "long_running",
+        "retry_policy": { "max_attempts": 1 }, "execution": execution,
+        "resource_limits": { "cpu": "1", "memory": MEMORY, "ephemeral_storage": SCRATCH },
+    })
+}

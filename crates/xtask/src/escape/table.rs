@@ -1,0 +1,131 @@
+//! The report as people read it: a table, what is wrong below it, and one closing line.
+
+use std::fmt::Write as _;
+
+use super::registry::Isolation;
+use super::suite::{Line, Report};
+use super::verdict::{BareOutcome, Outcome};
+
+/// What all lines come to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) probes: usize,
+    /// Probes that were blocked wherever they were run.
+    pub(crate) blocked: usize,
+    pub(crate) escaped: usize,
+    /// Probes with an outcome that nobody expected.
+    pub(crate) unclear: usize,
+    /// Probes that an isolation refused to run at all.
+    pub(crate) refused: usize,
+    /// Probes that do not even work outside.
+    pub(crate) useless: usize,
+}
+
+impl Tally {
+    pub(crate) fn of(report: &Report) -> Self {
+        let count = |test: fn(&Outcome) -> bool| {
+            report.lines.iter().filter(|line| line.outcomes.iter().any(|(_, outcome)| test(outcome))).count()
+        };
+        let bad = |outcome: &Outcome| !matches!(outcome, Outcome::Blocked(_) | Outcome::Inapplicable(_));
+        let blocked = |line: &&Line| {
+            let ran = line.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Blocked(_)));
+            ran && !line.outcomes.iter().any(|(_, outcome)| bad(outcome))
+        };
+        Self {
+            probes: report.lines.len(),
+            blocked: report.lines.iter().filter(blocked).count(),
+            escaped: count(|outcome| matches!(outcome, Outcome::Escaped(_))),
+            unclear: count(|outcome| matches!(outcome, Outcome::Unclear(_))),
+            refused: count(|outcome| matches!(outcome, Outcome::Unavailable(_))),
+            useless: report.lines.iter().filter(|line| matches!(line.bare, BareOutcome::Fails(_))).count(),
+        }
+    }
+
+    /// Nothing got out, nothing is left open, and every probe proves something.
+    pub(crate) fn is_good(self) -> bool {
+        self.escaped == 0 && self.unclear == 0 && self.refused == 0 && self.useless == 0
+    }
+}
+
+/// The whole of it.
+pub(crate) fn render(report: &Report) -> String {
+    let mut text = row("ID", "FAMILY", "BARE", Isolation::ALL.map(|isolation| isolation.as_str().to_uppercase()));
+    for line in &report.lines {
+        let word = |isolation: Isolation| {
+            let found = line.outcomes.iter().find(|(other, _)| *other == isolation);
+            found.map_or("—", |(_, outcome)| outcome.word()).to_owned()
+        };
+        text += &row(&line.id, &line.family, line.bare.word(), Isolation::ALL.map(word));
+    }
+    for line in &report.lines {
+        complaints(line, &mut text);
+    }
+    for isolation in Isolation::ALL {
+        let mut outcomes = report.lines.iter().flat_map(|line| &line.outcomes);
+        let refusal = outcomes.find_map(|(other, outcome)| match outcome {
+            Outcome::Unavailable(message) if *other == isolation => Some(message),
+            _ => None,
+        });
+        if let Some(message) = refusal {
+            let _ = write!(text, "\n{} is refused: {message}", isolation.as_str());
+        }
+    }
+    let tally = Tally::of(report);
+    let _ = write!(text, "\n{} probes, {} blocked, {} escaped", tally.probes, tally.blocked, tally.escaped);
+    for (count, what) in [(tally.unclear, "unclear"), (tally.refused, "refused"), (tally.useless, "without proof")] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn row(id: &str, family: &str, bare: &str, [process, gvisor, wasm]: [String; 3]) -> String {
+    format!("{id:<36}{family:<12}{bare:<8}{process:<9}{gvisor:<9}{wasm}").trim_end().to_owned() + "\n"
+}
+
+/// What is wrong with a line, in words.
+fn complaints(line: &Line, text: &mut String) {
+    if let BareOutcome::Fails(how) = &line.bare {
+        let _ = write!(text, "\n{} does not work outside: {how}", line.id);
+    }
+    for (isolation, outcome) in &line.outcomes {
+        if let Outcome::Escaped(how) | Outcome::Unclear(how) = outcome {
+            let _ = write!(text, "\n{} under {}: {}: {how}", line.id, isolation.as_str(), outcome.word());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(bare: BareOutcome, outcomes: Vec<(Isolation, Outcome)>) -> Line {
+        Line { id: "p".into(), family: "files".into(), title: "t".into(), bare, outcomes }
+    }
+
+    #[test]
+    fn a_line_is_blocked_only_if_it_is_blocked_everywhere() {
+        let blocked = || Outcome::Blocked(String::new());
+        let lines = vec![
+            line(BareOutcome::Works, vec![(Isolation::Process, blocked()), (Isolation::Gvisor, blocked())]),
+            line(
+                BareOutcome::NeverRun,
+                vec![(Isolation::Process, blocked()), (Isolation::Gvisor, Outcome::Inapplicable("x".into()))],
+            ),
+            line(
+                BareOutcome::Works,
+                vec![(Isolation::Process, blocked()), (Isolation::Gvisor, Outcome::Escaped("by night".into()))],
+            ),
+            line(BareOutcome::Fails("y".into()), vec![(Isolation::Process, Outcome::Unclear("z".into()))]),
+        ];
+        let report = Report { lines };
+        let tally = Tally::of(&report);
+        assert_eq!(tally, Tally { probes: 4, blocked: 2, escaped: 1, unclear: 1, refused: 0, useless: 1 });
+        assert!(!tally.is_good());
+        let text = render(&report);
+        assert!(text.contains("p under gvisor: ESCAPED: by night"), "{text}");
+        assert!(text.ends_with("\n4 probes, 2 blocked, 1 escaped, 1 unclear, 1 without proof\n"), "{text}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Hostile tools against the real binary: nothing gets out. The suite is that of `cargo xtask escape`; it is built in
+//! here from the same files, so that the command and the test cannot differ.
+//!
+//! Not here: what the probes do (`escape/`), and what a sandboxed tool *may* do (`tool_folders`).
+
+use std::path::{Path, PathBuf};
+
+use crate::support;
+
+#[path = "../crates/xtask/src/escape/bare.rs"]
+mod bare;
+#[path = "../crates/xtask/src/escape/canary.rs"]
+mod canary;
+#[path = "../crates/xtask/src/escape/gateway.rs"]
+mod gateway;
+#[path = "../crates/xtask/src/escape/registry.rs"]
+mod registry;
+#[path = "../crates/xtask/src/escape/stage.rs"]
+mod stage;
+#[path = "../crates/xtask/src/escape/suite.rs"]
+mod suite;
+#[path = "../crates/xtask/src/escape/table.rs"]
+mod table;
+#[path = "../crates/xtask/src/escape/traces.rs"]
+mod traces;
+#[path = "../crates/xtask/src/escape/verdict.rs"]
+mod verdict;
+
+use registry::Isolation;
+use suite::Plan;
+use table::Tally;
+
+fn plan(isolations: &[Isolation]) -> Plan {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../escape");
+    let binary = PathBuf::from(support::binary());
+    Plan { folder, binary, isolations: isolations.to_vec(), only: None, bare: false, rehearse: false }
+}
+
+/// All are blocked, or the server refuses to run any of them: it never gives less isolation than was demanded.
+fn nothing_gets_out(isolation: Isolation) {
+    let report = suite::run(&plan(&[isolation])).unwrap();
+    let (tally, text) = (Tally::of(&report), table::render(&report));
+    assert_eq!((tally.escaped, tally.unclear), (0, 0), "{text}");
+    assert!(tally.refused == tally.probes || tally.is_good(), "{text}");
+}
+
+#[test]
+fn nothing_gets_out_of_the_process_sandbox() {
+    nothing_gets_out(Isolation::Process);
+}
+
+#[test]
+fn nothing_gets_out_of_gvisor() {
+    nothing_gets_out(Isolation::Gvisor);
+}
+
+#[test]
+fn every_harmless_probe_gets_what_it_wants_where_there_is_no_sandbox() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
+    // Only root has all that the probes are after; for others their failure would say nothing about them.
+    let report = suite::run(&Plan { bare: root, ..plan(&[]) }).unwrap();
+    assert_eq!(Tally::of(&report).useless, 0, "{}", table::render(&report));
+}
+
+#[test]
+fn the_suite_sees_an_escape_when_there_is_one() {
+    let only = |id: &str| Plan { only: Some(id.into()), rehearse: true, ..plan(&[Isolation::Process]) };
+    for id in ["read_host_file", "loopback_of_the_host", "daemon_outlives_the_call"] {
+        let report = suite::run(&only(id)).unwrap();
+        assert_eq!(Tally::of(&report).escaped, 1, "{}", table::render(&report));
+    }
+}
