@@ -21,6 +21,7 @@ mod policy_files;
 mod printer;
 mod public_key_file;
 mod secret_file;
+mod secrets_folder;
 #[cfg(test)]
 mod test_kernel;
 mod tool_folders;
@@ -40,7 +41,14 @@ use failure::{Exit, Failure};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The argument with which the server starts its own executable as the launcher of sandboxes.
+pub(crate) const LAUNCHER_ARGUMENT: &str = "sandbox-launcher";
+
 fn main() -> ExitCode {
+    // Before anything else: the launcher must stay a process with one thread.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == LAUNCHER_ARGUMENT) {
+        return sandbox::serve_launcher();
+    }
     let arguments = Arguments::parse();
     let context = Context::new(arguments.global);
     let runtime = match arguments.command.runtime() {

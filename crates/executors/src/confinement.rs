@@ -126,17 +126,18 @@ impl Confinement {
     }
 
     /// The same for those who have to be told that they may go nowhere: a gate that lets nothing through still counts.
-    pub(crate) fn gate_even_if_closed(
-        &self,
-        call: &ToolCall,
-        permissions: &Permissions,
-    ) -> Result<Arc<Gate>, Refusal> {
+    pub(crate) fn gate_even_if_closed(&self, call: &ToolCall, permissions: &Permissions) -> Result<Arc<Gate>, Refusal> {
         let rules = permissions.network.iter().map(rule).collect::<Result<_, _>>()?;
         // A megabit is a million bits.
         let bytes_per_second = call.limits.network_mbps.and_then(|mbps| NonZeroU64::new(mbps.saturating_mul(125_000)));
         let policy =
             Policy { rules, open_networks: self.reach.open_networks.clone(), networks: None, bytes_per_second };
         Ok(Arc::new(Gate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver))))
+    }
+
+    /// A gate that belongs to no call and lets nothing through.
+    pub(crate) fn closed_gate(&self) -> Arc<Gate> {
+        Arc::new(Gate::new(Policy::default(), Arc::clone(&self.resolver)))
     }
 
     /// CONF-4.
@@ -186,7 +187,8 @@ pub(crate) fn settled(call: &ToolCall, gate: Option<&Gate>, usage: &mut Usage) -
     if traffic.violations == 0 {
         return Ok(());
     }
-    let tried: Vec<String> = traffic.kept.iter().map(|violation| format!("{}:{}", violation.host, violation.port)).collect();
+    let tried: Vec<String> =
+        traffic.kept.iter().map(|violation| format!("{}:{}", violation.host, violation.port)).collect();
     tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, times = traffic.violations, ?tried, "a tool tried to connect to where it may not");
     Err(forbidden_destinations(&call.tool, tried.iter().map(String::as_str)))
 }
@@ -245,18 +247,17 @@ mod tests {
         }
         // Without a list everything that is not blocked may be had, but never the machine itself.
         let confinement = super::tests::confinement(Reach::default());
-        for (path, admitted) in [("/home/me", true), ("/", false), ("/sys/fs", false), ("/dev", false), ("/tool", false)] {
+        for (path, admitted) in
+            [("/home/me", true), ("/", false), ("/sys/fs", false), ("/dev", false), ("/tool", false)]
+        {
             assert_eq!(confinement.admitted(path).is_ok(), admitted, "{path}");
         }
     }
 
     #[test]
     fn a_path_for_reading_and_writing_is_mounted_once() {
-        let permissions = Permissions {
-            read: vec!["/a".into(), "/b".into()],
-            write: vec!["/b".into()],
-            ..Permissions::default()
-        };
+        let permissions =
+            Permissions { read: vec!["/a".into(), "/b".into()], write: vec!["/b".into()], ..Permissions::default() };
         let mounts = confinement(Reach::default()).mounts(&permissions).unwrap();
         let seen: Vec<_> = mounts.iter().map(|mount| (mount.target.to_str().unwrap(), mount.access)).collect();
         assert_eq!(seen, [("/a", Access::Read), ("/b", Access::Write)]);

@@ -87,7 +87,9 @@ impl ProcessExecutor {
     fn admitted(&self, demand: Isolation, protocol: ProcessProtocol) -> Result<(), Refusal> {
         match demand {
             Isolation::Builtin | Isolation::Process => {}
-            Isolation::Gvisor => return Err(no_isolation("gvisor", "no OCI runtime for gVisor (`runsc`) is set up here")),
+            Isolation::Gvisor => {
+                return Err(no_isolation("gvisor", "no OCI runtime for gVisor (`runsc`) is set up here"));
+            }
             Isolation::Microvm => return Err(no_isolation("microvm", "this server runs no virtual machines")),
         }
         match (&self.isolation, protocol) {
@@ -142,9 +144,12 @@ fn unbound() -> Refusal {
 }
 
 fn no_isolation(wanted: &str, missing: &str) -> Refusal {
-    Refusal::new(ErrorCode::E3405, format!("the isolation `{wanted}` that this call demands cannot be given: {missing}"))
-        .hint("use a server that has it; less isolation than demanded is never given")
-        .retryable(false)
+    Refusal::new(
+        ErrorCode::E3405,
+        format!("the isolation `{wanted}` that this call demands cannot be given: {missing}"),
+    )
+    .hint("use a server that has it; less isolation than demanded is never given")
+    .retryable(false)
 }
 
 /// Where the tool's folder is inside.

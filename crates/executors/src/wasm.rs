@@ -14,12 +14,13 @@
 //!
 //! Not here: the gate itself, where secrets and documents come from, retries.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::Execution;
+use contract::manifest::{Execution, Isolation};
 use kernel::permissions::Permissions;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
@@ -29,22 +30,25 @@ use wasmtime::component::Linker;
 
 use self::compiled_cache::CompiledCache;
 use self::engine::GuestEngine;
-use self::grants::{Streams, permissions_of};
+use self::gated::Gated;
+use self::grants::Streams;
 use self::guest::{Ended, Guest};
 use self::host::{Host, Secrets};
 use self::library::Library;
 use self::limits::{Bounds, Limiter, OUTPUT_BYTES_MAX};
 use self::loaded::Entry;
 use self::metered::{CpuTime, Metered};
-use self::outbound::Sender;
+use self::outbound::{Outbound, Sender};
 use self::state::State;
 use self::streams::{LogStream, ResultStream};
+use crate::confinement::Confinement;
 use crate::homes::Homes;
+use crate::process::session::Scrubbed;
 
 mod compiled_cache;
 mod config;
-mod declared_addresses;
 mod engine;
+mod gated;
 mod grants;
 mod guest;
 mod host;
@@ -60,7 +64,6 @@ mod verdict;
 pub use compiled_cache::CacheError;
 pub use config::{WasmConfig, WasmConfigError};
 pub use engine::EngineError;
-pub use host::{NoSecrets, SecretLookup};
 pub use loaded::Loaded;
 
 /// Runs tools of type `wasm`.
@@ -68,7 +71,7 @@ pub use loaded::Loaded;
 pub struct WasmExecutor {
     config: WasmConfig,
     homes: Homes,
-    secrets: Arc<dyn SecretLookup>,
+    confinement: Confinement,
     library: Library,
     /// Never more calls than the pool has room for.
     turns: Arc<Semaphore>,
@@ -95,7 +98,7 @@ impl WasmExecutor {
     ///
     /// # Errors
     /// A setting out of range, or no room for the engine on this machine.
-    pub fn open(config: WasmConfig, homes: Homes, secrets: Arc<dyn SecretLookup>) -> Result<Self, WasmError> {
+    pub fn open(config: WasmConfig, homes: Homes, confinement: Confinement) -> Result<Self, WasmError> {
         config.validate()?;
         let engine = GuestEngine::start(&config)?;
         let linker = linker(&engine).map_err(|error| WasmError::Linker(error.into()))?;
@@ -107,13 +110,13 @@ impl WasmExecutor {
         let library =
             Library::new(engine.engine().clone(), linker, cache, config.component_bytes_max, config.loaded_max);
         let turns = Arc::new(Semaphore::new(usize::try_from(config.calls_max).unwrap_or(1)));
-        Ok(Self { config, homes, secrets, library, turns, engine })
+        Ok(Self { config, homes, confinement, library, turns, engine })
     }
 
     /// Compiles a component of a folder in the background, so that the first call finds it ready. What is wrong with it is
     /// said when it is called.
     pub fn prepare(&self, folder: &Path, binding: &Execution) {
-        if let (Execution::Wasm { component }, Some(threads)) = (binding, self.engine.threads())
+        if let (Execution::Wasm { component, .. }, Some(threads)) = (binding, self.engine.threads())
             && let Err(error) = self.library.ask(threads, folder, component)
         {
             tracing::warn!(%error, "a component cannot be made ready");
@@ -141,10 +144,10 @@ impl WasmExecutor {
             cpu_millicores: 1000,
             table_elements: self.config.table_elements_max,
         };
-        let gate = declared_addresses::gate(&Permissions::default());
+        let gate = Arc::new(Gated(self.confinement.closed_gate()));
         let host = Host::of_nobody();
         let streams = Streams { stdin: Vec::new(), stdout: None, log: LogStream::default() };
-        let wasi = grants::wasi(&Permissions::default(), &[], streams)?;
+        let wasi = grants::wasi(&Permissions::default(), &self.confinement, &BTreeMap::new(), streams)?;
         let state = State::new(wasi, Sender::new(gate), Limiter::new(bounds), host);
         let mut store = guest::store(self.engine.engine(), state);
         let made = match &loaded.entry {
@@ -159,17 +162,25 @@ impl WasmExecutor {
         })
     }
 
-    async fn run(&self, call: &ToolCall, component: &str) -> Result<ToolOutput, Refusal> {
-        let permissions = permissions_of(&call.tool)?;
-        let bounds = Bounds::of(&call.tool.manifest, &call.limits, &self.config)?;
+    async fn run(
+        &self,
+        call: &ToolCall,
+        component: &str,
+        env: &BTreeMap<String, String>,
+    ) -> Result<ToolOutput, Refusal> {
+        let permissions = call.tool.permissions()?;
+        let bounds = Bounds::of(&call.limits, &self.config)?;
         let folder = self.homes.of(&call.tool)?;
         let loaded = self.load(&folder, component).await?;
         if matches!(loaded.entry, Entry::Command(_)) && !permissions.credentials.is_empty() {
             return Err(no_way_for_secrets());
         }
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| going())?;
-        let secrets = Secrets::fetch(self.secrets.as_ref(), &call.tenant, &permissions.credentials).await?;
-        let guest = self.guest(call, loaded, &permissions, secrets, bounds)?;
+        let secrets = self.confinement.secrets(call, permissions).await?;
+        let scrubber = Arc::new(secrets.scrubber());
+        let companion = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(&scrubber)));
+        let host = Host::of(companion, Secrets::of(&secrets)?);
+        let guest = self.guest(call, loaded, host, env, bounds)?;
         let ticking = self.engine.ticking();
         let threads = self.engine.threads().ok_or_else(going)?;
         let cpu = CpuTime::default();
@@ -180,7 +191,10 @@ impl WasmExecutor {
             metered.await
         });
         let ended = Running(task).ended().await?;
-        verdict::judge(call, ended)
+        match verdict::judge(call, ended) {
+            Ok(output) => Ok(ToolOutput { value: scrubber.value(output.value), usage: output.usage }),
+            Err(refusal) => Err(scrubber.refusal(refusal)),
+        }
     }
 
     /// Everything one call consists of.
@@ -188,10 +202,11 @@ impl WasmExecutor {
         &self,
         call: &ToolCall,
         loaded: Arc<Loaded>,
-        permissions: &Permissions,
-        secrets: Secrets,
+        host: Host,
+        env: &BTreeMap<String, String>,
         bounds: Bounds,
     ) -> Result<Guest, Refusal> {
+        let permissions = call.tool.permissions()?;
         let parameters = call.parameters.to_string();
         let (stdout, log) = (ResultStream::new(OUTPUT_BYTES_MAX), LogStream::default());
         let streams = match loaded.entry {
@@ -200,9 +215,8 @@ impl WasmExecutor {
                 Streams { stdin: parameters.clone().into_bytes(), stdout: Some(stdout.clone()), log: log.clone() }
             }
         };
-        let wasi = grants::wasi(permissions, &self.config.protected, streams)?;
-        let gate = declared_addresses::gate(permissions);
-        let host = Host::of(call, secrets);
+        let wasi = grants::wasi(permissions, &self.confinement, env, streams)?;
+        let gate: Arc<dyn Outbound> = Arc::new(Gated(self.confinement.gate_even_if_closed(call, permissions)?));
         let state = State::new(wasi, Sender::new(Arc::clone(&gate)), Limiter::new(bounds), host);
         Ok(Guest { loaded, engine: self.engine.engine().clone(), state, parameters, stdout, log, gate })
     }
@@ -214,15 +228,22 @@ impl Executor for WasmExecutor {
         "wasm"
     }
 
-    fn ready(&self, tool: &ToolVersion, binding: &Execution) -> Result<(), Refusal> {
+    fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
         let Execution::Wasm { .. } = binding else { return Err(unbound()) };
+        if demand > Isolation::Process {
+            return Err(Refusal::new(ErrorCode::E3405, "a WASM component cannot be given more isolation than its own")
+                .hint("use a server that has it; less isolation than demanded is never given")
+                .retryable(false));
+        }
+        let permissions = tool.permissions()?;
+        permissions.read.iter().chain(&permissions.write).try_for_each(|path| self.confinement.admitted(path))?;
         self.homes.of(tool).map(drop)
     }
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
-        let Some(Execution::Wasm { component }) = &call.tool.manifest.execution else { return Err(unbound()) };
+        let Some(Execution::Wasm { component, env }) = &call.tool.manifest.execution else { return Err(unbound()) };
         // The kernel drops the call at its deadline; asked here too, because a guest must not rely on somebody else's clock.
-        tokio::time::timeout(call.time_left, self.run(&call, component)).await.unwrap_or_else(|_| {
+        tokio::time::timeout(call.time_left, self.run(&call, component, env)).await.unwrap_or_else(|_| {
             Err(Refusal::new(ErrorCode::E3402, "the tool did not answer in time")
                 .hint("allow more time, or let the tool do less; a component that is called for the first time may still be compiling"))
         })

@@ -69,9 +69,9 @@ impl Prepared {
 
     /// A digest of all that the process is made from: another one must not serve in its place.
     pub(super) fn digest(&self) -> Result<Digest, Refusal> {
-        serde_json::to_value(&self.spec).map(|value| Digest::of(&value)).map_err(|_| {
-            Refusal::new(ErrorCode::E3405, "the sandbox of the tool cannot be described").retryable(false)
-        })
+        serde_json::to_vec(&self.spec)
+            .map(|bytes| Digest::of_bytes(&bytes))
+            .map_err(|_| Refusal::new(ErrorCode::E3405, "the sandbox of the tool cannot be described").retryable(false))
     }
 }
 

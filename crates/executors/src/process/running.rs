@@ -38,7 +38,11 @@ impl Running {
     pub(super) async fn start(sandbox: &Sandbox, call: &ToolCall, prepared: &Prepared) -> Result<Self, Refusal> {
         let spawned = sandbox.spawn(prepared.spec.clone()).await;
         let mut child = spawned.map_err(|error| ended::not_started(call, &error))?;
-        let proxy = prepared.gate.as_ref().zip(child.proxy.take()).map(|(gate, listener)| Proxy::serve(listener, Arc::clone(gate)));
+        let proxy = prepared
+            .gate
+            .as_ref()
+            .zip(child.proxy.take())
+            .map(|(gate, listener)| Proxy::serve(listener, Arc::clone(gate)));
         Ok(Self { session: None, child, gate: prepared.gate.clone(), proxy, counted: Counted::default() })
     }
 

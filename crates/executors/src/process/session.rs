@@ -32,9 +32,9 @@ use contract::version::Version;
 use kernel::ports::executor::ToolCall;
 use serde_json::{Value, json};
 
-use kernel::ports::companion::Companion;
 pub use self::scrubbed::Scrubbed;
 pub use self::wire::{Failure, Fault};
+use kernel::ports::companion::Companion;
 
 use self::conversation::Open;
 use self::pipe::Pipe;

@@ -20,8 +20,6 @@ use crate::confinement::settled;
 
 /// Before the deadline a session is told that it is over, so that a tool can put its things in order.
 const NOTICE: Duration = Duration::from_millis(200);
-/// How long a tool whose caller has gone may take to put its things in order.
-const FAREWELL: Duration = Duration::from_millis(50);
 
 /// Parameters in, result out, one process.
 pub(super) async fn simply(sandbox: &Sandbox, call: &ToolCall, prepared: Prepared) -> Result<ToolOutput, Refusal> {
@@ -84,8 +82,7 @@ async fn started(sandbox: &Sandbox, call: &ToolCall, prepared: &Prepared) -> Res
 
 /// Asks, and tells the tool in time that its time is over.
 async fn asked(call: &ToolCall, running: &mut Running, secrets: &Arc<Scrubber>) -> Result<Value, SessionError> {
-    let companion: Arc<dyn Companion> =
-        Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(secrets)));
+    let companion: Arc<dyn Companion> = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(secrets)));
     let Some(session) = running.session.as_mut() else { return Err(SessionError::Unfit) };
     let question = Call::from(call);
     match tokio::time::timeout(call.time_left.saturating_sub(NOTICE), session.invoke(&question, &companion)).await {

@@ -29,8 +29,6 @@ pub struct WasmConfig {
     pub memory_mb_max: u64,
     /// Most elements of one table. Default 65,536.
     pub table_elements_max: usize,
-    /// What no tool may be given, nor what lies around it, whatever its manifest says: the server's own data.
-    pub protected: Vec<PathBuf>,
 }
 
 impl Default for WasmConfig {
@@ -45,7 +43,6 @@ impl Default for WasmConfig {
             component_bytes_max: 64 << 20,
             memory_mb_max: 1024,
             table_elements_max: 65_536,
-            protected: Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbox::egress::{Gate, Refused};
+use sandbox::egress::Gate;
 
 use super::outbound::{ConnectError, Outbound, Stream, Traffic};
 
@@ -17,7 +17,6 @@ impl Outbound for Gated {
         match self.0.connect(host, port).await {
             Ok(stream) => Ok(Box::new(stream)),
             Err(refused) if refused.is_violation() => Err(ConnectError::NotAllowed),
-            Err(Refused::Unreachable { source, .. }) => Err(ConnectError::Unreachable(source)),
             Err(other) => Err(ConnectError::Unreachable(std::io::Error::other(other))),
         }
     }

@@ -64,8 +64,9 @@ fn directory(path: &str, confinement: &Confinement) -> Result<PathBuf, Refusal> 
     let real =
         Path::new(path).canonicalize().map_err(|_| refused(format!("the declared directory `{path}` is not there")))?;
     if real != Path::new(path) {
-        return Err(refused(format!("a symbolic link stands in the declared path `{path}`"))
-            .hint("declare where it leads"));
+        return Err(
+            refused(format!("a symbolic link stands in the declared path `{path}`")).hint("declare where it leads")
+        );
     }
     if !real.is_dir() {
         return Err(refused(format!("the declared path `{path}` is not a directory"))

@@ -8,16 +8,17 @@
 //! Not here: WASI (`grants`), HTTP (`outbound`).
 
 use std::fmt;
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TenantId;
-use kernel::ports::executor::ToolCall;
+use kernel::ports::companion::{Companion, LogLevel, Progress, Unaccompanied};
+use kernel::ports::secret_source::Secret;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker, Lower};
 
 use super::state::State;
 use super::streams::printable;
+use crate::confinement::CallSecrets;
 
 /// Lines of progress and log that one call may write; the rest is counted and dropped.
 const LINES_MAX: u32 = 1_000;

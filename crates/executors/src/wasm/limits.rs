@@ -7,9 +7,8 @@
 //!
 //! Not here: time (`wasm`), CPU (`metered`), network (`outbound`).
 
-use contract::envelope::CallLimits;
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::Manifest;
+use kernel::ResolvedLimits;
 use wasmtime::ResourceLimiter;
 
 use super::config::WasmConfig;
@@ -31,31 +30,21 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// LIMIT-1.
-    pub(super) fn of(manifest: &Manifest, call: &CallLimits, server: &WasmConfig) -> Result<Self, Refusal> {
-        // WASM has no bandwidth limit of its own; the caller relies on what it asks for, so it is not ignored.
-        if call.network_bandwidth_mbps.is_some() {
-            return Err(Refusal::new(ErrorCode::E3405, "the bandwidth of a WASM tool cannot be bounded")
-                .hint("leave `network_bandwidth_mbps` out of `resource_limits`")
-                .retryable(false));
-        }
-        let declared = manifest.resource_limits.clone().unwrap_or_default();
-        let memory_mb = declared.memory_mb().unwrap_or(u64::MAX);
-        if memory_mb > server.memory_mb_max {
+    pub(super) fn of(call: &ResolvedLimits, server: &WasmConfig) -> Result<Self, Refusal> {
+        if call.memory_mb > server.memory_mb_max {
             return Err(Refusal::new(
-                ErrorCode::E3405,
+                ErrorCode::E3407,
                 format!(
-                    "the tool asks for {memory_mb} MiB of memory, but this server gives at most {}",
-                    server.memory_mb_max
+                    "the tool asks for {} MiB of memory, but this server gives a WASM tool at most {}",
+                    call.memory_mb, server.memory_mb_max
                 ),
             )
             .hint("lower `resource_limits.memory` in the manifest")
             .retryable(false));
         }
-        let memory_mb = call.memory_mb_limit.map_or(memory_mb, |asked| memory_mb.min(asked.into()));
-        let millicores = declared.cpu_millicores().unwrap_or(u64::MAX);
         Ok(Self {
-            memory_bytes: memory_mb.saturating_mul(1 << 20),
-            cpu_millicores: call.cpu_millicore_limit.map_or(millicores, |asked| millicores.min(asked.into())),
+            memory_bytes: call.memory_mb.saturating_mul(1 << 20),
+            cpu_millicores: call.cpu_millicores,
             table_elements: server.table_elements_max,
         })
     }
@@ -122,28 +111,14 @@ impl ResourceLimiter for Limiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::manifest::{ManifestFormat, ResourceLimits};
-
-    fn manifest(memory: &str, cpu: &str) -> Manifest {
-        let text = include_str!("../builtin/calculator.toml");
-        let mut manifest = Manifest::read(text, ManifestFormat::Toml).unwrap_or_else(|error| panic!("{error}"));
-        manifest.resource_limits =
-            Some(ResourceLimits { cpu: cpu.into(), memory: memory.into(), ..ResourceLimits::default() });
-        manifest
-    }
 
     #[test]
-    fn the_smallest_bound_rules_and_more_than_the_server_gives_is_refused() {
+    fn more_than_the_server_gives_is_refused() {
         let server = WasmConfig::default();
-        let bounds = Bounds::of(&manifest("64Mi", "500m"), &CallLimits::default(), &server).unwrap();
+        let asked = |memory_mb| ResolvedLimits { memory_mb, cpu_millicores: 500, ..ResolvedLimits::default() };
+        let bounds = Bounds::of(&asked(64), &server).unwrap();
         assert_eq!((bounds.memory_bytes, bounds.cpu_millicores), (64 << 20, 500));
-        let call = CallLimits { memory_mb_limit: Some(16), cpu_millicore_limit: Some(2000), ..CallLimits::default() };
-        let bounds = Bounds::of(&manifest("64Mi", "500m"), &call, &server).unwrap();
-        assert_eq!((bounds.memory_bytes, bounds.cpu_millicores), (16 << 20, 500));
-        let refusal = Bounds::of(&manifest("2Gi", "1"), &CallLimits::default(), &server).unwrap_err();
-        assert_eq!(refusal.code, ErrorCode::E3405);
-        let call = CallLimits { network_bandwidth_mbps: Some(1), ..CallLimits::default() };
-        assert_eq!(Bounds::of(&manifest("64Mi", "1"), &call, &server).unwrap_err().code, ErrorCode::E3405);
+        assert_eq!(Bounds::of(&asked(server.memory_mb_max + 1), &server).unwrap_err().code, ErrorCode::E3407);
     }
 
     #[test]

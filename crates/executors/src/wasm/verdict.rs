@@ -8,7 +8,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::{ToolCall, ToolOutput, Usage};
+use kernel::ports::executor::{ToolCall, ToolOutput, Usage, forbidden_destinations};
 use serde_json::Value;
 use wasmtime::Trap;
 
@@ -25,7 +25,7 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal
     log(call, &ended);
     // VERDICT-3.
     if !ended.traffic.violations.is_empty() {
-        return Err(forbidden(&ended.traffic.violations));
+        return Err(forbidden_destinations(&call.tool, ended.traffic.violations.iter().map(String::as_str)));
     }
     let usage = Usage {
         cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),
@@ -61,14 +61,6 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal
         }
         Outcome::Trapped(error) => Err(trapped(&error)),
     }
-}
-
-/// The destinations are the guest's own words, but have passed as host and port of an address.
-fn forbidden(tried: &[String]) -> Refusal {
-    let named = tried.iter().map(|place| format!("`{}`", printable(place))).collect::<Vec<_>>().join(", ");
-    Refusal::new(ErrorCode::E3406, format!("the tool tried to connect to {named}, which its manifest does not allow"))
-        .hint("declare the destination, for example `network:https://host:port` in `required_permissions`")
-        .details(serde_json::json!({ "destinations": tried }))
 }
 
 fn read(text: &[u8]) -> Result<Value, Refusal> {

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use executors::wasm::NoSecrets;
-use executors::{BuiltinExecutor, Homes, ModelClient, ProcessExecutor, ProcessPolicy, WasmConfig, WasmExecutor};
+use executors::{
+    BuiltinExecutor, Confinement, Homes, ModelClient, ProcessExecutor, ProcessIsolation, Reach, WasmConfig,
+    WasmExecutor,
+};
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
@@ -21,6 +23,8 @@ use kernel::{
     KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
+use sandbox::egress::SystemResolver;
+use sandbox::{Launch, SANDBOXES_MAX, Sandbox};
 use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
@@ -33,6 +37,7 @@ use crate::key_vault::{self, DataDirVault};
 use crate::machine::{OsEntropy, SystemClock};
 use crate::outside::Outside;
 use crate::policy_files::following::PolicyFollower;
+use crate::secrets_folder::SecretsFolder;
 use crate::tool_folders::loading::Loader;
 
 /// What the kernel is built from.
@@ -102,9 +107,15 @@ impl House {
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
         let homes = Homes::default();
-        let policy = if config.process.unsandboxed { ProcessPolicy::Unsandboxed } else { ProcessPolicy::Refuse };
-        let processes = Arc::new(ProcessExecutor::new(policy, homes.clone()));
-        let wasm = self.wasm(config, homes.clone());
+        let confinement = self.confinement(config);
+        let isolation = if config.process.unsandboxed {
+            ProcessIsolation::Unsandboxed
+        } else {
+            ProcessIsolation::Sandboxed(Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), SANDBOXES_MAX))
+        };
+        let processes =
+            Arc::new(ProcessExecutor::new(isolation, homes.clone(), confinement.clone(), Arc::clone(&clock)));
+        let wasm = self.wasm(homes.clone(), confinement);
         let Outside { issuer, did_resolver, engine } = outside;
         let access = Access::open(AccessParts {
             store: Arc::clone(&self.store) as Arc<dyn AccessStore>,
@@ -148,18 +159,21 @@ impl House {
         Ok(Household { kernel, recorder: handle, loader, policies })
     }
 
+    /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.
+    fn confinement(&self, config: &Config) -> Confinement {
+        let own = [self.data_dir.path().to_owned(), self.audit_dir.clone(), config.store.file(self.data_dir.path())];
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let canonical = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let blocked_paths = own.into_iter().map(absolute).map(canonical).collect();
+        let secrets = SecretsFolder::new(self.data_dir.path().join("secrets"));
+        let reach = Reach { blocked_paths, ..Reach::default() };
+        Confinement::new(reach, Arc::new(secrets), Arc::new(SystemResolver))
+    }
+
     /// A machine without room for the engine still runs every other kind of tool.
-    fn wasm(&self, config: &Config, homes: Homes) -> Option<Arc<WasmExecutor>> {
-        let settings = WasmConfig {
-            cache_dir: Some(self.data_dir.path().join("wasm")),
-            protected: vec![
-                self.data_dir.path().to_owned(),
-                self.audit_dir.clone(),
-                config.store.file(self.data_dir.path()),
-            ],
-            ..WasmConfig::default()
-        };
-        WasmExecutor::open(settings, homes, Arc::new(NoSecrets))
+    fn wasm(&self, homes: Homes, confinement: Confinement) -> Option<Arc<WasmExecutor>> {
+        let settings = WasmConfig { cache_dir: Some(self.data_dir.path().join("wasm")), ..WasmConfig::default() };
+        WasmExecutor::open(settings, homes, confinement)
             .inspect_err(|error| tracing::warn!(%error, "WASM tools cannot run on this machine"))
             .ok()
             .map(Arc::new)

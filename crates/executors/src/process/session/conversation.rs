@@ -15,11 +15,11 @@ use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use kernel::ports::companion::{Companion, LogLevel, Progress};
 use super::pipe::{Heard, Pipe};
 use super::wire::{self, Fault, Id, Message};
 use super::{SessionBounds, SessionError};
 use crate::process::streams::clean;
+use kernel::ports::companion::{Companion, LogLevel, Progress};
 
 /// Characters of a progress message or a phase, of a line of the log, of a checkpoint's name and of a document's id.
 const WORDS_CHARS_MAX: usize = 1000;

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use contract::error::Refusal;
 use serde_json::Value;
 
-use kernel::ports::companion::{Companion, LogLevel, Progress};
 use crate::process::scrub::Scrubber;
+use kernel::ports::companion::{Companion, LogLevel, Progress};
 
 /// Stands between a tool and its companion.
 #[derive(Debug)]
