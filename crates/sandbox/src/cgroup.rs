@@ -67,18 +67,11 @@ impl Groups {
         found.unwrap_or_else(Self::Absent)
     }
 
-    /// A group with the limits of a specification, and how to get into it.
-    pub(crate) fn make(&self, name: &str, spec: &Spec) -> Result<(Group, Membership), StepFailure> {
-        let devices = match spec.limits.io_bytes_per_second {
-            Some(_) => devices_behind(spec)?,
-            None => Vec::new(),
-        };
+    /// A group without limits yet, and how to get into it.
+    pub(crate) fn make(&self, name: &str) -> Result<(Group, Membership), StepFailure> {
         match self {
-            Self::V2(hierarchy) => hierarchy.make(name, &spec.limits, &devices),
-            Self::V1(hierarchy) => hierarchy.make(name, &spec.limits, &devices),
-            Self::Absent(why) if spec.limits.io_bytes_per_second.is_some() => {
-                Err(StepFailure::refused(Step::ControlGroup, format!("disk bandwidth cannot be limited here: {why}")))
-            }
+            Self::V2(hierarchy) => hierarchy.make(name),
+            Self::V1(hierarchy) => hierarchy.make(name),
             Self::Absent(_) => Ok((Group { kind: Kind::None, dirs: Vec::new() }, Membership::default())),
         }
     }
@@ -94,6 +87,22 @@ impl Groups {
 }
 
 impl Group {
+    /// Gives it the limits of a specification.
+    pub(crate) fn limit(&self, spec: &Spec) -> Result<(), StepFailure> {
+        let devices = match spec.limits.io_bytes_per_second {
+            Some(_) => devices_behind(spec)?,
+            None => Vec::new(),
+        };
+        match &self.kind {
+            Kind::V2(group) => group.limit(&spec.limits, &devices),
+            Kind::V1(group) => group.limit(&spec.limits, &devices),
+            Kind::None if spec.limits.io_bytes_per_second.is_some() => {
+                Err(StepFailure::refused(Step::ControlGroup, "disk bandwidth cannot be limited without control groups"))
+            }
+            Kind::None => Ok(()),
+        }
+    }
+
     /// What was used so far.
     pub(crate) fn usage(&self) -> GroupUsage {
         match &self.kind {

@@ -3,8 +3,10 @@
 //! ```text
 //! launcher ── clone ──▶ first process                                        (process 1 of its namespace)
 //!                        │ joins its control group, leads a session
+//!                        │ builds what is the same for all: system directories, devices, /proc
+//!                        │ waits for its order                                (a few wait ahead of time)
 //!                        │ loopback and the proxy's listener, if asked for
-//!                        │ builds its root and enters it
+//!                        │ adds what is declared, and enters its root
 //!                        │ root → nobody, then into a user namespace          (an ordinary user was mapped at birth)
 //!                        │ drops every capability
 //!                        ├── clone ──▶ the program: Landlock, system call filter, execve
@@ -22,6 +24,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 
@@ -30,7 +33,7 @@ use crate::cgroup::Membership;
 use crate::error::{Step, StepFailure};
 use crate::spec::{Confinement, Limits, Network, PROXY_PORT, Spec};
 use crate::system::{self, Side};
-use crate::wire::{self, Word};
+use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Word};
 
 pub(crate) mod identity;
 pub(crate) mod landlock;
@@ -38,17 +41,24 @@ mod reaper;
 mod root;
 pub(crate) mod seccomp;
 
-/// Everything the first process needs, handed over by the launcher.
+/// Everything a first process needs before it has an order.
 pub(crate) struct Birth<'l> {
-    pub(crate) spec: &'l Spec,
+    pub(crate) kind: &'l BirthKind,
     pub(crate) filter: &'l Filter,
     pub(crate) membership: &'l Membership,
     /// Bounds that no control group keeps.
     pub(crate) limits_by_process: bool,
-    /// Control socket, stdin, stdout, stderr.
-    pub(crate) descriptors: [OwnedFd; 4],
+    /// Where the order comes from.
+    pub(crate) orders: OwnedFd,
     /// Who Gantry is outside, if it is not root.
     pub(crate) user: Option<(u32, u32)>,
+}
+
+/// What an order must agree with to be given to a first process that is waiting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BirthKind {
+    pub(crate) confinement: Confinement,
+    pub(crate) system: Vec<PathBuf>,
 }
 
 /// The namespaces of a first process, as flags for `clone`.
@@ -64,10 +74,13 @@ pub(crate) fn namespaces(confinement: Confinement, privileged: bool) -> u64 {
 pub(crate) fn live(birth: Birth<'_>) -> ! {
     // First, because the lists of members are among what is closed next.
     let joined = birth.membership.join();
-    // The four descriptors go to 0, 1, 2 and 3; everything else of the launcher is closed.
-    let Some(control) = take_descriptors(birth.descriptors) else { system::leave(1) };
-    let prepared = joined.and_then(|()| prepare(birth.spec, birth.limits_by_process, birth.user));
-    let started = prepared.and_then(|listener| Ok((start(birth.spec, birth.filter)?, listener)));
+    let Some(orders) = alone_with(birth.orders) else { system::leave(1) };
+    let ready = joined.and_then(|()| before_the_order(birth.kind, birth.user));
+    let Some((spec, descriptors)) = order(&orders) else { system::leave(0) };
+    drop(orders);
+    let Some(control) = take_descriptors(descriptors) else { system::leave(1) };
+    let prepared = ready.and_then(|proc| prepare(&spec, proc, birth.limits_by_process, birth.user.is_none()));
+    let started = prepared.and_then(|listener| Ok((start(&spec, birth.filter)?, listener)));
     match started {
         Ok((main, listener)) => {
             let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -90,55 +103,86 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
     }
 }
 
+/// Closes everything of the launcher but the socket the order comes from, which becomes descriptor 3. The standard
+/// streams must not be free, or the next file that is opened would become one.
+fn alone_with(orders: OwnedFd) -> Option<OwnedFd> {
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    rustix::stdio::dup2_stdin(&nothing).ok()?;
+    rustix::stdio::dup2_stdout(&nothing).ok()?;
+    rustix::stdio::dup2_stderr(&nothing).ok()?;
+    let high = rustix::io::fcntl_dupfd_cloexec(&orders, 64).ok()?;
+    drop(orders);
+    let orders = system::move_to(high, 3).ok()?;
+    system::close_from(4).ok()?;
+    system::already_closed(nothing);
+    Some(orders)
+}
+
+/// Waits for the order. `None`: there will be none.
+fn order(orders: &OwnedFd) -> Option<(Spec, [OwnedFd; 4])> {
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    loop {
+        return match wire::receive::<Order>(orders, &mut buffer) {
+            Ok(Some((order, fds))) => Some((order.spec, fds.try_into().ok()?)),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Ok(None) | Err(_) => None,
+        };
+    }
+}
+
 fn take_descriptors([control, stdin, stdout, stderr]: [OwnedFd; 4]) -> Option<OwnedFd> {
-    // Above everything that could be in the way first, then to their places.
-    let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, 64).ok();
-    let (control, stdin, stdout, stderr) = (high(control)?, high(stdin)?, high(stdout)?, high(stderr)?);
     rustix::stdio::dup2_stdin(&stdin).ok()?;
     rustix::stdio::dup2_stdout(&stdout).ok()?;
     rustix::stdio::dup2_stderr(&stderr).ok()?;
-    let control = system::move_to(control, 3).ok()?;
-    system::close_from(4).ok()?;
-    for fd in [stdin, stdout, stderr] {
-        system::already_closed(fd);
-    }
     Some(control)
 }
 
-/// Everything up to an identity without rights. Gives the proxy's listener, if one was asked for.
-fn prepare(spec: &Spec, limits_by_process: bool, user: Option<(u32, u32)>) -> Result<Option<OwnedFd>, StepFailure> {
+/// All that does not depend on the order. Gives the machine's `/proc`, which is needed once more.
+fn before_the_order(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedFd, StepFailure> {
     let namespace = |error: rustix::io::Errno| StepFailure::new(Step::Namespaces, error, "in the first process");
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
     rustix::process::setsid().map_err(namespace)?;
     let proc = identity::machine_proc()?;
-    if let (Some((uid, gid)), Confinement::Full) = (user, spec.confinement) {
+    if let (Some((uid, gid)), Confinement::Full) = (user, kind.confinement) {
         identity::map(proc.as_fd(), uid, gid)?;
     }
     // After joining, so that the group itself is the root that the program sees.
     system::unshare(UnshareFlags::NEWCGROUP)
         .map_err(|error| StepFailure::new(Step::Namespaces, error, "making a control group namespace"))?;
     rustix::system::sethostname(b"sandbox").map_err(namespace)?;
+    match kind.confinement {
+        Confinement::Full => root::build(&kind.system)?,
+        Confinement::Runtime => {
+            root::private_mounts()?;
+            root::proc_for_runtime()?;
+        }
+    }
+    Ok(proc)
+}
+
+/// Everything up to an identity without rights. Gives the proxy's listener, if one was asked for.
+fn prepare(
+    spec: &Spec,
+    proc: OwnedFd,
+    limits_by_process: bool,
+    privileged: bool,
+) -> Result<Option<OwnedFd>, StepFailure> {
     let listener = match spec.network {
         Network::None => None,
         Network::Proxied => Some(proxy_listener()?),
     };
     resource_limits(&spec.limits, limits_by_process)?;
-    match spec.confinement {
-        Confinement::Full => {
-            root::enter(spec)?;
-            if user.is_none() {
-                identity::become_nobody(proc.as_fd())?;
-            }
-            drop(proc);
-            identity::drop_privileges()?;
+    if spec.confinement == Confinement::Full {
+        root::enter(spec)?;
+        if privileged {
+            identity::become_nobody(proc.as_fd())?;
         }
-        Confinement::Runtime => {
-            drop(proc);
-            root::private_mounts()?;
-            root::proc_for_runtime()?;
-        }
+        drop(proc);
+        identity::drop_privileges()?;
     }
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
+    // Changing who one is forgets this.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
     rustix::process::chdir(&spec.cwd)
         .map_err(|error| StepFailure::new(Step::WorkingDirectory, error, spec.cwd.display().to_string()))?;
     Ok(listener)
@@ -231,8 +275,6 @@ fn ready_program(spec: &Spec, filter: &Filter) -> Result<Execution, StepFailure>
     let arguments = spec.command.iter().map(|argument| text(argument.clone())).collect::<Result<_, _>>()?;
     let environment = spec.env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?;
     system::forget_signals();
-    // A copy of the control socket is none of the program's business.
-    system::close(3);
     if spec.confinement == Confinement::Full {
         landlock::apply(spec)?;
         filter.apply()?;

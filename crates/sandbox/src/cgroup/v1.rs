@@ -59,35 +59,24 @@ impl Hierarchy {
         Ok(Self { stems })
     }
 
-    pub(super) fn make(
-        &self,
-        name: &str,
-        limits: &Limits,
-        devices: &[String],
-    ) -> Result<(super::Group, Membership), StepFailure> {
+    pub(super) fn make(&self, name: &str) -> Result<(super::Group, Membership), StepFailure> {
+        let mut group = super::Group { kind: Kind::None, dirs: Vec::new() };
         let mut dirs = BTreeMap::new();
         for (controller, stem) in &self.stems {
-            if *controller == DISK && devices.is_empty() {
-                continue;
-            }
             let dir = stem.join(name);
             match std::fs::create_dir(&dir) {
-                Ok(()) => {}
+                Ok(()) => group.dirs.push(dir.clone()),
+                // Controllers that share a tree share the directory.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(StepFailure::new(Step::ControlGroup, error, format!("of `{controller}`"))),
+                Err(error) => {
+                    group.remove();
+                    return Err(StepFailure::new(Step::ControlGroup, error, format!("of `{controller}`")));
+                }
             }
             dirs.insert(*controller, dir);
         }
-        let mut unique: Vec<PathBuf> = dirs.values().cloned().collect();
-        unique.sort();
-        unique.dedup();
-        // Whatever fails from here on, the directories are removed by whoever drops this.
-        let group = super::Group { kind: Kind::V1(Group { dirs }), dirs: unique.clone() };
-        let prepared = match &group.kind {
-            Kind::V1(v1) => v1.limit(limits, devices).and_then(|()| lists(&unique)),
-            Kind::V2(_) | Kind::None => Ok(Vec::new()),
-        };
-        match prepared {
+        group.kind = Kind::V1(Group { dirs });
+        match lists(&group.dirs) {
             Ok(lists) => Ok((group, Membership { born_into: None, lists })),
             Err(failure) => {
                 group.remove();
@@ -113,7 +102,7 @@ fn lists(dirs: &[PathBuf]) -> Result<Vec<OwnedFd>, StepFailure> {
 }
 
 impl Group {
-    fn limit(&self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+    pub(super) fn limit(&self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
         if let Some(memory) = self.dirs.get("memory") {
             set(memory, "memory.limit_in_bytes", &limits.memory_bytes)?;
             // With the swap included, where it is counted at all.

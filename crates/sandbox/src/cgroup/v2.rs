@@ -80,24 +80,15 @@ impl Hierarchy {
         Ok(Self { stem })
     }
 
-    pub(super) fn make(
-        &self,
-        name: &str,
-        limits: &Limits,
-        devices: &[String],
-    ) -> Result<(super::Group, Membership), StepFailure> {
+    pub(super) fn make(&self, name: &str) -> Result<(super::Group, Membership), StepFailure> {
         let dir = self.stem.join(name);
         std::fs::create_dir(&dir).map_err(|error| StepFailure::new(Step::ControlGroup, error, "making the group"))?;
         let group = super::Group { kind: Kind::V2(Group { dir: dir.clone() }), dirs: vec![dir.clone()] };
-        let prepared = limit(&dir, limits, devices).and_then(|()| {
-            let opened = std::fs::File::open(&dir).map(OwnedFd::from);
-            opened.map_err(|error| StepFailure::new(Step::ControlGroup, error, "opening the group"))
-        });
-        match prepared {
-            Ok(fd) => Ok((group, Membership { born_into: Some(fd), lists: Vec::new() })),
-            Err(failure) => {
+        match std::fs::File::open(&dir) {
+            Ok(opened) => Ok((group, Membership { born_into: Some(OwnedFd::from(opened)), lists: Vec::new() })),
+            Err(error) => {
                 group.remove();
-                Err(failure)
+                Err(StepFailure::new(Step::ControlGroup, error, "opening the group"))
             }
         }
     }
@@ -121,6 +112,10 @@ fn limit(dir: &Path, limits: &Limits, devices: &[String]) -> Result<(), StepFail
 }
 
 impl Group {
+    pub(super) fn limit(&self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+        limit(&self.dir, limits, devices)
+    }
+
     pub(super) fn usage(&self) -> GroupUsage {
         GroupUsage {
             cpu_micros: counted(&self.dir, "cpu.stat", "usage_usec"),

@@ -56,8 +56,9 @@ const OWN_ETC: [(&str, &str); 4] = [
 ];
 /// Room for the tree itself and own files.
 const ROOT_OPTIONS: [(&str, &str); 3] = [("size", "4m"), ("nr_inodes", "4096"), ("mode", "0755")];
-/// Directories that can be covered by the new root while it is built: any will do.
-const ANCHORS: [&str; 4] = ["/tmp", "/mnt", "/usr", "/proc"];
+/// The directory that is covered by the new root while it is built. No tool can have anything below it mounted, so
+/// nothing that is still to be opened is hidden.
+const ANCHOR: &str = "/proc";
 /// Bytes of scratch per file in it.
 const SCRATCH_BYTES_PER_FILE: u64 = 4096;
 
@@ -68,18 +69,39 @@ struct Tree {
     is_dir: bool,
 }
 
-/// Builds the root and makes it this process's. The process must be in a mount namespace of its own.
-pub(crate) fn enter(spec: &Spec) -> Result<(), StepFailure> {
+/// Builds what every program sees: system directories, devices, `/proc`. The process must be in a mount namespace of its
+/// own; its working directory is the new root afterwards.
+pub(crate) fn build(system: &[PathBuf]) -> Result<(), StepFailure> {
     private_mounts()?;
     let mut links = Vec::new();
     let mut trees = Vec::new();
-    for path in &spec.system {
+    for path in system {
         match system_entry(path)? {
             Some(Entry::Link(to)) => links.push((path.clone(), to)),
             Some(Entry::Tree(tree)) => trees.push(tree),
             None => {}
         }
     }
+    let devices = DEVICES.map(|name| clone_tree(Path::new("/dev").join(name)).map(|fd| (name, fd)));
+    // An ordinary user may mount it only while the machine's own one can be seen.
+    let proc = file_system("proc", &[("subset", "pid")], PROC_ATTRIBUTES)?;
+
+    attach(&new_tmpfs(&ROOT_OPTIONS)?, Path::new(ANCHOR))?;
+    rustix::process::chdir(ANCHOR).map_err(|error| failed(error, "entering the new root"))?;
+    build_dev(devices)?;
+    etc()?;
+    for (path, to) in links {
+        make_parent(&path)?;
+        symlink(&to, relative(&path)).map_err(|error| failed(error, format!("linking {}", path.display())))?;
+    }
+    place_all(trees)?;
+    make_dir(Path::new("/proc"))?;
+    attach(&proc, Path::new("proc"))
+}
+
+/// Adds what this program sees besides, and makes the root this process's.
+pub(crate) fn enter(spec: &Spec) -> Result<(), StepFailure> {
+    let mut trees = Vec::new();
     for mount in &spec.mounts {
         inside_path(&mount.target)?;
         let tree = declared(&mount.source, &mount.target)?;
@@ -87,29 +109,16 @@ pub(crate) fn enter(spec: &Spec) -> Result<(), StepFailure> {
         attributes(&tree, NOSUID | NODEV | read_only)?;
         trees.push(tree);
     }
-    // A mount below another one must come after it.
-    trees.sort_by_key(|tree| tree.target.components().count());
-    let devices = DEVICES.map(|name| clone_tree(Path::new("/dev").join(name)).map(|fd| (name, fd)));
-
-    let anchor = ANCHORS.iter().find(|path| Path::new(path).is_dir()).copied().unwrap_or("/");
-    attach(&new_tmpfs(&ROOT_OPTIONS)?, Path::new(anchor))?;
-    rustix::process::chdir(anchor).map_err(|error| failed(error, "entering the new root"))?;
-
-    build_dev(devices)?;
     scratch(spec.limits.scratch_bytes)?;
-    etc()?;
-    for (path, to) in links {
-        make_parent(&path)?;
-        symlink(&to, relative(&path)).map_err(|error| failed(error, format!("linking {}", path.display())))?;
-    }
-    for tree in trees {
-        place(&tree)?;
-    }
-    for file in &spec.files {
-        own_file(file)?;
-    }
-    proc()?;
+    place_all(trees)?;
+    spec.files.iter().try_for_each(own_file)?;
     swap()
+}
+
+/// A mount below another one must come after it.
+fn place_all(mut trees: Vec<Tree>) -> Result<(), StepFailure> {
+    trees.sort_by_key(|tree| tree.target.components().count());
+    trees.iter().try_for_each(place)
 }
 
 /// Nothing that is mounted here may be seen outside, nor the other way round.
@@ -280,14 +289,10 @@ fn own_file(file: &OwnFile) -> Result<(), StepFailure> {
 }
 
 /// Own processes only, and nothing to be written.
-fn proc() -> Result<(), StepFailure> {
-    make_dir(Path::new("/proc"))?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC
-        | MountAttrFlags::MOUNT_ATTR_RDONLY;
-    attach(&file_system("proc", &[("subset", "pid")], attributes)?, Path::new("proc"))
-}
+const PROC_ATTRIBUTES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID
+    .union(MountAttrFlags::MOUNT_ATTR_NODEV)
+    .union(MountAttrFlags::MOUNT_ATTR_NOEXEC)
+    .union(MountAttrFlags::MOUNT_ATTR_RDONLY);
 
 /// The new root becomes the root, and the old one is gone.
 fn swap() -> Result<(), StepFailure> {
