@@ -73,9 +73,13 @@ impl Groups {
             Some(_) => devices_behind(spec)?,
             None => Vec::new(),
         };
+        let limits = crate::oci::group_limits(spec);
         match self {
-            Self::V2(hierarchy) => hierarchy.make(name, &spec.limits, &devices),
-            Self::V1(hierarchy) => hierarchy.make(name, &spec.limits, &devices),
+            Self::V2(hierarchy) => hierarchy.make(name, &limits, &devices),
+            Self::V1(hierarchy) => {
+                let runtime = matches!(spec.confinement, crate::spec::Confinement::Runtime(_));
+                hierarchy.make(name, &limits, &devices, runtime)
+            }
             Self::Absent(why) if spec.limits.io_bytes_per_second.is_some() => {
                 Err(StepFailure::refused(Step::ControlGroup, format!("disk bandwidth cannot be limited here: {why}")))
             }
@@ -113,7 +117,7 @@ impl Group {
 
     /// Removes it. Gives itself back if the kernel is not done with it yet.
     pub(crate) fn remove(mut self) -> Option<Self> {
-        self.dirs.retain(|dir| match std::fs::remove_dir(dir) {
+        self.dirs.retain(|dir| match remove_with_children(dir) {
             Ok(()) => false,
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         });
@@ -145,6 +149,9 @@ pub(crate) fn stem() -> String {
 
 const PREFIX: &str = "gantry-";
 
+/// The controller of version 1 without which container runtimes do not start.
+pub(crate) const FOR_RUNTIMES: &str = "devices";
+
 /// When a process started, in ticks since the machine did: with its number this names it for good.
 fn start_of(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
@@ -169,11 +176,25 @@ fn launcher_of(name: &str) -> Option<(u32, u64)> {
     Some((process.parse().ok()?, start.parse().ok()?))
 }
 
+/// A sandbox's directory, with what a container runtime has made in it and not removed.
+fn remove_with_children(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+        done => return done,
+    }
+    for entry in std::fs::read_dir(dir)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            std::fs::remove_dir(entry.path())?;
+        }
+    }
+    std::fs::remove_dir(dir)
+}
+
 /// A launcher's directory with the groups in it. Files of groups cannot be removed and need not be.
 fn remove_tree(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let _ = std::fs::remove_dir(entry.path());
+            let _ = remove_with_children(&entry.path());
         }
     }
     let _ = std::fs::remove_dir(dir);

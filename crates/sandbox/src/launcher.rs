@@ -146,7 +146,7 @@ impl Launcher {
         let filters = self.filters.as_ref().map_err(Clone::clone)?;
         self.made += 1;
         let (group, membership) = self.groups.make(&self.made.to_string(), &order.spec)?;
-        let flags = inside::namespaces(order.spec.confinement, self.user.is_none());
+        let flags = inside::namespaces(self.user.is_none());
         match system::clone(flags, membership.birthplace()) {
             Ok(Side::Child) => inside::live(Birth {
                 spec: &order.spec,

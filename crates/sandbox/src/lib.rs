@@ -21,6 +21,7 @@ pub mod child;
 pub mod error;
 mod inside;
 mod launcher;
+pub mod oci;
 pub mod offer;
 pub mod sandbox;
 pub mod spec;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use super::files::{self, counted, number, set, set_if_there};
-use super::{Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
+use super::{FOR_RUNTIMES, Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
 use crate::error::{Step, StepFailure};
 use crate::spec::Limits;
 use crate::wire::GroupUsage;
@@ -32,7 +32,7 @@ impl Hierarchy {
     pub(super) fn prepare(own: &str, mountinfo: &str, stem: &str) -> Result<Self, String> {
         let mounts = files::group_mounts(mountinfo);
         let mut stems = BTreeMap::new();
-        for controller in NEEDED.into_iter().chain([DISK]) {
+        for controller in NEEDED.into_iter().chain([DISK, FOR_RUNTIMES]) {
             let found = own.lines().find_map(|line| {
                 let (_, rest) = line.split_once(':')?;
                 let (controllers, group) = rest.split_once(':')?;
@@ -41,7 +41,7 @@ impl Hierarchy {
             let mount =
                 mounts.iter().find(|mount| mount.kind == "cgroup" && mount.options.iter().any(|o| o == controller));
             let Some(base) = found.zip(mount).and_then(|(group, mount)| files::within(mount, group)) else {
-                if controller == DISK {
+                if controller == DISK || controller == FOR_RUNTIMES {
                     continue;
                 }
                 return Err(format!("the controller `{controller}` is not there"));
@@ -64,10 +64,11 @@ impl Hierarchy {
         name: &str,
         limits: &Limits,
         devices: &[String],
+        runtime: bool,
     ) -> Result<(super::Group, Membership), StepFailure> {
         let mut dirs = BTreeMap::new();
         for (controller, stem) in &self.stems {
-            if *controller == DISK && devices.is_empty() {
+            if (*controller == DISK && devices.is_empty()) || (*controller == FOR_RUNTIMES && !runtime) {
                 continue;
             }
             let dir = stem.join(name);
