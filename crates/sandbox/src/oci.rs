@@ -124,7 +124,7 @@ pub const RUNTIME_DIRS: &[&str] =
 
 /// The first gVisor release (a date) that has the platform `systrap` as its default. Older ones know only `ptrace` and
 /// `kvm`; `ptrace` was given up later.
-pub const SYSTRAP_SINCE: u32 = 2023_05_01;
+pub const SYSTRAP_SINCE: u32 = 20_230_501;
 
 /// Longest time the proof of a runtime may take. A loaded machine starts gVisor in a second or two.
 const PROOF_TIME_MAX: Duration = Duration::from_secs(60);

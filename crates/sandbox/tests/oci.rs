@@ -1,6 +1,9 @@
 //! Containers for real, under gVisor and under runc. Needs what `cargo xtask test` installs; a runtime that is missing
 //! fails the test.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test crate")]
+#![expect(clippy::disallowed_methods, reason = "deadlines of waits are real time")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
@@ -34,7 +37,7 @@ async fn outcome(mut child: Child) -> (String, String, Ended) {
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let (a, b) = tokio::join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err));
-    (a.unwrap(), b.unwrap());
+    a.and(b).unwrap();
     let ended = child.wait().await;
     (String::from_utf8_lossy(&out).into_owned(), String::from_utf8_lossy(&err).into_owned(), ended)
 }
@@ -143,7 +146,7 @@ async fn only_what_is_declared_is_there_and_only_as_declared() {
         let expected = "readable\nro\nabsent\nroot ro\ndangling\ns3cret\nkept\n127.0.0.1 localhost\nnobody\n";
         assert_eq!(out, expected, "{kind:?} {err}");
         assert_eq!(fs::read_to_string(write.path().join("new")).unwrap(), "made\n");
-        assert!(!read.path().join("new").exists());
+        assert!(!read.path().join("new").try_exists().unwrap());
     }
 }
 
@@ -213,7 +216,7 @@ async fn everything_ends_with_the_child_and_nothing_is_left() {
         until("the end of its groups", || groups_of(launcher).is_empty()).await;
         // Of the mounts and files of the bundle nothing was ever visible outside.
         for anchor in ["/mnt", "/media", "/srv"] {
-            assert!(!std::path::Path::new(anchor).join("config.json").exists(), "{anchor}");
+            assert!(!std::path::Path::new(anchor).join("config.json").try_exists().unwrap(), "{anchor}");
         }
     }
 }
@@ -313,7 +316,7 @@ async fn a_directory_can_be_the_root_and_is_never_written_to() {
         let spec = script("true").mount(folder.path(), "/leads-out/gantry-test", Access::Read);
         let result = runtime(kind).spawn(&sandbox(), spec, Root::Directory(image.path().to_owned())).await;
         refused(result);
-        assert!(!std::path::Path::new("/etc/gantry-test").exists());
+        assert!(!std::path::Path::new("/etc/gantry-test").try_exists().unwrap());
     }
 }
 
