@@ -2,6 +2,7 @@
 //!
 //! - [`builtin`]: the tools that are part of Gantry, inside this process;
 //! - [`process`]: a program in the tool's own folder;
+//! - [`oci`]: a container image in the tool's own folder, under gVisor or runc;
 //! - [`model`]: the adapter to a language model that built-ins may ask.
 //!
 //! Invariant: an executor decides nothing. It gets a call that has been validated and authorized, runs it once, and says
@@ -11,8 +12,10 @@
 
 pub mod builtin;
 pub mod model;
+pub mod oci;
 pub mod process;
 
 pub use builtin::BuiltinExecutor;
 pub use model::{ModelClient, ModelConfig};
+pub use oci::{OciConfig, OciExecutor};
 pub use process::{ProcessExecutor, ProcessPolicy};

@@ -6,4 +6,5 @@
 mod builtin;
 mod calls;
 mod model;
+mod oci;
 mod process;
