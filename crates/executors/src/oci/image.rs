@@ -12,9 +12,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags};
 use serde::Deserialize;
 
 use super::layer::{self, LayerError};
@@ -222,9 +223,11 @@ fn unpack(cache: &Path, dir: &Path, manifest: &Manifest, root: &Path, used: &[St
     }
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(cache)?;
     make_room(cache, used)?;
-    let beside = cache.join(format!("{}.{}.part", manifest.digest, std::process::id()));
-    remove(&beside)?;
+    // A call that was given up may still be unpacking the same: each has a place of its own.
+    let number = PARTS.fetch_add(1, Ordering::Relaxed);
+    let beside = cache.join(format!("{}.{}.{number}{PART}", manifest.digest, std::process::id()));
     std::fs::DirBuilder::new().mode(0o755).create(&beside)?;
+    let _held = lock(&beside)?;
     let unpacked = layer::unpack_all(dir, &manifest.layers, &beside).map_err(ImageError::from);
     let placed = unpacked.and_then(|()| match std::fs::rename(&beside, root) {
         // Somebody else was as far; theirs is as good.
@@ -237,22 +240,42 @@ fn unpack(cache: &Path, dir: &Path, manifest: &Manifest, root: &Path, used: &[St
     placed
 }
 
-/// IMAGE-3. What was left half done by a server that died goes as well.
+/// How the name of an image ends that is not whole yet.
+const PART: &str = ".part";
+static PARTS: AtomicU64 = AtomicU64::new(0);
+
+/// Held by whoever unpacks there. What nobody holds was left by a server that died.
+fn lock(part: &Path) -> io::Result<std::fs::File> {
+    let dir = std::fs::File::open(part)?;
+    rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(dir)
+}
+
+/// IMAGE-3. What was left half done goes as well.
 fn make_room(cache: &Path, used: &[String]) -> io::Result<()> {
-    let own = format!(".{}.part", std::process::id());
     let mut images = Vec::new();
     for entry in std::fs::read_dir(cache)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".part") && !name.ends_with(&own) {
-            remove(&entry.path())?;
+        if name.ends_with(PART) {
+            if let Ok(_abandoned) = lock(&entry.path()) {
+                remove(&entry.path())?;
+            }
         } else if layout::is_digest(&name) && !used.contains(&name) {
             images.push((entry.metadata()?.modified()?, entry.path()));
         }
     }
     images.sort();
     let surplus = (images.len() + used.len()).saturating_sub(IMAGES_MAX);
-    images.iter().take(surplus).try_for_each(|(_, path)| remove(path))
+    images.iter().take(surplus).try_for_each(|(_, path)| put_aside(path))
+}
+
+/// Out of sight first: an image is whole or not there.
+fn put_aside(image: &Path) -> io::Result<()> {
+    let mut aside = image.as_os_str().to_owned();
+    aside.push(format!(".{}.{}{PART}", std::process::id(), PARTS.fetch_add(1, Ordering::Relaxed)));
+    std::fs::rename(image, &aside)?;
+    remove(Path::new(&aside))
 }
 
 fn remove(dir: &Path) -> io::Result<()> {

@@ -89,7 +89,7 @@ fn hide(dir: &Path, layer: &Layer, tree: &Tree) -> Result<(), LayerError> {
             }
             let path = inside(&entry.path_bytes())?;
             if let Some(name) = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_prefix(".wh.")) {
-                hidden.push((path.parent().unwrap_or(Path::new("")).to_owned(), name.to_owned()));
+                hidden.push((path.parent().unwrap_or_else(|| Path::new("")).to_owned(), name.to_owned()));
             }
         }
     }
@@ -142,7 +142,7 @@ fn make(dir: &Path, layer: &Layer, tree: &Tree, room: &mut Room) -> Result<(), L
             EntryType::Link => {
                 let to = inside(&entry.link_name_bytes().ok_or(LayerError::Escape)?)?;
                 let target = to.file_name().ok_or(LayerError::Escape)?;
-                let beside = tree.existing(to.parent().unwrap_or(Path::new("")))?.ok_or(LayerError::Escape)?;
+                let beside = tree.existing(to.parent().unwrap_or_else(|| Path::new("")))?.ok_or(LayerError::Escape)?;
                 if to != path {
                     remove(&parent, name, 0)?;
                     rustix::fs::linkat(&beside, target, &parent, name, AtFlags::empty())?;
@@ -210,7 +210,7 @@ impl Tree {
 
     /// The directory an entry belongs into; made, if an archive left it out.
     fn parent(&self, path: &Path) -> Result<OwnedFd, LayerError> {
-        let parent = path.parent().unwrap_or(Path::new(""));
+        let parent = path.parent().unwrap_or_else(|| Path::new(""));
         if let Some(dir) = self.existing(parent)? {
             return Ok(dir);
         }

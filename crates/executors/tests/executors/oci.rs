@@ -120,8 +120,12 @@ async fn an_image_layout_is_unpacked_once_and_says_what_to_start() {
     let config = json!({ "Entrypoint": ["/bin/sh", "-c"], "Cmd": [ANSWER], "Env": ["GREETING=hello", "PATH=/bin"] });
     let digest = layout(&place.home.path().join("image"), &config);
     let binding = json!({ "type": "oci", "image": "image" });
-    let (first, second) = tokio::join!(place.run(&binding), place.run(&binding));
-    for output in [first.unwrap(), second.unwrap()] {
+    let tool = tool(&binding);
+    let executor = place.executor(&tool);
+    let input = || call(&tool, json!({ "text": "a b" }));
+    // Two at once through one executor, and one through another that has the same cache.
+    let outputs = tokio::join!(executor.execute(input()), executor.execute(input()), place.run(&binding));
+    for output in [outputs.0.unwrap(), outputs.1.unwrap(), outputs.2.unwrap()] {
         assert_eq!(output.value, json!({ "in": { "text": "a b" }, "uid": 65534, "greeting": "hello" }));
     }
     let kept: Vec<_> = fs::read_dir(place.cache.path().join("images")).unwrap().flatten().collect();
