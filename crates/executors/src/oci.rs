@@ -6,8 +6,8 @@
 //! fetched: a reference to a registry is refused with what to do instead.
 //!
 //! Invariants
-//! - CONT-1: the demanded isolation or more is given, or the call is refused (E3405). `process` takes runc, or gVisor
-//!   where there is no runc; `gvisor` takes gVisor only; `microvm` is not to be had.
+//! - CONT-1: the demanded isolation or more is given, or the call is refused (E3405). `process` takes runc or crun, or
+//!   gVisor where there is neither; `gvisor` takes gVisor only; `microvm` is not to be had.
 //! - CONT-2: of an image only files, and what to start, are used. Its user, capabilities, mounts and devices are not: the
 //!   policy is ours.
 //! - CONT-3: the tool has nothing of the machine and no network; [`specification`] grants limits only.
@@ -56,6 +56,7 @@ pub struct OciConfig {
 pub struct OciExecutor {
     sandbox: Sandbox,
     runsc: Option<Runtime>,
+    /// Or crun, where there is no runc.
     runc: Option<Runtime>,
     images: Images,
     /// The folder of each loaded version, by id and written version.
@@ -72,7 +73,7 @@ impl OciExecutor {
         Self {
             sandbox,
             runsc: found(Kind::Runsc, config.runsc),
-            runc: found(Kind::Runc, config.runc),
+            runc: found(Kind::Runc, config.runc).or_else(|| Runtime::find(Kind::Crun)),
             images: Images::in_dir(config.cache),
             homes: RwLock::default(),
         }
@@ -106,7 +107,7 @@ impl OciExecutor {
         let missing = |message: &str, hint: &str| Refusal::new(ErrorCode::E3405, message).hint(hint).retryable(false);
         match isolation {
             Isolation::Process => self.runc.as_ref().or(self.runsc.as_ref()).ok_or_else(|| {
-                missing("no container runtime is installed on this server", "install runc, or runsc (gVisor)")
+                missing("no container runtime is installed on this server", "install runc or crun, or runsc (gVisor)")
             }),
             Isolation::Gvisor => self.runsc.as_ref().ok_or_else(|| {
                 missing(

@@ -151,7 +151,7 @@ fn prepare(spec: &Spec, limits_by_process: bool, user: Option<(u32, u32)>) -> Re
             drop(proc);
             root::private_mounts()?;
             root::proc_for_runtime()?;
-            Some(bundle::build(spec, container, user.is_some())?)
+            Some(bundle::build(spec, container, user.is_some(), limits_by_process)?)
         }
     };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;

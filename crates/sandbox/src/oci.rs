@@ -22,7 +22,17 @@
 //!   named allowance ([`Kind::pids_allowance`], [`Kind::memory_allowance_bytes`]).
 //!
 //! As an ordinary user only `runsc` works (`--rootless`), and only without writable mounts: files made by 65534 inside
-//! cannot be given to 65534 outside. That is refused, not worked around.
+//! cannot be given to 65534 outside. That is refused, not worked around. `crun` wants a control group layout of one version;
+//! in the view of it that a runtime has here, there is one.
+//!
+//! ```no_run
+//! # async fn example(sandbox: gantry_sandbox::Sandbox) -> Result<(), gantry_sandbox::oci::ContainerError> {
+//! use gantry_sandbox::{Spec, oci::{Kind, Root, Runtime}};
+//! let Some(gvisor) = Runtime::find(Kind::Runsc) else { return Ok(()) };
+//! let mut child = gvisor.spawn(&sandbox, Spec::new(["python3", "main.py"]), Root::HostSystem).await?;
+//! println!("{:?}", child.wait().await.exit);
+//! # Ok(()) }
+//! ```
 //!
 //! Not here: images and their layers (`executors::oci`); building the bundle (`inside::bundle`).
 

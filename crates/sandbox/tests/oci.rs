@@ -343,6 +343,11 @@ async fn an_ordinary_user_has_gvisor_without_writable_paths_and_is_told_what_is_
     spec.files.push(OwnFile { path: "/run/secrets/key".into(), contents: b"s3cret\n".to_vec() });
     let (out, err, ended) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
     assert_eq!((out.as_str(), ended.exit), ("65534\ns3cret\nx\n", Exit::Code(0)), "{err}");
+    // Without a control group memory is bounded for each process.
+    let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
+    let spec = Spec { limits, ..python("x = b'x' * (200 << 20)") };
+    let (_, err, ended) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
+    assert!(err.contains("MemoryError") && ended.exit == Exit::Code(1), "{err} {ended:?}");
     let dir = open_dir();
     let spec = script("true").mount(dir.path(), "/data", Access::Write);
     let failure = refused(gvisor.spawn(&sandbox, spec, Root::HostSystem).await);

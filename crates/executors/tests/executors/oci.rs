@@ -92,7 +92,7 @@ fn layout(dir: &Path, config: &Value) -> String {
     let manifest = blob("application/vnd.oci.image.manifest.v1+json", manifest.to_string().as_bytes());
     fs::write(dir.join("index.json"), json!({ "schemaVersion": 2, "manifests": [manifest] }).to_string()).unwrap();
     fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
-    manifest["digest"].as_str().unwrap().trim_start_matches("sha256:").to_owned()
+    manifest.get("digest").and_then(Value::as_str).unwrap().trim_start_matches("sha256:").to_owned()
 }
 
 const ANSWER: &str = r#"read -r line; echo "{\"in\": $line, \"uid\": $(id -u), \"greeting\": \"$GREETING\"}""#;
@@ -129,7 +129,10 @@ async fn an_image_layout_is_unpacked_once_and_says_what_to_start() {
         assert_eq!(output.value, json!({ "in": { "text": "a b" }, "uid": 65534, "greeting": "hello" }));
     }
     let kept: Vec<_> = fs::read_dir(place.cache.path().join("images")).unwrap().flatten().collect();
-    assert_eq!(kept.iter().map(|entry| entry.file_name().into_string().unwrap()).collect::<Vec<_>>(), [digest.clone()]);
+    assert_eq!(
+        kept.iter().map(|entry| entry.file_name().into_string().unwrap()).collect::<Vec<_>>(),
+        [digest.as_str()]
+    );
     // By its digest, and by one that it does not have.
     let pinned = json!({ "type": "oci", "image": format!("image@sha256:{digest}") });
     place.run(&pinned).await.unwrap();

@@ -54,7 +54,12 @@ const ENTRIES_MAX: usize = 256;
 const NAME: &str = "tool";
 
 /// Everything the runtime needs. The process must be in a mount namespace of its own, with mounts that are private.
-pub(crate) fn build(spec: &Spec, container: &Container, rootless: bool) -> Result<Bundle, StepFailure> {
+pub(crate) fn build(
+    spec: &Spec,
+    container: &Container,
+    rootless: bool,
+    limits_by_process: bool,
+) -> Result<Bundle, StepFailure> {
     possible(spec, container, rootless)?;
     let (mut trees, links) = seen(spec, container)?;
     for mount in &spec.mounts {
@@ -74,7 +79,7 @@ pub(crate) fn build(spec: &Spec, container: &Container, rootless: bool) -> Resul
     let scratch = if rootless { Scratch::Own } else { prepared_scratch(&anchor, spec.limits.scratch_bytes)? };
     let binds = hang_up(&anchor, &trees)?;
     places(&anchor.join("rootfs"), spec, &trees, &links, rootless)?;
-    let layout = Layout { rootfs: anchor.join("rootfs"), binds, scratch };
+    let layout = Layout { rootfs: anchor.join("rootfs"), binds, scratch, limits_by_process };
     write(&anchor.join("config.json"), config(spec, container.kind, &layout).to_string().as_bytes(), 0o600)?;
     if matches!(container.kind, Kind::Runc | Kind::Crun) {
         own_groups_only()?;

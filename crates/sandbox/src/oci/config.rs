@@ -11,7 +11,8 @@
 //! | network | a namespace without anything, or ours with the proxy alone | `--network=none`, or `host` in ours |
 //! | `/proc` | own processes only, read-only | the sentry's: of its own processes |
 //!
-//! Not here: limits of memory, CPU and processes. They are those of our own control group, around the runtime.
+//! Not here: limits of memory, CPU and processes. They are those of our own control group, around the runtime. Only where
+//! there is no such group is memory bounded here, for each process.
 
 use std::path::PathBuf;
 
@@ -29,6 +30,8 @@ pub struct Layout {
     /// In the order in which they have to be mounted.
     pub binds: Vec<Bind>,
     pub scratch: Scratch,
+    /// No control group keeps the limits: they are kept per process, as in a process sandbox.
+    pub limits_by_process: bool,
 }
 
 /// One thing to be seen inside.
@@ -82,17 +85,32 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
     json!({
         "ociVersion": OCI_VERSION,
         "hostname": "sandbox",
-        "process": process(spec),
+        "process": process(spec, layout.limits_by_process),
         "root": { "path": layout.rootfs, "readonly": true },
         "mounts": mounts(spec, kind, layout),
         "linux": linux,
     })
 }
 
-fn process(spec: &Spec) -> Value {
+/// Address space that is no memory: programs, libraries, stacks. Added where memory can only be bounded by addresses.
+const ADDRESSES_ALLOWANCE_BYTES: u64 = 64 << 20;
+
+fn process(spec: &Spec, limits_by_process: bool) -> Value {
     let none: [&str; 0] = [];
     let environment: Vec<String> = spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let limit = |name: &str, value: u64| json!({ "type": name, "soft": value, "hard": value });
+    let mut limits = vec![
+        limit("RLIMIT_CORE", 0),
+        limit("RLIMIT_NOFILE", u64::from(spec.limits.open_files)),
+        limit("RLIMIT_MEMLOCK", 64 << 10),
+        limit("RLIMIT_MSGQUEUE", 64 << 10),
+        limit("RLIMIT_NICE", 0),
+        limit("RLIMIT_RTPRIO", 0),
+    ];
+    if limits_by_process {
+        // gVisor keeps a bound on addresses, but none on data.
+        limits.push(limit("RLIMIT_AS", spec.limits.memory_bytes.saturating_add(ADDRESSES_ALLOWANCE_BYTES)));
+    }
     json!({
         "terminal": false,
         "user": { "uid": NOBODY, "gid": NOBODY, "umask": 0o022 },
@@ -103,14 +121,7 @@ fn process(spec: &Spec) -> Value {
             "bounding": none, "effective": none, "permitted": none, "inheritable": none, "ambient": none,
         },
         "noNewPrivileges": true,
-        "rlimits": [
-            limit("RLIMIT_CORE", 0),
-            limit("RLIMIT_NOFILE", u64::from(spec.limits.open_files)),
-            limit("RLIMIT_MEMLOCK", 64 << 10),
-            limit("RLIMIT_MSGQUEUE", 64 << 10),
-            limit("RLIMIT_NICE", 0),
-            limit("RLIMIT_RTPRIO", 0),
-        ],
+        "rlimits": limits,
     })
 }
 
@@ -191,6 +202,7 @@ mod tests {
                 bind("/mnt/seen/2", "/var/data", Access::Write),
             ],
             scratch: Scratch::Prepared("/mnt/scratch".into()),
+            limits_by_process: false,
         };
         (spec, layout)
     }

@@ -25,8 +25,13 @@ pub(crate) fn failure(log: &str) -> Option<StepFailure> {
 }
 
 /// Words by which the runtimes speak of the program, of its directory, and what the system said.
-const OF_THE_PROGRAM: [&str; 4] =
-    ["error finding executable", "creating process: failed to load", "exec: \"", "executable file `"];
+const OF_THE_PROGRAM: [&str; 5] = [
+    "error finding executable",
+    "creating process: failed to load",
+    "exec: \"",
+    "executable file `",
+    "open executable",
+];
 const OF_THE_DIRECTORY: [&str; 3] = ["chdir to cwd", "working directory", "error finding cwd"];
 const SYSTEM: [(&str, i32); 5] = [
     ("no such file or directory", libc::ENOENT),
@@ -37,7 +42,8 @@ const SYSTEM: [(&str, i32); 5] = [
 ];
 
 fn told(message: &str) -> StepFailure {
-    let speaks_of = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let lower = message.to_lowercase();
+    let speaks_of = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     let step = if speaks_of(&OF_THE_DIRECTORY) {
         Step::WorkingDirectory
     } else if speaks_of(&OF_THE_PROGRAM) {
@@ -47,7 +53,7 @@ fn told(message: &str) -> StepFailure {
     };
     let errno = match step {
         Step::Program | Step::WorkingDirectory => {
-            SYSTEM.iter().find(|(words, _)| message.contains(words)).map_or(0, |(_, errno)| *errno)
+            SYSTEM.iter().find(|(words, _)| lower.contains(words)).map_or(0, |(_, errno)| *errno)
         }
         _ => 0,
     };
@@ -80,6 +86,10 @@ mod tests {
             (
                 r#"{"msg":"running container: creating container: cannot create gofer process: fork/exec /proc/self/exe: operation not permitted","level":"error"}"#,
                 Some((Step::Runtime, 0)),
+            ),
+            (
+                r#"{"msg":"executable file `nosuch` not found in $PATH: No such file or directory","level":"error"}"#,
+                Some((Step::Program, libc::ENOENT)),
             ),
             (r#"{"level":"warning","msg":"something about groups: no such file or directory"}"#, None),
             ("not json\n\n{\"level\":1}", None),
