@@ -156,7 +156,10 @@ pub(crate) const FOR_RUNTIMES: &str = "devices";
 fn start_of(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name may contain anything, so count from the last parenthesis; the start is field 22, the state field 3.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    // A process that has ended and was not waited for yet is gone for us: it cleans up nothing any more.
+    fields.next().filter(|state| !matches!(*state, "Z" | "X"))?;
+    fields.nth(18)?.parse().ok()
 }
 
 /// Removes the directories of launchers that are gone.

@@ -221,6 +221,31 @@ async fn everything_ends_with_the_child_and_nothing_is_left() {
     }
 }
 
+/// Processes in the groups of a launcher.
+fn members(launcher: u32) -> usize {
+    let lists = groups_of(launcher).into_iter().map(|dir| fs::read_to_string(format!("{dir}/cgroup.procs")));
+    lists.map(|list| list.unwrap_or_default().lines().count()).sum()
+}
+
+#[tokio::test]
+async fn a_launcher_that_is_killed_takes_its_containers_along_and_the_next_one_sweeps_up() {
+    for kind in KINDS {
+        let sandbox = sandbox();
+        let mut child =
+            runtime(kind).spawn(&sandbox, script("echo ready; sleep 1000"), Root::HostSystem).await.unwrap();
+        let mut ready = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
+        let first = sandbox.launcher().unwrap();
+        assert!(members(first) > 1, "runtime and program are in the group");
+        let killed = std::process::Command::new("kill").args(["-9", &first.to_string()]).status().unwrap();
+        assert!(killed.success());
+        assert_eq!(child.wait().await.exit, Exit::Ended);
+        until("the end of the container", || members(first) == 0).await;
+        outcome(runtime(kind).spawn(&sandbox, script("true"), Root::HostSystem).await.unwrap()).await;
+        assert_eq!(groups_of(first), Vec::<String>::new(), "{kind:?}");
+    }
+}
+
 #[tokio::test]
 async fn too_much_memory_is_told_from_a_crash() {
     for kind in KINDS {

@@ -10,22 +10,26 @@
 //! the runtime has changed its root, following one would lead to the machine.
 //!
 //! Invariant BUNDLE-1: nothing here is written outside the tmpfs.
+//!
+//! Not here: finding out whether the runtime did what it was told ([`start`]).
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, inotify};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::{MountFlags, OpenTreeFlags, UnmountFlags};
 
 use super::identity::NOBODY;
 use super::root::{self, NODEV, NOSUID, READ_ONLY, Tree};
 use crate::error::{Step, StepFailure};
 use crate::oci::config::{Bind, Layout, Scratch, config};
-use crate::oci::{Container, Kind, Platform, Root, verdict};
+use crate::oci::{Container, Kind, Platform, Root};
 use crate::spec::{Access, Network, OwnFile, Spec};
-use crate::system::{self, Reaped};
+use crate::system;
+
+mod start;
 
 /// A bundle that is ready to be run.
 pub(crate) struct Bundle {
@@ -84,7 +88,7 @@ pub(crate) fn build(
     if matches!(container.kind, Kind::Runc | Kind::Crun) {
         own_groups_only()?;
     }
-    let news = watch(&anchor.join("state"))?;
+    let news = start::watch(&anchor.join("state"))?;
     let deaths = system::child_signals().map_err(|error| failed(error, "watching the runtime"))?;
     Ok(Bundle {
         command: command(container, &anchor, spec.network, rootless)?,
@@ -326,72 +330,6 @@ fn own_groups_only() -> Result<(), StepFailure> {
     let devices = Path::new(GROUPS).join(crate::cgroup::FOR_RUNTIMES);
     make_dir(&devices, 0o755)?;
     rustix::mount::mount("cgroup", &devices, "cgroup", flags, c"devices").map_err(wrong)
-}
-
-fn watch(dir: &Path) -> Result<OwnedFd, StepFailure> {
-    let events = inotify::WatchFlags::CREATE
-        | inotify::WatchFlags::MODIFY
-        | inotify::WatchFlags::MOVED_TO
-        | inotify::WatchFlags::CLOSE_WRITE;
-    inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-        .and_then(|news| inotify::add_watch(&news, dir, events).map(|_| news))
-        .map_err(|error| failed(error, "watching the runtime"))
-}
-
-impl Bundle {
-    /// Waits until the container runs. Gives the end of the runtime (process `main`) if that came first and nothing went
-    /// wrong: a program may be done before one has looked.
-    pub(crate) fn started(&self, main: i32) -> Result<Option<Reaped>, StepFailure> {
-        use rustix::event::{PollFd, PollFlags};
-        loop {
-            if self.is_running() {
-                return Ok(None);
-            }
-            while let Ok(Some(reaped)) = system::reap(false) {
-                if reaped.pid == main {
-                    return self.failure().map_or(Ok(Some(reaped)), Err);
-                }
-            }
-            let mut watched = [PollFd::new(&self.news, PollFlags::IN), PollFd::new(&self.deaths, PollFlags::IN)];
-            match rustix::event::poll(&mut watched, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(failed(error, "waiting for the runtime")),
-            }
-            let mut drained = [0_u8; 4096];
-            for fd in [&self.news, &self.deaths] {
-                while rustix::io::read(fd, &mut drained).is_ok_and(|count| count > 0) {}
-            }
-        }
-    }
-
-    /// What the runtime's log says went wrong.
-    pub(crate) fn failure(&self) -> Option<StepFailure> {
-        use std::io::Read as _;
-        let mut log = Vec::new();
-        let file = std::fs::File::open(self.anchor.join("log")).ok()?;
-        file.take(verdict::LOG_BYTES_MAX).read_to_end(&mut log).ok()?;
-        verdict::failure(&String::from_utf8_lossy(&log))
-    }
-
-    fn is_running(&self) -> bool {
-        let state = self.anchor.join("state");
-        match self.kind {
-            // Written after the program was started.
-            Kind::Runc | Kind::Crun => std::fs::metadata(state.join("pid")).is_ok_and(|file| file.len() > 0),
-            // There the number is that of the sentry, long before; but the state is kept in a file.
-            Kind::Runsc => {
-                let file = state.join(format!("{NAME}_sandbox:{NAME}.state"));
-                let text = std::fs::read(file).unwrap_or_default();
-                serde_json::from_slice::<State>(&text).is_ok_and(|state| state.status == "running")
-            }
-        }
-    }
-}
-
-/// The part of gVisor's state file that is looked at.
-#[derive(serde::Deserialize)]
-struct State {
-    status: String,
 }
 
 // ------------------------------------------------------------------------------------------------------------- files
