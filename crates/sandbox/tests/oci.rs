@@ -368,6 +368,11 @@ async fn an_ordinary_user_has_gvisor_without_writable_paths_and_is_told_what_is_
     spec.files.push(OwnFile { path: "/run/secrets/key".into(), contents: b"s3cret\n".to_vec() });
     let (out, err, ended) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
     assert_eq!((out.as_str(), ended.exit), ("65534\ns3cret\nx\n", Exit::Code(0)), "{err}");
+    let limits = Limits { scratch_bytes: 2 << 20, cpu_millicores: 2000, ..Limits::default() };
+    let fill = "dd if=/dev/zero of=/tmp/a bs=64k count=100 2>/dev/null || echo full; dd if=/dev/zero of=/dev/shm/a bs=64k count=100 2>/dev/null || echo full";
+    let spec = Spec { limits, ..script(fill) };
+    let (out, err, _) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
+    assert_eq!(out, "full\nfull\n", "{err}");
     // Without a control group memory is bounded for each process.
     let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
     let spec = Spec { limits, ..python("x = b'x' * (200 << 20)") };

@@ -115,6 +115,25 @@ async fn a_root_directory_runs_under_each_isolation_that_is_to_be_had() {
 }
 
 #[tokio::test]
+async fn a_bundle_says_what_to_start_but_not_with_which_rights() {
+    let place = Place::new();
+    busybox(&place.home.path().join("bundle/rootfs"));
+    let config = json!({
+        "process": {
+            "args": ["/bin/sh", "-c", ANSWER], "env": ["GREETING=bundled", "PATH=/bin"], "cwd": "/bin",
+            "user": { "uid": 0, "gid": 0 }, "capabilities": { "effective": ["CAP_SYS_ADMIN"] },
+        },
+        "mounts": [{ "destination": "/host", "type": "bind", "source": "/", "options": ["rbind"] }],
+    });
+    fs::write(place.home.path().join("bundle/config.json"), config.to_string()).unwrap();
+    let output = place.run(&json!({ "type": "oci", "image": "bundle" })).await.unwrap();
+    assert_eq!(output.value, json!({ "in": { "text": "a b" }, "uid": 65534, "greeting": "bundled" }));
+    let look =
+        json!({ "type": "oci", "image": "bundle", "command": ["/bin/sh", "-c", "test -e /host && echo 1 || echo 0"] });
+    assert_eq!(place.run(&look).await.unwrap().value, json!(0));
+}
+
+#[tokio::test]
 async fn an_image_layout_is_unpacked_once_and_says_what_to_start() {
     let place = Place::new();
     let config = json!({ "Entrypoint": ["/bin/sh", "-c"], "Cmd": [ANSWER], "Env": ["GREETING=hello", "PATH=/bin"] });
