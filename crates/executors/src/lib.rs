@@ -5,6 +5,7 @@
 //! - [`wasm`]: a WASM component in the tool's own folder;
 //! - [`confinement`]: what a manifest's words give to a tool nobody trusts;
 //! - [`homes`]: where those folders are;
+//! - [`oci`]: a container image in the tool's own folder, under gVisor or runc;
 //! - [`model`]: the adapter to a language model that built-ins may ask.
 //!
 //! Invariant: an executor decides nothing. It gets a call that has been validated and authorized, runs it once, and says
@@ -16,6 +17,7 @@ pub mod builtin;
 pub mod confinement;
 pub mod homes;
 pub mod model;
+pub mod oci;
 pub mod process;
 pub mod wasm;
 
@@ -23,5 +25,6 @@ pub use builtin::BuiltinExecutor;
 pub use confinement::{Confinement, Reach};
 pub use homes::Homes;
 pub use model::{ModelClient, ModelConfig};
+pub use oci::{OciConfig, OciExecutor};
 pub use process::{ProcessExecutor, ProcessIsolation};
 pub use wasm::{WasmConfig, WasmExecutor};

@@ -39,7 +39,8 @@ pub(crate) struct Group {
 enum Kind {
     V2(v2::Group),
     V1(v1::Group),
-    None,
+    /// Why there is none.
+    None(String),
 }
 
 /// How a new process gets into its group.
@@ -67,12 +68,12 @@ impl Groups {
         found.unwrap_or_else(Self::Absent)
     }
 
-    /// A group without limits yet, and how to get into it.
-    pub(crate) fn make(&self, name: &str) -> Result<(Group, Membership), StepFailure> {
+    /// A group without limits yet, and how to get into it. `runtime`: for a container runtime, which wants more of it.
+    pub(crate) fn make(&self, name: &str, runtime: bool) -> Result<(Group, Membership), StepFailure> {
         match self {
             Self::V2(hierarchy) => hierarchy.make(name),
-            Self::V1(hierarchy) => hierarchy.make(name),
-            Self::Absent(_) => Ok((Group { kind: Kind::None, dirs: Vec::new() }, Membership::default())),
+            Self::V1(hierarchy) => hierarchy.make(name, runtime),
+            Self::Absent(why) => Ok((Group { kind: Kind::None(why.clone()), dirs: Vec::new() }, Membership::default())),
         }
     }
 
@@ -93,13 +94,14 @@ impl Group {
             Some(_) => devices_behind(spec)?,
             None => Vec::new(),
         };
+        let limits = crate::oci::group_limits(spec);
         match &self.kind {
-            Kind::V2(group) => group.limit(&spec.limits, &devices),
-            Kind::V1(group) => group.limit(&spec.limits, &devices),
-            Kind::None if spec.limits.io_bytes_per_second.is_some() => {
-                Err(StepFailure::refused(Step::ControlGroup, "disk bandwidth cannot be limited without control groups"))
+            Kind::V2(group) => group.limit(&limits, &devices),
+            Kind::V1(group) => group.limit(&limits, &devices),
+            Kind::None(why) if spec.limits.io_bytes_per_second.is_some() => {
+                Err(StepFailure::refused(Step::ControlGroup, format!("disk bandwidth cannot be limited here: {why}")))
             }
-            Kind::None => Ok(()),
+            Kind::None(_) => Ok(()),
         }
     }
 
@@ -108,7 +110,7 @@ impl Group {
         match &self.kind {
             Kind::V2(group) => group.usage(),
             Kind::V1(group) => group.usage(),
-            Kind::None => GroupUsage::default(),
+            Kind::None(_) => GroupUsage::default(),
         }
     }
 
@@ -116,13 +118,13 @@ impl Group {
     pub(crate) fn forget_peak(&self) {
         match &self.kind {
             Kind::V1(group) => group.forget_peak(),
-            Kind::V2(_) | Kind::None => {}
+            Kind::V2(_) | Kind::None(_) => {}
         }
     }
 
     /// Removes it. Gives itself back if the kernel is not done with it yet.
     pub(crate) fn remove(mut self) -> Option<Self> {
-        self.dirs.retain(|dir| match std::fs::remove_dir(dir) {
+        self.dirs.retain(|dir| match remove_with_children(dir) {
             Ok(()) => false,
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         });
@@ -154,11 +156,17 @@ pub(crate) fn stem() -> String {
 
 const PREFIX: &str = "gantry-";
 
+/// The controller of version 1 without which container runtimes do not start.
+pub(crate) const FOR_RUNTIMES: &str = "devices";
+
 /// When a process started, in ticks since the machine did: with its number this names it for good.
 fn start_of(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name may contain anything, so count from the last parenthesis; the start is field 22, the state field 3.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    // A process that has ended and was not waited for yet is gone for us: it cleans up nothing any more.
+    fields.next().filter(|state| !matches!(*state, "Z" | "X"))?;
+    fields.nth(18)?.parse().ok()
 }
 
 /// Removes the directories of launchers that are gone.
@@ -178,11 +186,25 @@ fn launcher_of(name: &str) -> Option<(u32, u64)> {
     Some((process.parse().ok()?, start.parse().ok()?))
 }
 
+/// A sandbox's directory, with what a container runtime has made in it and not removed.
+fn remove_with_children(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+        done => return done,
+    }
+    for entry in std::fs::read_dir(dir)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            std::fs::remove_dir(entry.path())?;
+        }
+    }
+    std::fs::remove_dir(dir)
+}
+
 /// A launcher's directory with the groups in it. Files of groups cannot be removed and need not be.
 fn remove_tree(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let _ = std::fs::remove_dir(entry.path());
+            let _ = remove_with_children(&entry.path());
         }
     }
     let _ = std::fs::remove_dir(dir);

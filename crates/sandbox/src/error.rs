@@ -29,6 +29,8 @@ pub enum Step {
     Seccomp,
     /// Its working directory.
     WorkingDirectory,
+    /// The container runtime, where one builds the walls.
+    Runtime,
     /// Starting the program itself.
     Program,
 }
@@ -48,6 +50,7 @@ impl Step {
             Self::Landlock => "applying Landlock",
             Self::Seccomp => "applying the system call filter",
             Self::WorkingDirectory => "entering the working directory",
+            Self::Runtime => "starting the container runtime",
             Self::Program => "starting the program",
         }
     }

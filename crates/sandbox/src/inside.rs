@@ -20,6 +20,7 @@
 //!
 //! This code runs in a copy of the launcher, which has one thread; so it may allocate. It never returns.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -28,13 +29,15 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 
+use self::bundle::Bundle;
 use self::seccomp::Program as Filter;
 use crate::cgroup::Membership;
 use crate::error::{Step, StepFailure};
-use crate::spec::{Confinement, Limits, Network, PROXY_PORT, Spec};
+use crate::spec::{Confinement, Network, PROXY_PORT, Spec};
 use crate::system::{self, Side};
 use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Word};
 
+mod bundle;
 pub(crate) mod identity;
 pub(crate) mod landlock;
 mod reaper;
@@ -57,16 +60,17 @@ pub(crate) struct Birth<'l> {
 /// What an order must agree with to be given to a first process that is waiting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BirthKind {
-    pub(crate) confinement: Confinement,
+    /// It becomes a container runtime.
+    pub(crate) runtime: bool,
+    /// What it sees of the system; nothing that is mounted beforehand, for a runtime.
     pub(crate) system: Vec<PathBuf>,
 }
 
 /// The namespaces of a first process, as flags for `clone`.
-pub(crate) fn namespaces(confinement: Confinement, privileged: bool) -> u64 {
+pub(crate) fn namespaces(privileged: bool) -> u64 {
     let own =
         UnshareFlags::NEWPID | UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
-    let user =
-        if privileged || confinement == Confinement::Runtime { UnshareFlags::empty() } else { UnshareFlags::NEWUSER };
+    let user = if privileged { UnshareFlags::empty() } else { UnshareFlags::NEWUSER };
     u64::from((own | user).bits())
 }
 
@@ -80,9 +84,13 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
     drop(orders);
     let Some(control) = take_descriptors(descriptors) else { system::leave(1) };
     let prepared = ready.and_then(|proc| prepare(&spec, proc, birth.limits_by_process, birth.user.is_none()));
-    let started = prepared.and_then(|listener| Ok((start(&spec, birth.filter)?, listener)));
+    let started = prepared.and_then(|(listener, bundle)| {
+        let main = start(&spec, bundle.as_ref(), birth.filter)?;
+        let ended = bundle.as_ref().map_or(Ok(None), |bundle| bundle.started(main))?;
+        Ok((main, listener, bundle, ended))
+    });
     match started {
-        Ok((main, listener)) => {
+        Ok((main, listener, bundle, ended)) => {
             let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
             let _ = identity::close_to_others();
             for stream in 0..3 {
@@ -94,7 +102,10 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
                 system::leave(1);
             }
             drop(listener);
-            reaper::wait_and_leave(control.as_fd(), main)
+            match ended {
+                Some(ended) => reaper::tell_and_leave(control.as_fd(), &ended, bundle.as_ref()),
+                None => reaper::wait_and_leave(control.as_fd(), main, bundle.as_ref()),
+            }
         }
         Err(failure) => {
             let _ = wire::send(control.as_fd(), &Word::Failed(failure), &[]);
@@ -143,49 +154,56 @@ fn before_the_order(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedF
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
     rustix::process::setsid().map_err(namespace)?;
     let proc = identity::machine_proc()?;
-    if let (Some((uid, gid)), Confinement::Full) = (user, kind.confinement) {
-        identity::map(proc.as_fd(), uid, gid)?;
+    if let Some((uid, gid)) = user {
+        // A runtime insists on being root, if only of a namespace in which there is nobody else.
+        identity::map(proc.as_fd(), if kind.runtime { 0 } else { identity::NOBODY }, uid, gid)?;
     }
     // After joining, so that the group itself is the root that the program sees.
     system::unshare(UnshareFlags::NEWCGROUP)
         .map_err(|error| StepFailure::new(Step::Namespaces, error, "making a control group namespace"))?;
     rustix::system::sethostname(b"sandbox").map_err(namespace)?;
-    match kind.confinement {
-        Confinement::Full => root::build(&kind.system)?,
-        Confinement::Runtime => {
-            root::private_mounts()?;
-            root::proc_for_runtime()?;
-        }
+    if kind.runtime {
+        root::private_mounts()?;
+        root::proc_for_runtime()?;
+    } else {
+        root::build(&kind.system)?;
     }
     Ok(proc)
 }
 
-/// Everything up to an identity without rights. Gives the proxy's listener, if one was asked for.
-fn prepare(
-    spec: &Spec,
-    proc: OwnedFd,
-    limits_by_process: bool,
-    privileged: bool,
-) -> Result<Option<OwnedFd>, StepFailure> {
+/// The proxy's listener, if one was asked for, and the bundle, if a runtime is to run it.
+type Prepared = (Option<OwnedFd>, Option<Bundle>);
+
+/// Everything up to an identity without rights; or up to a runtime, which has to get there itself.
+fn prepare(spec: &Spec, proc: OwnedFd, limits_by_process: bool, privileged: bool) -> Result<Prepared, StepFailure> {
     let listener = match spec.network {
         Network::None => None,
         Network::Proxied => Some(proxy_listener()?),
     };
-    resource_limits(&spec.limits, limits_by_process)?;
-    if spec.confinement == Confinement::Full {
-        root::enter(spec)?;
-        if privileged {
-            identity::become_nobody(proc.as_fd())?;
+    resource_limits(spec, limits_by_process)?;
+    let bundle = match &spec.confinement {
+        Confinement::Full => {
+            root::enter(spec)?;
+            if privileged {
+                identity::become_nobody(proc.as_fd())?;
+            }
+            drop(proc);
+            identity::drop_privileges()?;
+            None
         }
-        drop(proc);
-        identity::drop_privileges()?;
-    }
+        Confinement::Runtime(container) => {
+            drop(proc);
+            Some(bundle::build(spec, container, !privileged, limits_by_process)?)
+        }
+    };
     // Changing who one is forgets this.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
-    rustix::process::chdir(&spec.cwd)
+    // The directory of a container's program is the runtime's to enter.
+    let cwd = if bundle.is_some() { Path::new("/") } else { &spec.cwd };
+    rustix::process::chdir(cwd)
         .map_err(|error| StepFailure::new(Step::WorkingDirectory, error, spec.cwd.display().to_string()))?;
-    Ok(listener)
+    Ok((listener, bundle))
 }
 
 /// A listener on the sandbox's own loopback, for whoever holds it.
@@ -196,13 +214,21 @@ fn proxy_listener() -> Result<OwnedFd, StepFailure> {
     Ok(listener.into())
 }
 
-fn resource_limits(limits: &Limits, by_process: bool) -> Result<(), StepFailure> {
+/// Descriptors of a runtime itself: it holds some for the program's. The program's own limit is in its configuration.
+const RUNTIME_OPEN_FILES: u64 = 4096;
+
+fn resource_limits(spec: &Spec, by_process: bool) -> Result<(), StepFailure> {
+    let limits = crate::oci::group_limits(spec);
+    let open_files = match spec.confinement {
+        Confinement::Full => u64::from(limits.open_files),
+        Confinement::Runtime(_) => u64::from(limits.open_files).saturating_add(RUNTIME_OPEN_FILES),
+    };
     let set = |resource, value: u64| {
         rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
             .map_err(|error| StepFailure::new(Step::ResourceLimits, error, format!("{resource:?}")))
     };
     set(Resource::Core, 0)?;
-    set(Resource::Nofile, u64::from(limits.open_files))?;
+    set(Resource::Nofile, open_files)?;
     set(Resource::Memlock, 64 << 10)?;
     set(Resource::Msgqueue, 64 << 10)?;
     set(Resource::Nice, 0)?;
@@ -218,13 +244,13 @@ fn resource_limits(limits: &Limits, by_process: bool) -> Result<(), StepFailure>
 // ------------------------------------------------------------------------------------------------------ the program
 
 /// Starts the program and waits until it is one. Gives its process number.
-fn start(spec: &Spec, filter: &Filter) -> Result<i32, StepFailure> {
+fn start(spec: &Spec, bundle: Option<&Bundle>, filter: &Filter) -> Result<i32, StepFailure> {
     let program = |error: rustix::io::Errno| StepFailure::new(Step::Program, error, "");
     let (told, tells) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(program)?;
     match system::clone(0, None).map_err(|error| StepFailure::new(Step::Program, error, "making a process"))? {
         Side::Child => {
             drop(told);
-            let failure = become_program(spec, filter);
+            let failure = become_program(spec, bundle, filter);
             let text = serde_json::to_vec(&failure).unwrap_or_default();
             let _ = rustix::io::write(&tells, &text);
             system::leave(127)
@@ -244,8 +270,15 @@ fn start(spec: &Spec, filter: &Filter) -> Result<i32, StepFailure> {
 }
 
 /// Never comes back, unless something failed.
-fn become_program(spec: &Spec, filter: &Filter) -> StepFailure {
-    match ready_program(spec, filter) {
+fn become_program(spec: &Spec, bundle: Option<&Bundle>, filter: &Filter) -> StepFailure {
+    let ready = match bundle {
+        None => ready_program(&spec.command, &spec.env)
+            .and_then(|program| landlock::apply(spec).map(|_| program))
+            .and_then(|program| filter.apply().map(|()| program)),
+        Some(bundle) => ready_program(&bundle.command, &bundle.env),
+    };
+    let step = if bundle.is_some() { Step::Runtime } else { Step::Program };
+    match ready {
         Err(failure) => failure,
         Ok((candidates, arguments, environment)) => {
             let mut error = std::io::Error::from_raw_os_error(libc::ENOENT);
@@ -255,29 +288,26 @@ fn become_program(spec: &Spec, filter: &Filter) -> StepFailure {
                     other => error = other,
                 }
             }
-            StepFailure::new(Step::Program, error, spec.command.first().cloned().unwrap_or_default())
+            let command = bundle.map_or(&spec.command, |bundle| &bundle.command);
+            StepFailure::new(step, error, command.first().cloned().unwrap_or_default())
         }
     }
 }
 
 type Execution = (Vec<CString>, Vec<CString>, Vec<CString>);
 
-fn ready_program(spec: &Spec, filter: &Filter) -> Result<Execution, StepFailure> {
+fn ready_program(command: &[String], env: &BTreeMap<String, String>) -> Result<Execution, StepFailure> {
     let text = |text: String| CString::new(text).map_err(|_| StepFailure::refused(Step::Program, "a zero byte"));
-    let name = spec.command.first().ok_or_else(|| StepFailure::refused(Step::Program, "no program is named"))?;
+    let name = command.first().ok_or_else(|| StepFailure::refused(Step::Program, "no program is named"))?;
     let candidates = if name.contains('/') {
         vec![PathBuf::from(name)]
     } else {
-        let path = spec.env.get("PATH").map_or(crate::spec::PATH, String::as_str);
+        let path = env.get("PATH").map_or(crate::spec::PATH, String::as_str);
         path.split(':').map(|dir| Path::new(dir).join(name)).collect()
     };
     let candidates = candidates.into_iter().map(|path| text(path.display().to_string())).collect::<Result<_, _>>()?;
-    let arguments = spec.command.iter().map(|argument| text(argument.clone())).collect::<Result<_, _>>()?;
-    let environment = spec.env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?;
+    let arguments = command.iter().map(|argument| text(argument.clone())).collect::<Result<_, _>>()?;
+    let environment = env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?;
     system::forget_signals();
-    if spec.confinement == Confinement::Full {
-        landlock::apply(spec)?;
-        filter.apply()?;
-    }
     Ok((candidates, arguments, environment))
 }

@@ -188,8 +188,9 @@ impl Launcher {
     }
 
     fn make(&mut self, order: &Order, descriptors: &[OwnedFd; 4], control: OwnedFd) -> Result<(), StepFailure> {
-        let kind = BirthKind { confinement: order.spec.confinement, system: order.spec.system.clone() };
-        let is_usual = kind.confinement == Confinement::Full;
+        let is_usual = order.spec.confinement == Confinement::Full;
+        let system = if is_usual { order.spec.system.clone() } else { Vec::new() };
+        let kind = BirthKind { runtime: !is_usual, system };
         if is_usual && self.usual.as_ref() != Some(&kind) {
             self.let_spares_go();
             self.usual = Some(kind.clone());
@@ -228,9 +229,9 @@ impl Launcher {
     fn bear(&mut self, kind: &BirthKind) -> Result<Spare, StepFailure> {
         let filter = self.filter.as_ref().map_err(Clone::clone)?;
         self.made += 1;
-        let (group, membership) = self.groups.make(&self.made.to_string())?;
+        let (group, membership) = self.groups.make(&self.made.to_string(), kind.runtime)?;
         let pair = wire::pair().map_err(|error| StepFailure::new(Step::Namespaces, error, "a socket"));
-        let flags = inside::namespaces(kind.confinement, self.user.is_none());
+        let flags = inside::namespaces(self.user.is_none());
         let cloned = pair.and_then(|(ours, theirs)| match system::clone(flags, membership.birthplace()) {
             Ok(Side::Child) => inside::live(Birth {
                 kind,

@@ -22,6 +22,7 @@ pub mod egress;
 pub mod error;
 mod inside;
 mod launcher;
+pub mod oci;
 pub mod offer;
 pub mod sandbox;
 pub mod spec;

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::oci::Container;
+
 /// One program to run, and all it may touch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
@@ -118,15 +120,15 @@ pub enum Network {
 /// Where a proxied program finds its proxy, on 127.0.0.1 inside.
 pub const PROXY_PORT: u16 = 3128;
 
-/// How much is built around the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+/// Who builds the walls around the program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Confinement {
-    /// All of it.
+    /// We do, all of them.
     #[default]
     Full,
-    /// Namespaces, control groups and the end of everything with the first process, but the machine's own root and
-    /// identity: for a container runtime that builds the walls itself.
-    Runtime,
+    /// A container runtime, from the same specification. Of ours it has the namespaces, the control group and the end of
+    /// everything with the first process; but the runtime itself runs with the machine's own root and identity.
+    Runtime(Container),
 }
 
 impl Spec {

@@ -7,5 +7,6 @@ mod builtin;
 mod calls;
 mod conversation;
 mod model;
+mod oci;
 mod process;
 mod wasm;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use super::files::{self, counted, number, set, set_if_there};
-use super::{Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
+use super::{FOR_RUNTIMES, Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
 use crate::error::{Step, StepFailure};
 use crate::spec::Limits;
 use crate::wire::GroupUsage;
@@ -32,7 +32,7 @@ impl Hierarchy {
     pub(super) fn prepare(own: &str, mountinfo: &str, stem: &str) -> Result<Self, String> {
         let mounts = files::group_mounts(mountinfo);
         let mut stems = BTreeMap::new();
-        for controller in NEEDED.into_iter().chain([DISK]) {
+        for controller in NEEDED.into_iter().chain([DISK, FOR_RUNTIMES]) {
             let found = own.lines().find_map(|line| {
                 let (_, rest) = line.split_once(':')?;
                 let (controllers, group) = rest.split_once(':')?;
@@ -41,7 +41,7 @@ impl Hierarchy {
             let mount =
                 mounts.iter().find(|mount| mount.kind == "cgroup" && mount.options.iter().any(|o| o == controller));
             let Some(base) = found.zip(mount).and_then(|(group, mount)| files::within(mount, group)) else {
-                if controller == DISK {
+                if controller == DISK || controller == FOR_RUNTIMES {
                     continue;
                 }
                 return Err(format!("the controller `{controller}` is not there"));
@@ -59,10 +59,10 @@ impl Hierarchy {
         Ok(Self { stems })
     }
 
-    pub(super) fn make(&self, name: &str) -> Result<(super::Group, Membership), StepFailure> {
-        let mut group = super::Group { kind: Kind::None, dirs: Vec::new() };
+    pub(super) fn make(&self, name: &str, runtime: bool) -> Result<(super::Group, Membership), StepFailure> {
+        let mut group = super::Group { kind: Kind::None(String::new()), dirs: Vec::new() };
         let mut dirs = BTreeMap::new();
-        for (controller, stem) in &self.stems {
+        for (controller, stem) in self.stems.iter().filter(|(controller, _)| runtime || **controller != FOR_RUNTIMES) {
             let dir = stem.join(name);
             match std::fs::create_dir(&dir) {
                 Ok(()) => group.dirs.push(dir.clone()),

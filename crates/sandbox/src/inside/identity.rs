@@ -23,8 +23,9 @@ pub(crate) fn machine_proc() -> Result<OwnedFd, StepFailure> {
         .map_err(|error| StepFailure::new(Step::Identity, error, "opening /proc"))
 }
 
-/// Writes who is who in the user namespace this process has just been put into. `uid` and `gid` are the ones outside.
-pub(crate) fn map(proc: BorrowedFd<'_>, uid: u32, gid: u32) -> Result<(), StepFailure> {
+/// Writes who is who in the user namespace this process has just been put into: `inside` is user `uid` and group `gid`
+/// outside, and there is nobody else.
+pub(crate) fn map(proc: BorrowedFd<'_>, inside: u32, uid: u32, gid: u32) -> Result<(), StepFailure> {
     let write = |name: &str, text: String| -> Result<(), StepFailure> {
         let failed = |error: rustix::io::Errno| StepFailure::new(Step::Identity, error, format!("writing {name}"));
         let file = rustix::fs::openat(proc, format!("self/{name}"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
@@ -33,8 +34,8 @@ pub(crate) fn map(proc: BorrowedFd<'_>, uid: u32, gid: u32) -> Result<(), StepFa
     };
     // An unprivileged process may map its group only once it can no longer change its groups.
     write("setgroups", "deny".to_owned())?;
-    write("uid_map", format!("{NOBODY} {uid} 1\n"))?;
-    write("gid_map", format!("{NOBODY} {gid} 1\n"))
+    write("uid_map", format!("{inside} {uid} 1\n"))?;
+    write("gid_map", format!("{inside} {gid} 1\n"))
 }
 
 /// Root gives itself up, and enters a user namespace as nobody.
@@ -47,7 +48,7 @@ pub(crate) fn become_nobody(proc: BorrowedFd<'_>) -> Result<(), StepFailure> {
     // A process that changed its user is closed to itself; the maps could not be written.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(failed("opening itself"))?;
     enter_user_namespace()?;
-    map(proc, NOBODY, NOBODY)
+    map(proc, NOBODY, NOBODY, NOBODY)
 }
 
 fn enter_user_namespace() -> Result<(), StepFailure> {

@@ -4,26 +4,17 @@
 //! however often they have forked. So there is nothing to hunt down, here or anywhere else.
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
-use crate::system;
+use super::bundle::Bundle;
+use crate::system::{self, Reaped};
 use crate::wire::{self, EndOfProgram, Word};
 
 /// Waits for the program (process `main` of this namespace), tells, and leaves.
-pub(crate) fn wait_and_leave(control: BorrowedFd<'_>, main: i32) -> ! {
+pub(crate) fn wait_and_leave(control: BorrowedFd<'_>, main: i32, bundle: Option<&Bundle>) -> ! {
     loop {
         match system::reap(true) {
-            Ok(Some(reaped)) if reaped.pid == main => {
-                let end = EndOfProgram {
-                    code: reaped.code,
-                    signal: reaped.signal,
-                    cpu_micros: reaped.cpu_micros,
-                    memory_peak_bytes: reaped.memory_peak_bytes,
-                    scratch_full: scratch_is_full(),
-                };
-                // If nobody listens any more, nobody wants to know.
-                let _ = wire::send(control, &Word::Ended(end), &[]);
-                system::leave(0);
-            }
+            Ok(Some(reaped)) if reaped.pid == main => tell_and_leave(control, &reaped, bundle),
             Ok(Some(_)) => {}
             // No child left although the program was one: it cannot be waited for, so it cannot be told.
             Ok(None) => system::leave(1),
@@ -33,7 +24,42 @@ pub(crate) fn wait_and_leave(control: BorrowedFd<'_>, main: i32) -> ! {
     }
 }
 
+/// Tells how the program ended, and leaves.
+pub(crate) fn tell_and_leave(control: BorrowedFd<'_>, reaped: &Reaped, bundle: Option<&Bundle>) -> ! {
+    let (code, signal) = match bundle {
+        None => (reaped.code, reaped.signal),
+        // The runtime failed while the program ran: how the program ended is not known.
+        Some(bundle) if bundle.failure().is_some() => (None, None),
+        Some(_) => of_program(reaped),
+    };
+    let end = EndOfProgram {
+        code,
+        signal,
+        cpu_micros: reaped.cpu_micros,
+        memory_peak_bytes: reaped.memory_peak_bytes,
+        scratch_full: scratch_is_full(bundle),
+    };
+    // If nobody listens any more, nobody wants to know.
+    let _ = wire::send(control, &Word::Ended(end), &[]);
+    system::leave(0)
+}
+
+/// Runtimes tell a signal as shells do. A program that exits with such a code is taken at its word.
+fn of_program(reaped: &Reaped) -> (Option<i32>, Option<i32>) {
+    match reaped.code {
+        Some(code @ 129..=192) => (None, Some(code - 128)),
+        // A runtime that was ended by a signal tells nothing about the program.
+        code => (code, None),
+    }
+}
+
 /// Less than one file's worth of room.
-fn scratch_is_full() -> bool {
-    rustix::fs::statvfs("/tmp").is_ok_and(|room| room.f_bavail == 0 || room.f_favail == 0)
+fn scratch_is_full(bundle: Option<&Bundle>) -> bool {
+    let scratch = match bundle {
+        None => Path::new("/tmp"),
+        Some(Bundle { scratch: Some(path), .. }) => path,
+        // Of the runtime's own making: nobody can look.
+        Some(Bundle { scratch: None, .. }) => return false,
+    };
+    rustix::fs::statvfs(scratch).is_ok_and(|room| room.f_bavail == 0 || room.f_favail == 0)
 }

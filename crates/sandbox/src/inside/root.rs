@@ -34,9 +34,9 @@ use crate::error::{Step, StepFailure};
 use crate::spec::{Access, OwnFile, Spec};
 use crate::system;
 
-const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
-const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
-const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+pub(super) const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
+pub(super) const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
+pub(super) const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 
 /// The devices a program may open.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -48,7 +48,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("stderr", "/proc/self/fd/2"),
 ];
 /// Files of our making.
-const OWN_ETC: [(&str, &str); 4] = [
+pub(super) const OWN_ETC: [(&str, &str); 4] = [
     ("passwd", "nobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n"),
     ("group", "nogroup:x:65534:\n"),
     ("hosts", "127.0.0.1 localhost\n::1 localhost\n"),
@@ -63,10 +63,10 @@ const ANCHOR: &str = "/proc";
 const SCRATCH_BYTES_PER_FILE: u64 = 4096;
 
 /// Something to attach.
-struct Tree {
-    fd: OwnedFd,
-    target: PathBuf,
-    is_dir: bool,
+pub(super) struct Tree {
+    pub(super) fd: OwnedFd,
+    pub(super) target: PathBuf,
+    pub(super) is_dir: bool,
 }
 
 /// Builds what every program sees: system directories, devices, `/proc`. The process must be in a mount namespace of its
@@ -135,13 +135,13 @@ pub(crate) fn proc_for_runtime() -> Result<(), StepFailure> {
 
 // ---------------------------------------------------------------------------------------------------- what is seen
 
-enum Entry {
+pub(super) enum Entry {
     Link(PathBuf),
     Tree(Tree),
 }
 
 /// A system directory: a link stays a link, what is not there is left out.
-fn system_entry(path: &Path) -> Result<Option<Entry>, StepFailure> {
+pub(super) fn system_entry(path: &Path) -> Result<Option<Entry>, StepFailure> {
     inside_path(path)?;
     let stat = match rustix::fs::lstat(path) {
         Ok(stat) => stat,
@@ -163,7 +163,7 @@ fn system_entry(path: &Path) -> Result<Option<Entry>, StepFailure> {
 }
 
 /// ROOT-2.
-fn declared(source: &Path, target: &Path) -> Result<Tree, StepFailure> {
+pub(super) fn declared(source: &Path, target: &Path) -> Result<Tree, StepFailure> {
     let named = |error: rustix::io::Errno| StepFailure::new(Step::Mount, error, source.display().to_string());
     let path = rustix::fs::openat2(
         CWD,
@@ -196,7 +196,7 @@ fn clone_tree(path: impl AsRef<Path>) -> Result<OwnedFd, StepFailure> {
     rustix::mount::open_tree(CWD, path, flags).map_err(|error| failed(error, path.display().to_string()))
 }
 
-fn attributes(tree: &Tree, attributes: u64) -> Result<(), StepFailure> {
+pub(super) fn attributes(tree: &Tree, attributes: u64) -> Result<(), StepFailure> {
     system::set_mount_attributes(&tree.fd, attributes, true)
         .map_err(|error| failed(error, format!("attributes of {}", tree.target.display())))
 }
@@ -209,7 +209,7 @@ fn relative(path: &Path) -> &Path {
 }
 
 /// A path inside: absolute, and going down only.
-fn inside_path(path: &Path) -> Result<(), StepFailure> {
+pub(super) fn inside_path(path: &Path) -> Result<(), StepFailure> {
     let mut parts = path.components();
     let rooted = parts.next() == Some(Component::RootDir);
     let down = parts.clone().count() > 0 && parts.all(|part| matches!(part, Component::Normal(_)));
@@ -265,15 +265,19 @@ fn build_dev(devices: [Result<(&str, OwnedFd), StepFailure>; 5]) -> Result<(), S
 
 /// One quota for `/tmp` and shared memory.
 fn scratch(bytes: u64) -> Result<(), StepFailure> {
-    let files = (bytes / SCRATCH_BYTES_PER_FILE).clamp(256, 1 << 20);
-    let (size, files) = (bytes.to_string(), files.to_string());
-    let fd = new_tmpfs(&[("size", &size), ("nr_inodes", &files), ("mode", "1777")])?;
+    let fd = scratch_tmpfs(bytes)?;
     make_dir(Path::new("/tmp"))?;
     make_dir(Path::new("/dev/shm"))?;
     attach(&fd, Path::new("tmp"))?;
     let again = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let shared = rustix::mount::open_tree(CWD, "tmp", again).map_err(|error| failed(error, "shared memory"))?;
     attach(&shared, Path::new("dev/shm"))
+}
+
+pub(super) fn scratch_tmpfs(bytes: u64) -> Result<OwnedFd, StepFailure> {
+    let files = (bytes / SCRATCH_BYTES_PER_FILE).clamp(256, 1 << 20);
+    let (size, files) = (bytes.to_string(), files.to_string());
+    new_tmpfs(&[("size", &size), ("nr_inodes", &files), ("mode", "1777")])
 }
 
 fn etc() -> Result<(), StepFailure> {
@@ -307,7 +311,7 @@ fn swap() -> Result<(), StepFailure> {
 
 // ------------------------------------------------------------------------------------------------------------ mounts
 
-fn new_tmpfs(options: &[(&str, &str)]) -> Result<OwnedFd, StepFailure> {
+pub(super) fn new_tmpfs(options: &[(&str, &str)]) -> Result<OwnedFd, StepFailure> {
     file_system("tmpfs", options, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
@@ -323,7 +327,7 @@ fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags)
     make().map_err(|error| failed(error, format!("a file system of type {kind}")))
 }
 
-fn attach(fd: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
+pub(super) fn attach(fd: &OwnedFd, target: &Path) -> Result<(), StepFailure> {
     rustix::mount::move_mount(fd, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .map_err(|error| failed(error, format!("attaching {}", target.display())))
 }

@@ -10,7 +10,6 @@
 //! (settimeofday, clock_settime, adjtimex), syslog, port i/o (iopl, ioperm), handles (open_by_handle_at), fanotify,
 //! raw, packet, netlink, vsock and kernel-crypto sockets, device nodes (mknod of anything but files and pipes), pushing
 //! input into terminals (TIOCSTI, TIOCLINUX), other personalities, and every call of the 32-bit and x32 tables.
-
 //!
 //! The list is data here; `filter` turns it into a program for the kernel.
 
@@ -24,7 +23,10 @@ mod filter;
 pub(crate) use self::filter::Program;
 
 /// All bits of `clone` that ask for a namespace.
-const CLONE_NEW: u32 = 0x7e02_0080;
+pub(crate) const CLONE_NEW: u32 = 0x7e02_0080;
+
+/// What one may not ask of a terminal: typing on it for its user, or taking it over.
+pub(crate) const TERMINAL_INPUT: [u64; 4] = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS];
 
 /// The filter, ready to be applied. Compiled once, when the launcher starts.
 pub(crate) fn compile() -> Result<Program, StepFailure> {
@@ -33,7 +35,7 @@ pub(crate) fn compile() -> Result<Program, StepFailure> {
 
 /// What becomes of each call that is not simply refused.
 fn rules() -> BTreeMap<u32, Verdict> {
-    let plain = |calls: &'static [i64]| calls.iter().filter_map(|call| u32::try_from(*call).ok());
+    let plain = |calls: &'static [Call]| calls.iter().filter_map(|(_, call)| u32::try_from(*call).ok());
     let mut rules: BTreeMap<u32, Verdict> = plain(PLAIN).map(|call| (call, Verdict::Allow)).collect();
     #[cfg(target_arch = "x86_64")]
     rules.extend(plain(PLAIN_X86_64).map(|call| (call, Verdict::Allow)));
@@ -64,8 +66,7 @@ fn rules() -> BTreeMap<u32, Verdict> {
     only_if(libc::SYS_socket, sockets);
     only_if(libc::SYS_socketpair, vec![vec![Condition::equal(0, libc::AF_UNIX.cast_unsigned())]]);
     // Everything a program does with its own descriptors, but no typing on terminals.
-    let terminals = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS];
-    let terminals = terminals.iter().filter_map(|request| u32::try_from(*request).ok());
+    let terminals = TERMINAL_INPUT.iter().filter_map(|request| u32::try_from(*request).ok());
     only_if(libc::SYS_ioctl, vec![terminals.map(|request| Condition::other(1, request)).collect()]);
     // Asking which one it is, and the ordinary one.
     only_if(libc::SYS_personality, vec![vec![Condition::equal(0, 0)], vec![Condition::equal(0, u32::MAX)]]);
@@ -79,81 +80,88 @@ fn rules() -> BTreeMap<u32, Verdict> {
     rules
 }
 
+/// A system call by the name of its constant and by its number. Container runtimes take the same list as names.
+pub(crate) type Call = (&'static str, i64);
+
+macro_rules! calls {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), libc::$name)),*] };
+}
+
 /// Calls that libraries try first and do without.
-const UNKNOWN: &[i64] = &[
-    libc::SYS_clone3,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_memfd_secret,
-    libc::SYS_userfaultfd,
+pub(crate) const UNKNOWN: &[Call] = calls![
+    SYS_clone3,
+    SYS_io_uring_setup,
+    SYS_io_uring_enter,
+    SYS_io_uring_register,
+    SYS_memfd_secret,
+    SYS_userfaultfd,
 ];
 
 #[rustfmt::skip]
-const PLAIN: &[i64] = &[
+pub(crate) const PLAIN: &[Call] = calls![
     // Files.
-    libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
-    libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_openat, libc::SYS_openat2,
-    libc::SYS_close, libc::SYS_close_range, libc::SYS_lseek, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
-    libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_getdents64,
-    libc::SYS_getcwd, libc::SYS_chdir, libc::SYS_fchdir, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat,
-    libc::SYS_renameat2, libc::SYS_linkat, libc::SYS_symlinkat, libc::SYS_readlinkat, libc::SYS_fchmod,
-    libc::SYS_fchmodat, libc::SYS_fchmodat2, libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_utimensat, libc::SYS_truncate,
-    libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_sync_file_range,
-    libc::SYS_syncfs, libc::SYS_sync, libc::SYS_umask, libc::SYS_fcntl, libc::SYS_flock, libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2,
-    libc::SYS_sendfile, libc::SYS_splice, libc::SYS_tee, libc::SYS_vmsplice, libc::SYS_copy_file_range, libc::SYS_fadvise64,
-    libc::SYS_readahead, libc::SYS_memfd_create, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch,
-    libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr, libc::SYS_listxattr, libc::SYS_llistxattr,
-    libc::SYS_flistxattr, libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr,
+    SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64,
+    SYS_preadv, SYS_pwritev, SYS_preadv2, SYS_pwritev2, SYS_openat, SYS_openat2,
+    SYS_close, SYS_close_range, SYS_lseek, SYS_fstat, SYS_newfstatat, SYS_statx,
+    SYS_statfs, SYS_fstatfs, SYS_faccessat, SYS_faccessat2, SYS_getdents64,
+    SYS_getcwd, SYS_chdir, SYS_fchdir, SYS_mkdirat, SYS_unlinkat, SYS_renameat,
+    SYS_renameat2, SYS_linkat, SYS_symlinkat, SYS_readlinkat, SYS_fchmod,
+    SYS_fchmodat, SYS_fchmodat2, SYS_fchown, SYS_fchownat, SYS_utimensat, SYS_truncate,
+    SYS_ftruncate, SYS_fallocate, SYS_fsync, SYS_fdatasync, SYS_sync_file_range,
+    SYS_syncfs, SYS_sync, SYS_umask, SYS_fcntl, SYS_flock, SYS_dup, SYS_dup3, SYS_pipe2,
+    SYS_sendfile, SYS_splice, SYS_tee, SYS_vmsplice, SYS_copy_file_range, SYS_fadvise64,
+    SYS_readahead, SYS_memfd_create, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch,
+    SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_listxattr, SYS_llistxattr,
+    SYS_flistxattr, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
     // Waiting.
-    libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2, libc::SYS_eventfd2, libc::SYS_signalfd4, libc::SYS_timerfd_create, libc::SYS_timerfd_settime,
-    libc::SYS_timerfd_gettime, libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_futex, libc::SYS_futex_waitv,
-    libc::SYS_restart_syscall,
+    SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait,
+    SYS_epoll_pwait2, SYS_eventfd2, SYS_signalfd4, SYS_timerfd_create, SYS_timerfd_settime,
+    SYS_timerfd_gettime, SYS_nanosleep, SYS_clock_nanosleep, SYS_futex, SYS_futex_waitv,
+    SYS_restart_syscall,
     // Memory.
-    libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_msync, libc::SYS_brk,
-    libc::SYS_mincore, libc::SYS_mlock, libc::SYS_mlock2, libc::SYS_munlock, libc::SYS_mlockall, libc::SYS_munlockall,
-    libc::SYS_membarrier, libc::SYS_pkey_alloc, libc::SYS_pkey_free, libc::SYS_pkey_mprotect, libc::SYS_get_mempolicy,
+    SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_madvise, SYS_msync, SYS_brk,
+    SYS_mincore, SYS_mlock, SYS_mlock2, SYS_munlock, SYS_mlockall, SYS_munlockall,
+    SYS_membarrier, SYS_pkey_alloc, SYS_pkey_free, SYS_pkey_mprotect, SYS_get_mempolicy,
     // Processes of its own, and signals among them.
-    libc::SYS_execve, libc::SYS_execveat, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4, libc::SYS_waitid,
-    libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal,
-    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_rt_sigpending,
-    libc::SYS_rt_sigtimedwait, libc::SYS_rt_sigsuspend, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_sigaltstack, libc::SYS_set_tid_address, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq,
-    libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgid, libc::SYS_setpgid, libc::SYS_getsid,
-    libc::SYS_setsid, libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid,
-    libc::SYS_getresgid, libc::SYS_getgroups, libc::SYS_setuid, libc::SYS_setgid, libc::SYS_setreuid, libc::SYS_setregid,
-    libc::SYS_setresuid, libc::SYS_setresgid, libc::SYS_setfsuid, libc::SYS_setfsgid, libc::SYS_capget, libc::SYS_capset,
-    libc::SYS_prctl, libc::SYS_seccomp, libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_prlimit64, libc::SYS_getrusage,
-    libc::SYS_times, libc::SYS_getpriority, libc::SYS_setpriority, libc::SYS_sched_yield, libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity, libc::SYS_sched_getparam, libc::SYS_sched_setparam, libc::SYS_sched_getscheduler,
-    libc::SYS_sched_setscheduler, libc::SYS_sched_getattr, libc::SYS_sched_setattr, libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min,
-    libc::SYS_sched_rr_get_interval, libc::SYS_getcpu, libc::SYS_ioprio_get, libc::SYS_ioprio_set,
-    libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self,
+    SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid,
+    SYS_kill, SYS_tkill, SYS_tgkill, SYS_pidfd_open, SYS_pidfd_send_signal,
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending,
+    SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
+    SYS_sigaltstack, SYS_set_tid_address, SYS_set_robust_list, SYS_get_robust_list, SYS_rseq,
+    SYS_getpid, SYS_getppid, SYS_gettid, SYS_getpgid, SYS_setpgid, SYS_getsid,
+    SYS_setsid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid,
+    SYS_getresgid, SYS_getgroups, SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid,
+    SYS_setresuid, SYS_setresgid, SYS_setfsuid, SYS_setfsgid, SYS_capget, SYS_capset,
+    SYS_prctl, SYS_seccomp, SYS_getrlimit, SYS_setrlimit, SYS_prlimit64, SYS_getrusage,
+    SYS_times, SYS_getpriority, SYS_setpriority, SYS_sched_yield, SYS_sched_getaffinity,
+    SYS_sched_setaffinity, SYS_sched_getparam, SYS_sched_setparam, SYS_sched_getscheduler,
+    SYS_sched_setscheduler, SYS_sched_getattr, SYS_sched_setattr, SYS_sched_get_priority_max, SYS_sched_get_priority_min,
+    SYS_sched_rr_get_interval, SYS_getcpu, SYS_ioprio_get, SYS_ioprio_set,
+    SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self,
     // Sockets, once made.
-    libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_connect, libc::SYS_getsockname,
-    libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_shutdown, libc::SYS_sendto, libc::SYS_recvfrom,
-    libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_recvmmsg,
+    SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect, SYS_getsockname,
+    SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_shutdown, SYS_sendto, SYS_recvfrom,
+    SYS_sendmsg, SYS_recvmsg, SYS_sendmmsg, SYS_recvmmsg,
     // Time, and what the system is.
-    libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_timer_create, libc::SYS_timer_settime,
-    libc::SYS_timer_gettime, libc::SYS_timer_getoverrun, libc::SYS_timer_delete, libc::SYS_getitimer, libc::SYS_setitimer,
-    libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
+    SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday, SYS_timer_create, SYS_timer_settime,
+    SYS_timer_gettime, SYS_timer_getoverrun, SYS_timer_delete, SYS_getitimer, SYS_setitimer,
+    SYS_uname, SYS_sysinfo, SYS_getrandom,
     // Communication inside its own namespace.
-    libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl, libc::SYS_semget, libc::SYS_semop, libc::SYS_semctl,
-    libc::SYS_semtimedop, libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_msgctl, libc::SYS_mq_open,
-    libc::SYS_mq_unlink, libc::SYS_mq_timedsend, libc::SYS_mq_timedreceive, libc::SYS_mq_notify, libc::SYS_mq_getsetattr,
+    SYS_shmget, SYS_shmat, SYS_shmdt, SYS_shmctl, SYS_semget, SYS_semop, SYS_semctl,
+    SYS_semtimedop, SYS_msgget, SYS_msgsnd, SYS_msgrcv, SYS_msgctl, SYS_mq_open,
+    SYS_mq_unlink, SYS_mq_timedsend, SYS_mq_timedreceive, SYS_mq_notify, SYS_mq_getsetattr,
 ];
 
 /// The older spellings that only this architecture has.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-const PLAIN_X86_64: &[i64] = &[
-    libc::SYS_open, libc::SYS_creat, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_getdents, libc::SYS_mkdir,
-    libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_rename, libc::SYS_link, libc::SYS_symlink, libc::SYS_readlink,
-    libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat, libc::SYS_dup2, libc::SYS_pipe,
-    libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_eventfd, libc::SYS_signalfd,
-    libc::SYS_inotify_init, libc::SYS_fork, libc::SYS_vfork, libc::SYS_getpgrp, libc::SYS_pause, libc::SYS_alarm, libc::SYS_time,
-    libc::SYS_arch_prctl,
+pub(crate) const PLAIN_X86_64: &[Call] = calls![
+    SYS_open, SYS_creat, SYS_stat, SYS_lstat, SYS_access, SYS_getdents, SYS_mkdir,
+    SYS_rmdir, SYS_unlink, SYS_rename, SYS_link, SYS_symlink, SYS_readlink,
+    SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat, SYS_dup2, SYS_pipe,
+    SYS_poll, SYS_select, SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_signalfd,
+    SYS_inotify_init, SYS_fork, SYS_vfork, SYS_getpgrp, SYS_pause, SYS_alarm, SYS_time,
+    SYS_arch_prctl,
 ];
 
 #[cfg(test)]

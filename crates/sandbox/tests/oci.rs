@@ -1,0 +1,391 @@
+//! Containers for real, under gVisor and under runc. Needs what `cargo xtask test` installs; a runtime that is missing
+//! fails the test.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test crate")]
+#![expect(clippy::disallowed_methods, reason = "deadlines of waits are real time")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use gantry_sandbox::oci::{ContainerError, Kind, Root, Runtime};
+use gantry_sandbox::{
+    Access, Child, Ended, Exit, Launch, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+const LAUNCHER: &str = env!("CARGO_BIN_EXE_gantry-test-launcher");
+/// Longest wait for anything; a passing test never waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+const KINDS: [Kind; 2] = [Kind::Runsc, Kind::Runc];
+
+fn sandbox() -> Sandbox {
+    Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 16)
+}
+
+fn sandbox_of_an_ordinary_user() -> Sandbox {
+    let arguments = ["--reuid=1234", "--regid=1234", "--clear-groups", "--", LAUNCHER];
+    Sandbox::new(Launch { program: "/usr/bin/setpriv".into(), arguments: arguments.map(Into::into).into() }, 16)
+}
+
+fn runtime(kind: Kind) -> Runtime {
+    Runtime::find(kind).unwrap_or_else(|| panic!("{} is not installed", kind.name()))
+}
+
+async fn outcome(mut child: Child) -> (String, String, Ended) {
+    drop(child.stdin.take());
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let (a, b) = tokio::join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err));
+    a.and(b).unwrap();
+    let ended = child.wait().await;
+    (String::from_utf8_lossy(&out).into_owned(), String::from_utf8_lossy(&err).into_owned(), ended)
+}
+
+fn script(text: &str) -> Spec {
+    quick(Spec::new(["/bin/sh", "-c", text]))
+}
+
+fn python(text: &str) -> Spec {
+    quick(Spec::new(["python3", "-c", text]))
+}
+
+/// Tests need not wait for a throttled start.
+fn quick(mut spec: Spec) -> Spec {
+    spec.limits.cpu_millicores = 2000;
+    spec
+}
+
+async fn spawn(kind: Kind, spec: Spec) -> Result<Child, ContainerError> {
+    runtime(kind).spawn(&sandbox(), spec, Root::HostSystem).await
+}
+
+async fn run(kind: Kind, spec: Spec) -> (String, String, Ended) {
+    outcome(spawn(kind, spec).await.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_program_is_nobody_in_a_container_of_its_own() {
+    for kind in KINDS {
+        let text = "id -u; id -g; id -G; hostname; grep -E 'CapPrm|CapEff|CapBnd' /proc/self/status | tr '\\t' ' '; \
+            env | grep -v ^_= | sort; for f in /sys/* /root /home /proc/sys/kernel/core_pattern; do test -e $f && echo $f; done; echo end; exit 7";
+        let (out, err, ended) = run(kind, script(text)).await;
+        let expected = "65534\n65534\n65534\nsandbox\nCapPrm: 0000000000000000\nCapEff: 0000000000000000\n\
+            CapBnd: 0000000000000000\nHOME=/tmp\nLANG=C.UTF-8\nPATH=/usr/local/bin:/usr/bin:/bin\nPWD=/\nTMPDIR=/tmp\nend\n";
+        assert_eq!((out.as_str(), ended.exit), (expected, Exit::Code(7)), "{kind:?} {err}");
+    }
+}
+
+/// A directory that nobody may read and write, as a shared one would be.
+fn open_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    dir
+}
+
+/// Processes on this machine with `marker` among their arguments.
+fn alive(marker: &str) -> usize {
+    let carries = |entry: &fs::DirEntry| {
+        let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).contains(marker)
+    };
+    let own = std::process::id().to_string();
+    fs::read_dir("/proc").unwrap().flatten().filter(|entry| entry.file_name() != own.as_str()).filter(carries).count()
+}
+
+/// Processes in the control groups of a launcher, and the groups themselves.
+fn groups_of(launcher: u32) -> Vec<String> {
+    let mine = |path: &std::path::Path| path.to_string_lossy().contains(&format!("gantry-{launcher}-"));
+    let mut found = Vec::new();
+    let mut open = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let path = entry.path();
+                // The launcher's own directory stays as long as it does.
+                if mine(&path) && path.parent().is_some_and(mine) {
+                    found.push(path.display().to_string());
+                }
+                open.push(path);
+            }
+        }
+    }
+    found
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not come to pass");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_declared_is_there_and_only_as_declared() {
+    for kind in KINDS {
+        let (read, write, hidden) = (open_dir(), open_dir(), open_dir());
+        fs::write(read.path().join("file"), "readable").unwrap();
+        fs::write(hidden.path().join("file"), "hidden").unwrap();
+        let at = |dir: &tempfile::TempDir| dir.path().display().to_string();
+        let text = format!(
+            "cat {read}/file; echo; touch {read}/new 2>/dev/null || echo ro; echo made > {write}/new; cat {hidden}/file 2>/dev/null || echo absent; \
+             touch /usr/x /etc/x /x /dev/x 2>/dev/null || echo root ro; ln -s {hidden}/file {write}/link; cat {write}/link 2>/dev/null || echo dangling; \
+             cat /run/secrets/key; echo x 2>/dev/null > /run/secrets/key || echo kept; cat /etc/hosts | head -1; id -un",
+            read = at(&read),
+            write = at(&write),
+            hidden = at(&hidden),
+        );
+        let mut spec = script(&text).mount(read.path(), read.path(), Access::Read).mount(
+            write.path(),
+            write.path(),
+            Access::Write,
+        );
+        spec.files.push(OwnFile { path: "/run/secrets/key".into(), contents: b"s3cret\n".to_vec() });
+        let (out, err, _) = run(kind, spec).await;
+        let expected = "readable\nro\nabsent\nroot ro\ndangling\ns3cret\nkept\n127.0.0.1 localhost\nnobody\n";
+        assert_eq!(out, expected, "{kind:?} {err}");
+        assert_eq!(fs::read_to_string(write.path().join("new")).unwrap(), "made\n");
+        assert!(!read.path().join("new").try_exists().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_lies_behind_a_symbolic_link_is_not_mounted() {
+    let (shared, hidden) = (open_dir(), open_dir());
+    std::os::unix::fs::symlink(hidden.path(), shared.path().join("data")).unwrap();
+    let spec = script("true").mount(shared.path().join("data"), "/data", Access::Read);
+    let failure = refused(spawn(Kind::Runsc, spec).await);
+    assert_eq!((failure.step, failure.errno), (Step::Mount, 40), "{failure:?}");
+}
+
+fn refused(result: Result<Child, ContainerError>) -> gantry_sandbox::StepFailure {
+    match result {
+        Err(ContainerError::Spawn(SpawnError::Step(failure))) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn streams_exits_and_signals_are_told_as_they_are_without_a_container() {
+    for kind in KINDS {
+        let mut child = spawn(kind, script("read line; echo out $line; echo err >&2; exit 3")).await.unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"hello\n").await.unwrap();
+        let (out, err, ended) = outcome(child).await;
+        assert_eq!((out.as_str(), err.as_str(), ended.exit), ("out hello\n", "err\n", Exit::Code(3)), "{kind:?}");
+        let (_, _, ended) = run(kind, python("import ctypes; ctypes.string_at(0)")).await;
+        assert_eq!(ended.exit, Exit::Signal(11), "{kind:?}");
+        assert!(ended.usage.cpu > Duration::ZERO && ended.usage.memory_peak_bytes > 0, "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_missing_or_cannot_run_is_told_from_a_runtime_that_fails() {
+    for kind in KINDS {
+        let dir = open_dir();
+        fs::write(dir.path().join("plain"), "not a program").unwrap();
+        let plain = dir.path().join("plain").display().to_string();
+        for (command, errno) in [("no-such-program", 2), ("/no/such/program", 2), (plain.as_str(), 13)] {
+            let spec = quick(Spec::new([command]).mount(dir.path(), dir.path(), Access::Read));
+            let failure = refused(spawn(kind, spec).await);
+            assert_eq!((failure.step, failure.errno), (Step::Program, errno), "{kind:?} {command} {failure:?}");
+        }
+    }
+    let nothing = Runtime::at(Kind::Runc, "/bin/false").spawn(&sandbox(), script("true"), Root::HostSystem).await;
+    assert!(matches!(nothing, Err(ContainerError::Unusable(_))), "{nothing:?}");
+}
+
+#[tokio::test]
+async fn everything_ends_with_the_child_and_nothing_is_left() {
+    for kind in KINDS {
+        let marker = format!("contained-{}-{kind:?}", std::process::id());
+        let text = format!(
+            "trap '' TERM INT HUP; (setsid sh -c 'trap \"\" TERM; sleep 1000 # {marker}' &) ; echo ready; sleep 1000"
+        );
+        let sandbox = sandbox();
+        let mut child = runtime(kind).spawn(&sandbox, script(&text), Root::HostSystem).await.unwrap();
+        let mut ready = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
+        let launcher = sandbox.launcher().unwrap();
+        assert!(!groups_of(launcher).is_empty());
+        let begun = Instant::now();
+        child.kill();
+        assert_eq!(child.wait().await.exit, Exit::Ended);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert_eq!(alive(&marker), 0, "the end was told before it was true");
+        until("the end of its groups", || groups_of(launcher).is_empty()).await;
+        // Of the mounts and files of the bundle nothing was ever visible outside.
+        for anchor in ["/mnt", "/media", "/srv"] {
+            assert!(!std::path::Path::new(anchor).join("config.json").try_exists().unwrap(), "{anchor}");
+        }
+    }
+}
+
+/// Processes in the groups of a launcher.
+fn members(launcher: u32) -> usize {
+    let lists = groups_of(launcher).into_iter().map(|dir| fs::read_to_string(format!("{dir}/cgroup.procs")));
+    lists.map(|list| list.unwrap_or_default().lines().count()).sum()
+}
+
+#[tokio::test]
+async fn a_launcher_that_is_killed_takes_its_containers_along_and_the_next_one_sweeps_up() {
+    for kind in KINDS {
+        let sandbox = sandbox();
+        let mut child =
+            runtime(kind).spawn(&sandbox, script("echo ready; sleep 1000"), Root::HostSystem).await.unwrap();
+        let mut ready = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).await.unwrap();
+        let first = sandbox.launcher().unwrap();
+        assert!(members(first) > 1, "runtime and program are in the group");
+        let killed = std::process::Command::new("kill").args(["-9", &first.to_string()]).status().unwrap();
+        assert!(killed.success());
+        assert_eq!(child.wait().await.exit, Exit::Ended);
+        until("the end of the container", || members(first) == 0).await;
+        outcome(runtime(kind).spawn(&sandbox, script("true"), Root::HostSystem).await.unwrap()).await;
+        assert_eq!(groups_of(first), Vec::<String>::new(), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn too_much_memory_is_told_from_a_crash() {
+    for kind in KINDS {
+        let limits = Limits { memory_bytes: 64 << 20, cpu_millicores: 2000, ..Limits::default() };
+        let (_, err, ended) = run(kind, Spec { limits, ..python("x = b'x' * (400 << 20)") }).await;
+        assert_ne!(ended.exit, Exit::Code(0), "{kind:?} {err}");
+        assert!(ended.usage.oom_kills > 0, "{kind:?} {ended:?} {err}");
+        // By a child, because the first process of a process namespace does not get signals of its own.
+        let (_, _, ended) = run(kind, script("sh -c 'kill -9 $$'; exit $?")).await;
+        assert_eq!((ended.exit, ended.usage.oom_kills), (Exit::Signal(9), 0), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn scratch_is_bounded_and_the_bound_is_told() {
+    for kind in KINDS {
+        let limits = Limits { scratch_bytes: 1 << 20, cpu_millicores: 2000, ..Limits::default() };
+        let fill = "echo x > /tmp/x && cat /tmp/x; dd if=/dev/zero of=/tmp/a bs=64k count=100 2>/dev/null || echo full; dd if=/dev/zero of=/dev/shm/b bs=64k count=1 2>/dev/null || echo full";
+        let (out, err, ended) = run(kind, Spec { limits, ..script(fill) }).await;
+        assert_eq!((out.as_str(), ended.scratch_full), ("x\nfull\nfull\n", true), "{kind:?} {err}");
+    }
+}
+
+#[tokio::test]
+async fn a_fork_bomb_stays_inside_its_bound() {
+    let fork = "import os\nn = 0\ntry:\n  while n < 2000:\n    if os.fork() == 0: os.execv('/bin/sleep', ['sleep', '100'])\n    n += 1\nexcept OSError: pass\nprint(n)";
+    for kind in KINDS {
+        let limits = Limits { pids: 10, cpu_millicores: 2000, ..Limits::default() };
+        let (out, err, ended) = run(kind, Spec { limits, ..python(fork) }).await;
+        // gVisor itself does not survive being refused a process; then there is no answer at all.
+        let made = out.trim().parse::<u32>().unwrap_or(0);
+        assert!(made < 10 + kind.pids_allowance() && ended.usage.pids_refused > 0, "{kind:?} {out} {err} {ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_network_nothing_can_be_reached_and_with_one_only_the_proxy() {
+    let connect = |port: u16| {
+        format!(
+            "import socket\ntry:\n  s = socket.create_connection(('127.0.0.1', {port}), 5); s.sendall(b'hi'); print('connected')\nexcept OSError as e: print('no')"
+        )
+    };
+    let outside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = outside.local_addr().unwrap().port();
+    for kind in KINDS {
+        let (out, _, _) = run(kind, python(&connect(port))).await;
+        assert_eq!(out, "no\n", "{kind:?}");
+        let proxied = |port| Spec { network: Network::Proxied, ..python(&connect(port)) };
+        let mut child = spawn(kind, proxied(PROXY_PORT)).await.unwrap();
+        let (mut stream, _) = child.proxy.take().unwrap().accept().await.unwrap();
+        let mut said = [0; 2];
+        stream.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"hi");
+        assert_eq!(outcome(child).await.0, "connected\n", "{kind:?}");
+        assert_eq!(run(kind, proxied(port)).await.0, "no\n", "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn system_calls_of_refused_families_fail_under_runc_as_in_a_process_sandbox() {
+    // unshare, mount, ptrace, keyctl, bpf, a raw socket, typing on a terminal.
+    let text = "import ctypes, fcntl, os, socket\nl = ctypes.CDLL(None, use_errno=True)\n\
+        for n, a in ((272, 0x10000000), (165, 0), (101, 0), (250, 0), (321, 0)): print(l.syscall(n, a, 0, 0, 0, 0), ctypes.get_errno())\n\
+        try: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)\nexcept OSError as e: print(e.errno)\n\
+        try: fcntl.ioctl(0, 0x5412, b'x')\nexcept OSError as e: print(e.errno)\n\
+        try: fcntl.ioctl(0, 0x5401, b'x' * 60)\nexcept OSError as e: print(e.errno)";
+    let (out, err, _) = run(Kind::Runc, python(text)).await;
+    assert_eq!(out, "-1 1\n-1 1\n-1 1\n-1 1\n-1 1\n1\n1\n25\n", "{err}");
+}
+
+#[tokio::test]
+async fn a_directory_can_be_the_root_and_is_never_written_to() {
+    for kind in KINDS {
+        let image = tempfile::tempdir().unwrap();
+        fs::set_permissions(image.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(image.path().join("bin")).unwrap();
+        fs::copy("/bin/busybox", image.path().join("bin/busybox")).unwrap();
+        std::os::unix::fs::symlink("busybox", image.path().join("bin/sh")).unwrap();
+        // A link that leads out of the image must lead nowhere, or to the image.
+        std::os::unix::fs::symlink("/etc", image.path().join("leads-out")).unwrap();
+        let before = tree(image.path());
+        let spec = script(
+            "/bin/busybox ls / | /bin/busybox tr '\\n' ' '; /bin/busybox cat /tool/main; /bin/busybox touch /bin/x || echo ro; /bin/busybox cat /leads-out/shadow 2>/dev/null || echo nowhere",
+        );
+        let folder = open_dir();
+        fs::write(folder.path().join("main"), "main\n").unwrap();
+        let spec = spec.mount(folder.path(), "/tool", Access::Read);
+        let child = runtime(kind).spawn(&sandbox(), spec, Root::Directory(image.path().to_owned())).await.unwrap();
+        let (out, err, _) = outcome(child).await;
+        assert_eq!(out, "bin dev etc leads-out proc run sys tmp tool main\nro\nnowhere\n", "{kind:?} {err}");
+        assert_eq!(tree(image.path()), before);
+        // Below the link there is no place for a mount; above all, none is made where it leads to on the machine.
+        let spec = script("true").mount(folder.path(), "/leads-out/gantry-test", Access::Read);
+        let result = runtime(kind).spawn(&sandbox(), spec, Root::Directory(image.path().to_owned())).await;
+        refused(result);
+        assert!(!std::path::Path::new("/etc/gantry-test").try_exists().unwrap());
+    }
+}
+
+fn tree(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).unwrap().flatten() {
+            found.push(entry.path());
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn an_ordinary_user_has_gvisor_without_writable_paths_and_is_told_what_is_missing() {
+    let sandbox = sandbox_of_an_ordinary_user();
+    let gvisor = runtime(Kind::Runsc);
+    let mut spec = script("id -u; cat /run/secrets/key; echo x > /tmp/x && cat /tmp/x");
+    spec.files.push(OwnFile { path: "/run/secrets/key".into(), contents: b"s3cret\n".to_vec() });
+    let (out, err, ended) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
+    assert_eq!((out.as_str(), ended.exit), ("65534\ns3cret\nx\n", Exit::Code(0)), "{err}");
+    let limits = Limits { scratch_bytes: 2 << 20, cpu_millicores: 2000, ..Limits::default() };
+    let fill = "dd if=/dev/zero of=/tmp/a bs=64k count=100 2>/dev/null || echo full; dd if=/dev/zero of=/dev/shm/a bs=64k count=100 2>/dev/null || echo full";
+    let spec = Spec { limits, ..script(fill) };
+    let (out, err, _) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
+    assert_eq!(out, "full\nfull\n", "{err}");
+    // Without a control group memory is bounded for each process.
+    let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
+    let spec = Spec { limits, ..python("x = b'x' * (200 << 20)") };
+    let (_, err, ended) = outcome(gvisor.spawn(&sandbox, spec, Root::HostSystem).await.unwrap()).await;
+    assert!(err.contains("MemoryError") && ended.exit == Exit::Code(1), "{err} {ended:?}");
+    let dir = open_dir();
+    let spec = script("true").mount(dir.path(), "/data", Access::Write);
+    let failure = refused(gvisor.spawn(&sandbox, spec, Root::HostSystem).await);
+    assert!(failure.step == Step::Runtime && failure.detail.contains("ordinary user"), "{failure:?}");
+    let ContainerError::Unusable(unusable) =
+        runtime(Kind::Runc).spawn(&sandbox, script("true"), Root::HostSystem).await.unwrap_err()
+    else {
+        panic!("runc as an ordinary user")
+    };
+    assert!(unusable.reason.contains("needs root"), "{unusable:?}");
+}
