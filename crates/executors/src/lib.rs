@@ -19,12 +19,14 @@ pub mod homes;
 pub mod model;
 pub mod oci;
 pub mod process;
+pub mod walls;
 pub mod wasm;
 
 pub use builtin::BuiltinExecutor;
 pub use confinement::{Confinement, Reach};
 pub use homes::Homes;
 pub use model::{ModelClient, ModelConfig};
-pub use oci::{OciConfig, OciExecutor};
+pub use oci::OciExecutor;
 pub use process::{ProcessExecutor, ProcessIsolation};
+pub use walls::{RuntimePrograms, Walls};
 pub use wasm::{WasmConfig, WasmExecutor};

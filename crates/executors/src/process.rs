@@ -28,24 +28,24 @@ use contract::manifest::{Execution, Isolation, ProcessProtocol};
 use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use sandbox::Sandbox;
 
 use self::prepared::Prepared;
 use self::running::Running;
 use self::warm::{WarmBounds, WarmPool};
 use crate::confinement::Confinement;
 use crate::homes::Homes;
+use crate::walls::Walls;
 
 mod child;
 mod ended;
 pub mod output;
-mod prepared;
+pub(crate) mod prepared;
 mod running;
 pub mod scrub;
 pub mod session;
 pub mod simple;
 pub mod streams;
-mod talking;
+pub(crate) mod talking;
 mod unsandboxed;
 pub mod warm;
 
@@ -56,7 +56,7 @@ pub const STDOUT_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub enum ProcessIsolation {
     /// A sandbox each.
-    Sandboxed(Sandbox),
+    Sandboxed(Walls),
     /// Nothing: process tools run as plain children of the server, with its rights. For development, or inside a
     /// container that cannot make namespaces.
     Unsandboxed,
@@ -85,20 +85,20 @@ impl ProcessExecutor {
     }
 
     fn admitted(&self, demand: Isolation, protocol: ProcessProtocol) -> Result<(), Refusal> {
-        match demand {
-            Isolation::Builtin | Isolation::Process => {}
-            Isolation::Gvisor => {
-                return Err(no_isolation("gvisor", "no OCI runtime for gVisor (`runsc`) is set up here"));
-            }
-            Isolation::Microvm => return Err(no_isolation("microvm", "this server runs no virtual machines")),
-        }
-        match (&self.isolation, protocol) {
-            (ProcessIsolation::Unsandboxed, ProcessProtocol::Session) => {
+        match &self.isolation {
+            ProcessIsolation::Sandboxed(walls) => walls.around_program(demand).map(drop),
+            ProcessIsolation::Unsandboxed if demand > Isolation::Process => Err(Refusal::new(
+                ErrorCode::E3405,
+                "the isolation that this call demands cannot be given without the sandbox",
+            )
+            .hint("start the server without `--unsandboxed-processes`; less isolation than demanded is never given")
+            .retryable(false)),
+            ProcessIsolation::Unsandboxed if protocol == ProcessProtocol::Session => {
                 Err(Refusal::new(ErrorCode::E3108, "the process protocol `gantry/1` needs the sandbox")
                     .hint("use `protocol = \"simple\"`, or start the server without `--unsandboxed-processes`")
                     .retryable(false))
             }
-            _ => Ok(()),
+            ProcessIsolation::Unsandboxed => Ok(()),
         }
     }
 }
@@ -124,16 +124,17 @@ impl Executor for ProcessExecutor {
         // Asked again, because an executor that relies on having been asked would run unsandboxed by mistake.
         self.admitted(call.isolation, *protocol)?;
         let home = self.homes.of(&call.tool)?;
-        let sandbox = match &self.isolation {
+        let walls = match &self.isolation {
             ProcessIsolation::Unsandboxed => return unsandboxed::run(&call, command, env, &home).await,
-            ProcessIsolation::Sandboxed(sandbox) => sandbox,
+            ProcessIsolation::Sandboxed(walls) => walls,
         };
-        let prepared = Prepared::for_call(&self.confinement, &call, command, env, &home).await?;
+        let prepared = Prepared::for_call(&self.confinement, &call, command, env).await?;
+        let prepared = prepared.in_folder(&call, &home).await?.behind(walls.around_program(call.isolation)?);
         match protocol {
-            ProcessProtocol::Simple => talking::simply(sandbox, &call, prepared).await,
+            ProcessProtocol::Simple => talking::simply(walls, &call, prepared).await,
             ProcessProtocol::Session => {
                 let pool = warm.then_some(&self.warm);
-                talking::in_session(sandbox, &call, prepared, pool).await
+                talking::in_session(walls, &call, prepared, pool).await
             }
         }
     }
@@ -141,15 +142,6 @@ impl Executor for ProcessExecutor {
 
 fn unbound() -> Refusal {
     Refusal::new(ErrorCode::E3108, "the tool is not bound to a process").retryable(false)
-}
-
-fn no_isolation(wanted: &str, missing: &str) -> Refusal {
-    Refusal::new(
-        ErrorCode::E3405,
-        format!("the isolation `{wanted}` that this call demands cannot be given: {missing}"),
-    )
-    .hint("use a server that has it; less isolation than demanded is never given")
-    .retryable(false)
 }
 
 /// Where the tool's folder is inside.

@@ -4,12 +4,22 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::executor::{ToolCall, Usage};
+use sandbox::oci::ContainerError;
 use sandbox::{Ended, SpawnError, Step, StepFailure};
 
 use super::output::Exit;
 
 /// The program did not start.
-pub(super) fn not_started(call: &ToolCall, error: &SpawnError) -> Refusal {
+pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> Refusal {
+    let error = match error {
+        ContainerError::Spawn(error) => error,
+        ContainerError::Unusable(unusable) => {
+            tracing::error!(tool = %call.tool.id, invocation = %call.invocation_id, %unusable, reason = %unusable.reason, "the tool was not started");
+            return Refusal::new(ErrorCode::E3405, unusable.to_string())
+                .hint("`gantry doctor` says which isolation this machine offers and what is missing")
+                .retryable(false);
+        }
+    };
     match error {
         SpawnError::Step(failure) => {
             tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, detail = %failure.detail, "the tool was not started");

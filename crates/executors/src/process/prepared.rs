@@ -13,6 +13,7 @@ use sandbox::{Access, Network, OwnFile, PROXY_PORT, Spec};
 use super::scrub::Scrubber;
 use super::tool_dir;
 use crate::confinement::Confinement;
+use crate::walls::Container;
 
 /// Where declared credentials lie inside, one file each.
 const SECRETS_DIR: &str = "/run/secrets";
@@ -21,29 +22,27 @@ const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "
 
 /// A sandbox to be, and what goes with it.
 #[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) spec: Spec,
-    pub(super) gate: Option<Arc<Gate>>,
-    pub(super) scrubber: Arc<Scrubber>,
+pub(crate) struct Prepared {
+    pub(crate) spec: Spec,
+    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) scrubber: Arc<Scrubber>,
+    /// The runtime around it, if our own sandbox is not enough or not meant.
+    pub(crate) container: Option<Container>,
 }
 
 impl Prepared {
-    pub(super) async fn for_call(
+    /// What the manifest declares, for a program that is nowhere yet: [`in_folder`](Self::in_folder), or in an image.
+    pub(crate) async fn for_call(
         confinement: &Confinement,
         call: &ToolCall,
         command: &[String],
         env: &BTreeMap<String, String>,
-        home: &Path,
     ) -> Result<Self, Refusal> {
         let permissions = call.tool.permissions()?;
         let mut spec = Spec::new(command.iter().cloned());
         spec.system = confinement.system();
         spec.mounts = confinement.mounts(permissions)?;
         spec.limits = confinement.limits(call);
-        // Links in the way to the folder are the operator's; a mount follows none.
-        let home = tokio::fs::canonicalize(home).await.map_err(|error| no_folder(call, &error))?;
-        spec = spec.mount(home, tool_dir(), Access::Read);
-        spec.cwd = tool_dir().to_owned();
 
         let gate = confinement.gate(call, permissions)?;
         if gate.is_some() {
@@ -64,12 +63,28 @@ impl Prepared {
             }));
         }
         spec.env.extend(env.iter().map(|(name, value)| (name.clone(), value.clone())));
-        Ok(Self { spec, gate, scrubber: Arc::new(secrets.scrubber()) })
+        Ok(Self { spec, gate, scrubber: Arc::new(secrets.scrubber()), container: None })
+    }
+
+    /// The program stands in the tool's folder, or in the system.
+    pub(crate) async fn in_folder(mut self, call: &ToolCall, home: &Path) -> Result<Self, Refusal> {
+        // Links in the way to the folder are the operator's; a mount follows none.
+        let home = tokio::fs::canonicalize(home).await.map_err(|error| no_folder(call, &error))?;
+        self.spec = self.spec.mount(home, tool_dir(), Access::Read);
+        self.spec.cwd = tool_dir().to_owned();
+        Ok(self)
+    }
+
+    /// Behind the walls of a container runtime.
+    pub(crate) fn behind(mut self, container: Option<Container>) -> Self {
+        self.container = container;
+        self
     }
 
     /// A digest of all that the process is made from: another one must not serve in its place.
     pub(super) fn digest(&self) -> Result<Digest, Refusal> {
-        serde_json::to_vec(&self.spec)
+        let container = self.container.as_ref().map(|container| format!("{container:?}"));
+        serde_json::to_vec(&(&self.spec, container))
             .map(|bytes| Digest::of_bytes(&bytes))
             .map_err(|_| Refusal::new(ErrorCode::E3405, "the sandbox of the tool cannot be described").retryable(false))
     }

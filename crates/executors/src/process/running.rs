@@ -7,12 +7,13 @@ use std::time::Duration;
 use contract::error::Refusal;
 use kernel::ports::executor::{ToolCall, Usage};
 use sandbox::egress::{Gate, Proxy, ProxyHandle};
-use sandbox::{Child, Ended, Sandbox};
+use sandbox::{Child, Ended};
 
 use super::ended;
 use super::prepared::Prepared;
 use super::session::Session;
 use super::streams::Streams;
+use crate::walls::Walls;
 
 /// One process with everything that belongs to it. Dropping it ends all of it.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ struct Counted {
 
 impl Running {
     /// Starts the program, or says in terms of the error table why it does not run.
-    pub(super) async fn start(sandbox: &Sandbox, call: &ToolCall, prepared: &Prepared) -> Result<Self, Refusal> {
-        let spawned = sandbox.spawn(prepared.spec.clone()).await;
+    pub(super) async fn start(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<Self, Refusal> {
+        let spawned = walls.spawn(prepared.spec.clone(), prepared.container.as_ref()).await;
         let mut child = spawned.map_err(|error| ended::not_started(call, &error))?;
         let proxy = prepared
             .gate

@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::companion::Companion;
 use kernel::ports::executor::{ToolCall, ToolOutput};
-use sandbox::{Ended, Sandbox};
+use sandbox::Ended;
 use serde_json::Value;
 
 use super::output::{self, ended_early, judged};
@@ -17,13 +17,14 @@ use super::session::{Call, Scrubbed, Session, SessionBounds, SessionError};
 use super::warm::{Warm, WarmKey, WarmPool};
 use super::{ended, simple};
 use crate::confinement::settled;
+use crate::walls::Walls;
 
 /// Before the deadline a session is told that it is over, so that a tool can put its things in order.
 const NOTICE: Duration = Duration::from_millis(200);
 
 /// Parameters in, result out, one process.
-pub(super) async fn simply(sandbox: &Sandbox, call: &ToolCall, prepared: Prepared) -> Result<ToolOutput, Refusal> {
-    let mut running = Running::start(sandbox, call, &prepared).await?;
+pub(crate) async fn simply(walls: &Walls, call: &ToolCall, prepared: Prepared) -> Result<ToolOutput, Refusal> {
+    let mut running = Running::start(walls, call, &prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
     let input = call.parameters.to_string().into_bytes();
     let talked = simple::talk_until(streams, &input, &simple::Bounds::default(), running.child.wait()).await;
@@ -49,14 +50,14 @@ pub(super) async fn simply(sandbox: &Sandbox, call: &ToolCall, prepared: Prepare
 }
 
 /// A conversation, with a process that may have served before and may serve again.
-pub(super) async fn in_session(
-    sandbox: &Sandbox,
+pub(crate) async fn in_session(
+    walls: &Walls,
     call: &ToolCall,
     prepared: Prepared,
     pool: Option<&Arc<WarmPool<Running>>>,
 ) -> Result<ToolOutput, Refusal> {
     let Some(pool) = pool else {
-        let mut running = started(sandbox, call, &prepared).await?;
+        let mut running = started(walls, call, &prepared).await?;
         let answer = asked(call, &mut running, &prepared.scrubber).await;
         return concluded(call, running, answer, &prepared.scrubber).await;
     };
@@ -68,13 +69,13 @@ pub(super) async fn in_session(
             return kept(call, pool, warm, answer, &prepared.scrubber).await;
         }
     }
-    let mut warm = pool.started(key, started(sandbox, call, &prepared).await?);
+    let mut warm = pool.started(key, started(walls, call, &prepared).await?);
     let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
     kept(call, pool, warm, answer, &prepared.scrubber).await
 }
 
-async fn started(sandbox: &Sandbox, call: &ToolCall, prepared: &Prepared) -> Result<Running, Refusal> {
-    let mut running = Running::start(sandbox, call, prepared).await?;
+async fn started(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<Running, Refusal> {
+    let mut running = Running::start(walls, call, prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
     running.session = Some(Session::new(streams, SessionBounds::default()));
     Ok(running)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use executors::{
-    BuiltinExecutor, Confinement, Homes, ModelClient, ProcessExecutor, ProcessIsolation, Reach, WasmConfig,
-    WasmExecutor,
+    BuiltinExecutor, Confinement, Homes, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, Reach,
+    RuntimePrograms, Walls, WasmConfig, WasmExecutor,
 };
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::clock::Clock;
@@ -108,13 +108,17 @@ impl House {
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
         let homes = Homes::default();
         let confinement = self.confinement(config);
+        let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), SANDBOXES_MAX);
+        let walls = Walls::new(sandbox, RuntimePrograms::default());
         let isolation = if config.process.unsandboxed {
             ProcessIsolation::Unsandboxed
         } else {
-            ProcessIsolation::Sandboxed(Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), SANDBOXES_MAX))
+            ProcessIsolation::Sandboxed(walls.clone())
         };
         let processes =
             Arc::new(ProcessExecutor::new(isolation, homes.clone(), confinement.clone(), Arc::clone(&clock)));
+        let cache = self.data_dir.path().join("images");
+        let containers = Arc::new(OciExecutor::new(walls, homes.clone(), confinement.clone(), cache));
         let wasm = self.wasm(homes.clone(), confinement);
         let Outside { issuer, did_resolver, engine } = outside;
         let access = Access::open(AccessParts {
@@ -134,7 +138,7 @@ impl House {
             access,
             mint: self.mint(config)?,
             recorder,
-            executors: executors(config, &clock, processes, wasm.clone())?,
+            executors: executors(config, &clock, vec![processes, containers], wasm.clone())?,
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
             clock,
@@ -214,7 +218,7 @@ fn access_settings(config: &Config) -> AccessSettings {
 fn executors(
     config: &Config,
     clock: &Arc<dyn Clock>,
-    processes: Arc<ProcessExecutor>,
+    programs: Vec<Arc<dyn Executor>>,
     wasm: Option<Arc<WasmExecutor>>,
 ) -> Result<Vec<Arc<dyn Executor>>, Failure> {
     let model = match &config.model {
@@ -222,7 +226,8 @@ fn executors(
         None => None,
     };
     let builtin = BuiltinExecutor::new(Arc::clone(clock), model);
-    let mut executors: Vec<Arc<dyn Executor>> = vec![Arc::new(builtin), processes];
+    let mut executors: Vec<Arc<dyn Executor>> = vec![Arc::new(builtin)];
+    executors.extend(programs);
     executors.extend(wasm.map(|wasm| wasm as Arc<dyn Executor>));
     Ok(executors)
 }

@@ -1,0 +1,110 @@
+//! Which walls stand around a program: our own sandbox, or a container runtime inside it, by the isolation that is
+//! demanded (EXEC-015, DESIGN §6.1).
+//!
+//! Invariants
+//! - WALL-1: the demanded isolation or more is given, or the call is refused (E3405) with what is missing. `process` is
+//!   our own sandbox for a program, and runc or crun (or gVisor where there is neither) for an image; `gvisor` is gVisor
+//!   only; `microvm` is not to be had.
+
+use std::path::PathBuf;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::Isolation;
+use sandbox::oci::{ContainerError, Kind, Root, Runtime};
+use sandbox::{Child, Sandbox, Spec};
+
+/// What this server can put around programs. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Walls {
+    sandbox: Sandbox,
+    runsc: Option<Runtime>,
+    /// Or crun, where there is no runc.
+    runc: Option<Runtime>,
+}
+
+/// Runtimes in other places than the usual.
+#[derive(Debug, Clone, Default)]
+pub struct RuntimePrograms {
+    pub runsc: Option<PathBuf>,
+    pub runc: Option<PathBuf>,
+}
+
+/// A runtime, and what the program sees as its root.
+#[derive(Debug, Clone)]
+pub(crate) struct Container {
+    pub(crate) runtime: Runtime,
+    pub(crate) root: Root,
+}
+
+impl Walls {
+    /// Looks for runtimes; starts none.
+    pub fn new(sandbox: Sandbox, programs: RuntimePrograms) -> Self {
+        let found = |kind, configured: Option<PathBuf>| match configured {
+            Some(program) => Some(Runtime::at(kind, program)),
+            None => Runtime::find(kind),
+        };
+        Self {
+            sandbox,
+            runsc: found(Kind::Runsc, programs.runsc),
+            runc: found(Kind::Runc, programs.runc).or_else(|| Runtime::find(Kind::Crun)),
+        }
+    }
+
+    /// Our own sandbox.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// gVisor, if it is installed.
+    pub fn gvisor(&self) -> Option<&Runtime> {
+        self.runsc.as_ref()
+    }
+
+    /// What stands around a program of the system; `None` is our own sandbox.
+    pub(crate) fn around_program(&self, demand: Isolation) -> Result<Option<Container>, Refusal> {
+        match demand {
+            Isolation::Builtin | Isolation::Process => Ok(None),
+            Isolation::Gvisor => {
+                let runtime = self.runsc.clone().ok_or_else(no_gvisor)?;
+                Ok(Some(Container { runtime, root: Root::HostSystem }))
+            }
+            Isolation::Microvm => Err(no_microvm()),
+        }
+    }
+
+    /// What runs an image.
+    pub(crate) fn around_image(&self, demand: Isolation) -> Result<&Runtime, Refusal> {
+        match demand {
+            Isolation::Builtin | Isolation::Process => self.runc.as_ref().or(self.runsc.as_ref()).ok_or_else(|| {
+                Refusal::new(ErrorCode::E3405, "no container runtime is installed on this server")
+                    .hint("install runc or crun, or runsc (gVisor)")
+                    .retryable(false)
+            }),
+            Isolation::Gvisor => self.runsc.as_ref().ok_or_else(no_gvisor),
+            Isolation::Microvm => Err(no_microvm()),
+        }
+    }
+
+    /// Starts a program behind the walls that were chosen for it.
+    pub(crate) async fn spawn(&self, spec: Spec, container: Option<&Container>) -> Result<Child, ContainerError> {
+        match container {
+            None => Ok(self.sandbox.spawn(spec).await?),
+            Some(Container { runtime, root }) => runtime.spawn(&self.sandbox, spec, root.clone()).await,
+        }
+    }
+}
+
+fn no_gvisor() -> Refusal {
+    Refusal::new(ErrorCode::E3405, "the isolation `gvisor` cannot be given: runsc is not installed on this server")
+        .hint("install runsc (gVisor), or use a server that has it; less isolation than demanded is never given")
+        .retryable(false)
+}
+
+fn no_microvm() -> Refusal {
+    Refusal::new(
+        ErrorCode::E3405,
+        "the isolation `microvm` cannot be given: it needs KVM and a virtual machine monitor, which this server does not use",
+    )
+    .hint("use a server that has it; less isolation than demanded is never given")
+    .retryable(false)
+}
