@@ -15,6 +15,7 @@ mod identity;
 mod lifecycle;
 mod refusals;
 mod registry;
+mod sandbox;
 mod start_up;
 mod support;
 mod tenants;

@@ -30,6 +30,12 @@ pub(crate) fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) ->
     }
 }
 
+/// Lets everybody look into a temporary directory, which is made for its owner alone: tools run as nobody.
+pub(crate) fn open_to_all(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 // ------------------------------------------------------------------------------------------------------------ start
 
 /// How to start a server.
@@ -170,6 +176,11 @@ pub(crate) struct Gantry {
 impl Gantry {
     pub(crate) async fn start() -> Self {
         Start::new().run().await
+    }
+
+    /// The server's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn log(&self) -> String {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::support::{Gantry, PATIENCE, Start, gantry, run};
+use crate::support::{Gantry, PATIENCE, Start, gantry, manifest, open_to_all, run};
 
 fn scaffold(home: &Path) {
     run(gantry(&home.join("data")).args(["tool", "new", "word_stats", "--dir"]).arg(home.join("tools"))).ok();
@@ -27,12 +27,8 @@ async fn a_scaffolded_tool_runs_by_itself_and_behind_gantry() {
     scaffold(home.path());
     let folder = std::fs::read_dir(home.path().join("tools")).unwrap().next().unwrap().unwrap().path();
     assert!(folder.join("tool.toml").try_exists().unwrap());
-    let started = Start::new()
-        .arg("--tools")
-        .arg(home.path().join("tools").to_str().unwrap())
-        .arg("--unsandboxed-processes")
-        .run()
-        .await;
+    open_to_all(home.path());
+    let started = Start::new().arg("--tools").arg(home.path().join("tools").to_str().unwrap()).run().await;
     let listed = started.get("/v1/tools?q=word_stats").await;
     let id = listed.body["tools"][0]["tool_id"].as_str().expect("the tool is listed").to_owned();
     let answer = started.invoke(&id, json!({ "name": "Ada" })).await;
@@ -41,19 +37,44 @@ async fn a_scaffolded_tool_runs_by_itself_and_behind_gantry() {
 }
 
 #[tokio::test]
-async fn without_the_opt_in_a_process_tool_is_refused_and_the_way_named() {
+async fn without_a_sandbox_what_it_would_keep_is_refused() {
     let home = tempfile::tempdir().unwrap();
-    let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools");
-    let started = Start::new().data(&home.path().join("data")).arg("--tools").arg(tools).run().await;
-    let answer = started.invoke("demo.word_stats", json!({ "text": "a b" })).await;
-    assert_eq!(answer.refusal(), (500, "E3405"), "{}", answer.text);
-    assert!(answer.text.contains("--unsandboxed-processes"), "{}", answer.text);
+    for (id, change) in [
+        ("plain", json!({})),
+        ("with_network", json!({ "required_permissions": ["network:http://127.0.0.1:80"] })),
+        ("with_secret", json!({ "required_permissions": ["credentials:api_key"] })),
+        ("in_session", json!({ "execution": { "type": "process", "command": ["cat"], "protocol": "gantry/1" } })),
+        ("in_gvisor", json!({ "execution": { "type": "process", "command": ["cat"], "isolation": "gvisor" } })),
+    ] {
+        let folder = home.path().join("tools").join(id);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut written = manifest(json!({ "tool_id": id, "parameters": { "type": "object" },
+            "result_schema": { "type": "object" }, "execution": { "type": "process", "command": ["cat"] } }));
+        written.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        std::fs::write(folder.join("tool.json"), written.to_string()).unwrap();
+    }
+    let tools = home.path().join("tools");
+    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").run().await;
+    assert_eq!(started.invoke("demo.plain", json!({})).await.status, 200);
+    let bounded = json!({ "tool_id": "demo.plain", "parameters": {}, "resource_limits": { "memory_mb_limit": 64 } });
+    let answer = started.post("/v1/tools/invoke", bounded).await;
+    assert_eq!(answer.refusal().1, "E3405", "{}", answer.text);
+    for (id, code, words) in [
+        ("with_network", "E3405", "--unsandboxed-processes"),
+        ("with_secret", "E3405", "--unsandboxed-processes"),
+        ("in_session", "E3108", "--unsandboxed-processes"),
+        ("in_gvisor", "E3405", "gvisor"),
+    ] {
+        let answer = started.invoke(&format!("demo.{id}"), json!({})).await;
+        assert_eq!(answer.refusal().1, code, "{id}: {}", answer.text);
+        assert!(answer.text.contains(words), "{id}: {}", answer.text);
+    }
 }
 
 #[tokio::test]
 async fn the_example_tool_of_the_documentation_answers() {
     let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools");
-    let started = Start::new().arg("--tools").arg(tools).arg("--unsandboxed-processes").run().await;
+    let started = Start::new().arg("--tools").arg(tools).run().await;
     let answer = started.invoke("demo.word_stats", json!({ "text": "a b" })).await;
     assert_eq!(answer.body["result"]["words"], 2, "{}", answer.text);
     let answer = started.invoke("demo.word_stats", json!({ "text": 5 })).await;
@@ -93,7 +114,8 @@ command = ["python3", "main.py"]
         "import json,sys\nprint(json.dumps({'hello': json.load(sys.stdin)['who']}))\n",
     )
     .unwrap();
-    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").run().await;
+    open_to_all(home.path());
+    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).run().await;
     until_listed(&started, "demo.greeter", "1.0.0").await;
     write("1.0.1", "x");
     let start = std::time::Instant::now();
@@ -130,13 +152,8 @@ async fn tools_that_misbehave_get_the_code_for_it() {
             "execution": { "type": "process", "command": ["python3", "main.py"] } });
         std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
     }
-    let started = Start::new()
-        .arg("--tools")
-        .arg(tools.to_str().unwrap())
-        .arg("--unsandboxed-processes")
-        .env("SECRET_OF_THE_SERVER", "x")
-        .run()
-        .await;
+    open_to_all(home.path());
+    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).env("SECRET_OF_THE_SERVER", "x").run().await;
     for (id, code) in [
         ("exits_badly", "E3401"),
         ("prints_junk", "E3401"),

@@ -256,8 +256,9 @@ mod tests {
 
     #[test]
     fn a_path_for_reading_and_writing_is_mounted_once() {
-        let permissions =
-            Permissions { read: vec!["/a".into(), "/b".into()], write: vec!["/b".into()], ..Permissions::default() };
+        let mut permissions = Permissions::default();
+        permissions.read = vec!["/a".into(), "/b".into()];
+        permissions.write = vec!["/b".into()];
         let mounts = confinement(Reach::default()).mounts(&permissions).unwrap();
         let seen: Vec<_> = mounts.iter().map(|mount| (mount.target.to_str().unwrap(), mount.access)).collect();
         assert_eq!(seen, [("/a", Access::Read), ("/b", Access::Write)]);

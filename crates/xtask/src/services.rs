@@ -1,10 +1,13 @@
-//! The real servers that tests need, and whether they are up.
+//! What tests need that is not built here: real servers, which must be up, and programs, which must be installed
+//! ([`programs`]).
 //!
 //! The embedded backends need none, so the list is empty and says so. A service is one row here: its name, how it is
 //! started, and the question whose answer proves it is ready. `cargo xtask test` starts every row and fails when one
 //! does not come up: a test that wants a server never passes for want of it.
 
 use anyhow::{Result, bail};
+
+mod programs;
 
 /// A server of the tests.
 pub(crate) struct Service {
@@ -31,11 +34,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for service in SERVICES {
         println!("{}: {}", service.name, if (service.is_ready)()? { "ready" } else { "not running" });
     }
+    programs::status().iter().for_each(|line| println!("{line}"));
     Ok(())
 }
 
-/// Starts every service and insists that each is ready.
+/// Installs every program, starts every service, and insists that each is ready.
 pub(crate) fn start_all() -> Result<()> {
+    programs::provide()?;
     for service in SERVICES {
         (service.start)()?;
         if !(service.is_ready)()? {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical::Digest;
+use contract::envelope::CallLimits;
 use contract::manifest::{Execution, Isolation, Manifest};
-use kernel::ResolvedLimits;
+use kernel::ResourceEnvelope;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::companion::Unaccompanied;
 use kernel::ports::executor::ToolCall;
@@ -62,7 +63,9 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
         tenant: "local".parse().unwrap(),
         subject: "admin".parse().unwrap(),
         time_left: Duration::from_secs(20),
-        limits: ResolvedLimits::default(),
+        limits: ResourceEnvelope::default()
+            .resolve(tool.manifest.resource_limits.as_ref(), &CallLimits::default())
+            .unwrap(),
         isolation: tool.manifest.execution.as_ref().map_or_else(Isolation::default, Execution::isolation_asked),
         companion: Unaccompanied::new(),
     }

@@ -10,9 +10,10 @@ use contract::error::Refusal;
 use contract::manifest::{Execution, Manifest, ManifestFormat};
 use gantry_executors::process::output::{Exit, judged};
 use gantry_executors::process::scrub::Scrubber;
-use gantry_executors::process::session::{Call, Companion, LogLevel, Progress, Session, SessionBounds, SessionError};
+use gantry_executors::process::session::{Call, Session, SessionBounds, SessionError};
 use gantry_executors::process::simple::{Bounds, talk_until};
 use gantry_executors::process::streams::{RESULT_FD_ENV, Streams};
+use kernel::ports::companion::{Companion, LogLevel, Progress};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 

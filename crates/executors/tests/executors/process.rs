@@ -1,4 +1,6 @@
-//! Process tools: real programs in real folders.
+//! Process tools without a sandbox: real programs in real folders, as plain children.
+//!
+//! Not here: the sandbox, which needs the real binary as its launcher (`/tests/sandbox`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,12 +8,14 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat};
-use gantry_executors::{Homes, ProcessExecutor, ProcessPolicy};
+use gantry_executors::{Confinement, Homes, ProcessExecutor, ProcessIsolation, Reach};
 use kernel::ports::executor::{Executor, ToolOutput};
+use kernel::ports::secret_source::NoSecrets;
 use kernel::registry::ToolVersion;
+use sandbox::egress::SystemResolver;
 use serde_json::{Value, json};
 
-use crate::calls::{call, version_of, version_of_tenant};
+use crate::calls::{StillClock, call, version_of, version_of_tenant};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tools/word_stats");
 
@@ -29,10 +33,15 @@ fn tool(command: &[&str], more: &Value) -> Arc<ToolVersion> {
     version_of(manifest)
 }
 
+fn unsandboxed(homes: Homes) -> ProcessExecutor {
+    let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
+    ProcessExecutor::new(ProcessIsolation::Unsandboxed, homes, confinement, Arc::new(StillClock))
+}
+
 fn at_home(tool: &ToolVersion, home: &Path) -> ProcessExecutor {
     let homes = Homes::default();
     homes.set(&tool.id, &tool.version, home.to_owned());
-    ProcessExecutor::new(ProcessPolicy::Unsandboxed, homes)
+    unsandboxed(homes)
 }
 
 async fn shell(script: &str) -> Result<ToolOutput, Refusal> {
@@ -156,20 +165,18 @@ async fn assert_gone(pid: i64) {
 }
 
 #[tokio::test]
-async fn what_this_build_cannot_isolate_is_refused() {
+async fn what_cannot_be_had_without_a_sandbox_is_refused() {
     let plain = tool(&["true"], &json!({}));
     let gvisor = tool(&["true"], &json!({ "isolation": "gvisor" }));
     let microvm = tool(&["true"], &json!({ "isolation": "microvm" }));
     let session = tool(&["true"], &json!({ "protocol": "gantry/1" }));
-    use ProcessPolicy::{Refuse, Unsandboxed};
-    for (tool, policy, code, hint) in [
-        (&plain, Refuse, ErrorCode::E3405, "`--unsandboxed-processes`"),
-        (&gvisor, Unsandboxed, ErrorCode::E3405, "never given"),
-        (&microvm, Unsandboxed, ErrorCode::E3405, "never given"),
-        (&session, Unsandboxed, ErrorCode::E3108, "simple"),
-        (&plain, Unsandboxed, ErrorCode::E3108, "--tools DIR"),
+    for (tool, code, hint) in [
+        (&gvisor, ErrorCode::E3405, "never given"),
+        (&microvm, ErrorCode::E3405, "never given"),
+        (&session, ErrorCode::E3108, "without `--unsandboxed-processes`"),
+        (&plain, ErrorCode::E3108, "--tools DIR"),
     ] {
-        let executor = ProcessExecutor::new(policy, Homes::default());
+        let executor = unsandboxed(Homes::default());
         let binding = tool.manifest.execution.as_ref().unwrap();
         let refusals = [
             executor.ready(tool, binding, binding.isolation_asked()).unwrap_err(),
@@ -180,11 +187,23 @@ async fn what_this_build_cannot_isolate_is_refused() {
             assert!(refusal.resolution().contains(hint), "{}", refusal.resolution());
         }
     }
-    assert_eq!(ProcessPolicy::default(), Refuse);
     // What the operator demands counts as much as what the manifest asks for.
     let mut demanded = call(&plain, json!({}));
     demanded.isolation = Isolation::Gvisor;
-    assert_eq!(ProcessExecutor::new(Unsandboxed).execute(demanded).await.unwrap_err().code, ErrorCode::E3405);
+    assert_eq!(unsandboxed(Homes::default()).execute(demanded).await.unwrap_err().code, ErrorCode::E3405);
+}
+
+#[tokio::test]
+async fn what_nothing_would_confine_is_not_given_without_a_sandbox() {
+    for permission in ["network:http://127.0.0.1:80", "credentials:api_key"] {
+        let mut manifest = example();
+        manifest.required_permissions = vec![permission.to_owned()];
+        let tool = version_of(manifest);
+        let refusal =
+            at_home(&tool, Path::new(EXAMPLE)).execute(call(&tool, json!({ "text": "a b" }))).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3405, Some(false)), "{permission}: {refusal}");
+        assert!(refusal.message.contains("without the sandbox"), "{permission}: {}", refusal.message);
+    }
 }
 
 #[tokio::test]
@@ -204,7 +223,7 @@ async fn a_forgotten_home_and_a_missing_program_are_refused() {
     let tool = tool(&["no-such-program-anywhere"], &json!({}));
     let homes = Homes::default();
     homes.set(&tool.id, &tool.version, home.path().to_owned());
-    let executor = ProcessExecutor::new(ProcessPolicy::Unsandboxed, homes.clone());
+    let executor = unsandboxed(homes.clone());
     assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().code, ErrorCode::E3401);
     homes.forget(&tool.id, &tool.version);
     assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().code, ErrorCode::E3108);

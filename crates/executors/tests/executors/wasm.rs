@@ -3,6 +3,7 @@
 //! Components come from three places: written here as text ([`text`]), a probe that is built from Rust and tries things
 //! ([`probe`], source in `testdata/wasm/probe`), and the examples of the repository.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -10,11 +11,12 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
-use contract::manifest::{Execution, Manifest, ManifestFormat, ResourceLimits};
-use gantry_executors::wasm::SecretLookup;
-use gantry_executors::{Homes, WasmConfig, WasmExecutor};
+use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat, ResourceLimits, SideEffectPolicy};
+use gantry_executors::{Confinement, Homes, Reach, WasmConfig, WasmExecutor};
 use kernel::ports::executor::{Executor, ToolOutput};
+use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
 use kernel::registry::ToolVersion;
+use sandbox::egress::SystemResolver;
 use serde_json::{Value, json};
 
 use crate::calls::{call, version_of, version_of_tenant};
@@ -37,16 +39,22 @@ struct House {
 struct OneSecret;
 
 #[async_trait]
-impl SecretLookup for OneSecret {
-    async fn secret(&self, tenant: &TenantId, name: &str) -> Option<String> {
-        (tenant.is_home() && name == "api_key").then(|| "\"hunter2\"".to_owned())
+impl SecretSource for OneSecret {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
+        let known = tenant.is_home() && name == "api_key";
+        known.then(|| Secret::new("\"hunter2\"")).flatten().ok_or(SecretError::Missing)
     }
 }
 
 impl House {
     fn new(config: WasmConfig) -> Self {
+        Self::within(Reach::default(), config)
+    }
+
+    fn within(reach: Reach, config: WasmConfig) -> Self {
         let homes = Homes::default();
-        let executor = WasmExecutor::open(config, homes.clone(), Arc::new(OneSecret)).unwrap();
+        let confinement = Confinement::new(reach, Arc::new(OneSecret), Arc::new(SystemResolver));
+        let executor = WasmExecutor::open(config, homes.clone(), confinement).unwrap();
         Self { homes, executor }
     }
 
@@ -56,8 +64,12 @@ impl House {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut manifest = example("slug");
         manifest.version = format!("1.0.{}", NUMBER.fetch_add(1, Ordering::Relaxed)).parse().unwrap();
-        manifest.execution = Some(Execution::Wasm { component: component.into() });
+        manifest.execution = Some(Execution::Wasm { component: component.into(), env: BTreeMap::new() });
         manifest.required_permissions = permissions.to_vec();
+        if permissions.iter().any(|permission| permission.starts_with("filesystem:write:")) {
+            // A tool that may write is not pure.
+            manifest.side_effect_policy = SideEffectPolicy::Idempotent;
+        }
         manifest.resource_limits = Some(ResourceLimits { memory: "32Mi".into(), ..ResourceLimits::default() });
         let tool = version_of(manifest);
         self.homes.set(&tool.id, &tool.version, folder.to_owned());
@@ -81,7 +93,7 @@ fn example(name: &str) -> Manifest {
 async fn the_javascript_example_makes_slugs() {
     let tool = version_of(example("slug"));
     HOUSE.homes.set(&tool.id, &tool.version, Path::new(EXAMPLES).join("slug"));
-    HOUSE.executor.ready(&tool, tool.manifest.execution.as_ref().unwrap()).unwrap();
+    HOUSE.executor.ready(&tool, tool.manifest.execution.as_ref().unwrap(), Isolation::Process).unwrap();
     // The first call may have to wait for the compiler, which this test does not measure.
     HOUSE.executor.load(&Path::new(EXAMPLES).join("slug"), "slug.wasm").await.unwrap();
     let output = HOUSE.call(&tool, json!({ "text": "Crème brûlée, twice!" })).await.unwrap();
@@ -115,7 +127,9 @@ async fn another_tenants_tool_of_the_same_name_does_not_run_what_is_in_the_folde
     assert_eq!((&ours.id, &ours.version), (&theirs.id, &theirs.version));
     assert_eq!(HOUSE.call(&theirs, json!({})).await.unwrap_err().code, ErrorCode::E3108);
     let binding = theirs.manifest.execution.as_ref().unwrap();
-    assert_eq!(HOUSE.executor.ready(&theirs, binding).unwrap_err().code, ErrorCode::E3108);
+    assert_eq!(HOUSE.executor.ready(&theirs, binding, Isolation::Process).unwrap_err().code, ErrorCode::E3108);
+    let refusal = HOUSE.executor.ready(&ours, binding, Isolation::Gvisor).unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::E3405, "less isolation than demanded is never given");
     HOUSE.homes.forget(&ours.id, &ours.version);
     assert_eq!(HOUSE.call(&ours, json!({})).await.unwrap_err().code, ErrorCode::E3108);
 }

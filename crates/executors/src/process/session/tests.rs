@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use kernel::ports::companion::{LogLevel, Progress};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;

@@ -156,7 +156,7 @@ async fn what_is_prepared_is_ready_and_what_is_broken_is_told_at_the_call() {
     std::fs::write(folder.path().join("tool.wasm"), echo()).unwrap();
     let tool = house.tool(folder.path(), "tool.wasm", &[]);
     house.executor.prepare(folder.path(), tool.manifest.execution.as_ref().unwrap());
-    house.executor.prepare(folder.path(), &Execution::Wasm { component: "missing.wasm".into() });
+    house.executor.prepare(folder.path(), &Execution::Wasm { component: "missing.wasm".into(), env: BTreeMap::new() });
     house.executor.prepare(folder.path(), &Execution::Builtin { handler: "calculator".into() });
     let loaded = house.executor.load(folder.path(), "tool.wasm").await.unwrap();
     for _ in 0..100 {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use contract::envelope::CallLimits;
+use kernel::ResourceEnvelope;
 use tokio::time::Instant;
 
 use super::*;
@@ -203,7 +205,10 @@ async fn a_directory_that_cannot_be_given_as_declared_is_a_refusal() {
         let refusal = attempt(&probe(std::slice::from_ref(&permission)), &["raw", "1"]).await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3405, "{permission}: {refusal}");
     }
-    let house = House::new(WasmConfig { protected: vec![place.path("closed").into()], ..WasmConfig::default() });
+    let house = House::within(
+        Reach { blocked_paths: vec![place.path("closed").into()], ..Reach::default() },
+        WasmConfig::default(),
+    );
     let tool = house.tool(Path::new(TESTDATA), "probe.wasm", &[format!("filesystem:read:{}", place.path(""))]);
     let refusal = house.call(&tool, json!({ "do": ["raw", "1"] })).await.unwrap_err();
     assert_eq!(refusal.code, ErrorCode::E3405, "the server's own data lies below: {refusal}");
@@ -219,12 +224,12 @@ async fn a_command_has_no_way_to_be_given_credentials() {
 #[tokio::test]
 async fn what_a_call_may_use_is_the_least_that_anybody_says() {
     let tool = probe(&[]);
-    let mut small = call(&tool, json!({ "do": ["hold", "16"] }));
-    small.limits.memory_mb_limit = Some(8);
-    assert_eq!(HOUSE.executor.execute(small).await.unwrap_err().code, ErrorCode::E3403);
-    let mut generous = call(&tool, json!({ "do": ["hold", "64"] }));
-    generous.limits.memory_mb_limit = Some(1024);
-    assert_eq!(HOUSE.executor.execute(generous).await.unwrap_err().code, ErrorCode::E3403, "the manifest says 32");
+    for (asked, megabytes) in [(8, "16"), (1024, "64")] {
+        let mut call = call(&tool, json!({ "do": ["hold", megabytes] }));
+        let asked = CallLimits { memory_mb_limit: Some(asked), ..CallLimits::default() };
+        call.limits = ResourceEnvelope::default().resolve(tool.manifest.resource_limits.as_ref(), &asked).unwrap();
+        assert_eq!(HOUSE.executor.execute(call).await.unwrap_err().code, ErrorCode::E3403, "the manifest says 32");
+    }
 }
 
 #[tokio::test]
@@ -247,7 +252,7 @@ async fn memory_and_cpu_are_accounted() {
 async fn a_share_of_a_core_is_kept() {
     let tool = probe(&[]);
     let mut rationed = call(&tool, json!({ "do": ["burn", "200000000"] }));
-    rationed.limits.cpu_millicore_limit = Some(250);
+    rationed.limits.cpu_millicores = 250;
     let start = Instant::now();
     let usage = HOUSE.executor.execute(rationed).await.unwrap().usage;
     let cpu = Duration::from_millis(usage.cpu_millicore_seconds);

@@ -1,0 +1,100 @@
+//! After a thousand calls that ended in every way, the machine is as it was.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+
+use super::traces::{Traces, marker, wait_until_gone};
+use super::*;
+use crate::support::wait_for;
+
+const CALLS: usize = 1000;
+/// Calls in flight.
+const AT_ONCE: usize = 12;
+
+/// Ends as it is told to.
+const ENDS: &str = r#"
+read -r line
+case "$line" in
+    *crash*) kill -SEGV $$ ;;
+    *fail*) echo no >&2; exit 3 ;;
+    *stay*) sleep 600 & sleep 600 ;;
+    *leave*) sleep 600 & echo 1 ;;
+    *) echo data > /tmp/scratch; echo 1 ;;
+esac
+"#;
+
+/// What the call is told, how it ends, and whether its caller waits for that.
+const WAYS: [(&str, &str, bool); 8] = [
+    ("go", "", true),
+    ("crash", "E3404", true),
+    ("go", "", true),
+    ("fail", "E3401", true),
+    ("leave", "", true),
+    ("stay", "E3402", true),
+    ("go", "", true),
+    ("stay", "", false),
+];
+
+async fn one(gantry: &Gantry, number: usize) -> (&'static str, String) {
+    let (word, _, waits) = WAYS[number % WAYS.len()];
+    let limits = if word == "stay" { json!({ "timeout_seconds": 0.3 }) } else { json!({}) };
+    let call = bounded(gantry, "ends", json!({ "how": word }), limits);
+    if waits {
+        return (word, call.await.code().to_owned());
+    }
+    // The caller hangs up somewhere between the connection and the deadline; where, is different each time.
+    let patience = Duration::from_millis(5 + (number as u64 * 7) % 200);
+    let _ = tokio::time::timeout(patience, call).await;
+    ("hung up", String::new())
+}
+
+#[tokio::test]
+async fn a_thousand_calls_leave_nothing() {
+    let word = marker();
+    // Shell and sleep both carry the marker, as an argument that they ignore and as their name for nothing.
+    let workshop = Workshop::with([Tool::shell("ends", ENDS).marked(&word)]);
+    let data = PathBuf::from(workshop.path("data"));
+    let gantry = workshop.open_with(Start::new().data(&data)).await;
+    // Whatever is made once is made now.
+    for number in 0..WAYS.len() {
+        one(&gantry, number).await;
+    }
+    wait_until_gone(&word);
+    let places = [Path::new(workshop.home.path()), Path::new("/dev/shm")];
+    let before = Traces::of(&gantry, &places);
+    let mut ends: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    {
+        let calls = futures_util::stream::iter(0..CALLS).map(|number| one(&gantry, number)).buffer_unordered(AT_ONCE);
+        let mut calls = std::pin::pin!(calls);
+        while let Some(end) = calls.next().await {
+            *ends.entry(end).or_default() += 1;
+        }
+    }
+    let each = CALLS / WAYS.len();
+    let expected = [
+        ("go", "", 3),
+        ("crash", "E3404", 1),
+        ("fail", "E3401", 1),
+        ("leave", "", 1),
+        ("stay", "E3402", 1),
+        ("hung up", "", 1),
+    ];
+    assert_eq!(ends, expected.into_iter().map(|(word, code, times)| ((word, code.to_owned()), times * each)).collect());
+    wait_until_gone(&word);
+    // Connections of the client are closed when they have been idle, not at once; all else is gone with the last call.
+    let mut last = None;
+    let _ = wait_for_same(&gantry, &places, &before, &mut last);
+    assert_eq!(last.as_ref(), Some(&before));
+}
+
+/// Looks until the traces are those of before, or patience is over.
+fn wait_for_same(gantry: &Gantry, places: &[&Path], before: &Traces, last: &mut Option<Traces>) -> bool {
+    let start = std::time::Instant::now();
+    wait_for("traces that are as before", || {
+        *last = Some(Traces::of(gantry, places));
+        let same = last.as_ref() == Some(before);
+        (same || start.elapsed() > Duration::from_secs(20)).then_some(same)
+    })
+}

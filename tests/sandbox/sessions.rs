@@ -1,0 +1,169 @@
+//! Tools that hold a conversation: what they say on the way, how they are told to stop, and who shares a process.
+
+use super::traces::{carriers, marker, wait_until_gone};
+use super::*;
+use crate::support::wait_for;
+
+/// A session tool whose answers carry a number that each process has for itself. Process ids would not do: inside, they
+/// are the same every time.
+const SESSION: &str = r#"
+import json, os, queue, sys, threading, time
+PROTOCOL, sys.stdout = sys.stdout, sys.stderr
+SELF = os.urandom(8).hex()
+
+def send(**message):
+    PROTOCOL.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    PROTOCOL.flush()
+
+def work(calls, cancelled):
+    served = 0
+    while (call := calls.get()) is not None:
+        served += 1
+        wish = call["params"]["parameters"].get("do")
+        send(method="progress", params={"percent": 50, "phase": "half"})
+        send(method="log", params={"level": "info", "message": "a word on the way"})
+        if wish == "crash":
+            os._exit(7)
+        if wish == "fail":
+            send(id=call["id"], error={"code": 1, "message": "as asked"})
+            continue
+        if wish == "burn":
+            start = time.process_time()
+            while time.process_time() - start < 0.5: pass
+        if wish == "wait":
+            cancelled.wait()
+            with open(call["params"]["parameters"]["path"], "w") as file:
+                file.write("told to stop")
+            continue
+        send(id=call["id"], result={"process": SELF, "served": served})
+
+calls, cancelled = queue.Queue(), threading.Event()
+threading.Thread(target=work, args=(calls, cancelled), daemon=True).start()
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "invoke":
+        calls.put(message)
+    elif message.get("method") == "cancel":
+        cancelled.set()
+"#;
+
+fn session(id: &str) -> Tool {
+    Tool::new(id, &["python3", "main.py"]).file("main.py", SESSION).run("protocol", json!("gantry/1"))
+}
+
+fn warm(id: &str) -> Tool {
+    session(id).run("warm", json!(true))
+}
+
+#[tokio::test]
+async fn a_session_speaks_on_the_way_and_fails_in_its_own_words() {
+    let word = marker();
+    let workshop = Workshop::with([session("talks").marked(&word)]);
+    let gantry = workshop.open_with(Start::new().env("GANTRY_LOG", "debug")).await;
+    let (first, second) = (result(&gantry, "talks", json!({})).await, result(&gantry, "talks", json!({})).await);
+    assert_ne!(first["process"], second["process"], "nothing is kept unless it is declared");
+    assert_eq!((&first["served"], &second["served"]), (&json!(1), &json!(1)));
+    wait_until_gone(&word);
+    wait_for("what the tool said", || gantry.log().contains("a word on the way").then_some(()));
+    let failed = call(&gantry, "talks", json!({ "do": "fail" })).await;
+    assert_eq!(failed.refusal().1, "E3401", "{}", failed.text);
+    assert!(failed.text.contains("as asked"), "{}", failed.text);
+    let crashed = call(&gantry, "talks", json!({ "do": "crash" })).await;
+    assert_eq!(crashed.refusal().1, "E3401", "{}", crashed.text);
+    assert!(crashed.text.contains("exit code 7"), "{}", crashed.text);
+}
+
+#[tokio::test]
+async fn a_session_is_told_of_its_deadline_before_it_is_ended() {
+    let (workshop, word) = (Workshop::new(), marker());
+    let place = workshop.place("open", &[]);
+    std::os::unix::fs::chown(&place, Some(65534), Some(65534)).unwrap();
+    workshop.add(session("waits").marked(&word).may(&[format!("filesystem:write:{}", place.display())]));
+    let gantry = workshop.open().await;
+    let path = place.join("file");
+    let parameters = json!({ "do": "wait", "path": path.to_str().unwrap() });
+    let answer = bounded(&gantry, "waits", parameters, json!({ "timeout_seconds": 3 })).await;
+    assert_eq!(answer.refusal(), (504, "E3402"), "{}", answer.text);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "told to stop");
+    wait_until_gone(&word);
+}
+
+#[tokio::test]
+async fn a_warm_process_serves_one_call_after_another() {
+    let word = marker();
+    let workshop = Workshop::with([warm("stays").marked(&word)]);
+    let gantry = workshop.open().await;
+    let first = result(&gantry, "stays", json!({})).await;
+    for served in 2..=4 {
+        let next = result(&gantry, "stays", json!({})).await;
+        assert_eq!(next, json!({ "process": first["process"], "served": served }));
+    }
+    assert!(!carriers(&word).is_empty(), "it waits for the next call");
+    // A failure is an answer: the process is in order.
+    assert_eq!(call(&gantry, "stays", json!({ "do": "fail" })).await.code(), "E3401");
+    assert_eq!(result(&gantry, "stays", json!({})).await["served"], 6);
+    // Another limit is another confinement, and another confinement another process.
+    let narrow = bounded(&gantry, "stays", json!({}), json!({ "memory_mb_limit": 200 })).await;
+    assert_ne!(narrow.body["result"]["process"], first["process"], "{}", narrow.text);
+    gantry.kill();
+    wait_until_gone(&word);
+}
+
+#[tokio::test]
+async fn each_call_of_a_warm_process_is_charged_with_what_it_used_itself() {
+    let workshop = Workshop::with([warm("stays")]);
+    let gantry = workshop.open().await;
+    let cpu = async |parameters: Value| {
+        let answer = call(&gantry, "stays", parameters).await;
+        answer.body["execution_metadata"]["cpu_used_millicore_seconds"].as_u64().unwrap()
+    };
+    cpu(json!({})).await;
+    let burnt = cpu(json!({ "do": "burn" })).await;
+    let idle = cpu(json!({})).await;
+    assert!((450..=600).contains(&burnt), "{burnt}");
+    assert!(idle < 100, "{idle}");
+}
+
+#[tokio::test]
+async fn a_warm_process_that_crashes_is_replaced() {
+    let word = marker();
+    let workshop = Workshop::with([warm("stays").marked(&word)]);
+    let gantry = workshop.open().await;
+    let first = result(&gantry, "stays", json!({})).await;
+    assert_eq!(call(&gantry, "stays", json!({ "do": "crash" })).await.code(), "E3401");
+    let second = result(&gantry, "stays", json!({})).await;
+    assert_ne!(first["process"], second["process"]);
+    // Also if it dies between two calls, when nobody listens.
+    for pid in carriers(&word) {
+        let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    }
+    wait_until_gone(&word);
+    let third = result(&gantry, "stays", json!({})).await;
+    assert_eq!(third["served"], 1);
+}
+
+#[tokio::test]
+async fn no_process_ever_serves_two_tenants() {
+    let workshop = Workshop::with([warm("stays")]);
+    let gantry = workshop.open().await;
+    let mut seen: Vec<(&str, Value)> = Vec::new();
+    let tokens = [
+        ("acme", gantry.mint(json!({ "sub": "did:example:ann", "tenant": "acme" })).await),
+        ("globex", gantry.mint(json!({ "sub": "did:example:eve", "tenant": "globex" })).await),
+        ("acme", gantry.mint(json!({ "sub": "did:example:bob", "tenant": "acme" })).await),
+    ];
+    for _ in 0..2 {
+        for (tenant, token) in &tokens {
+            let body = json!({ "tool_id": "t.stays", "parameters": {} });
+            let answer = gantry.request(reqwest::Method::POST, "/v1/tools/invoke", Some(token), Some(body)).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            seen.push((tenant, answer.body["result"]["process"].clone()));
+        }
+    }
+    let of =
+        |tenant: &str| seen.iter().filter(|(own, _)| *own == tenant).map(|(_, process)| process).collect::<Vec<_>>();
+    let (acme, globex) = (of("acme"), of("globex"));
+    assert!(acme.iter().all(|process| *process == acme[0]), "one tenant shares: {seen:?}");
+    assert!(globex.iter().all(|process| *process == globex[0]), "{seen:?}");
+    assert_ne!(acme[0], globex[0]);
+}

@@ -1,0 +1,140 @@
+//! What is on the machine: processes by their marker, and everything that belongs to one server.
+//!
+//! A marker is a word that nobody else has in a command line. Children that only fork inherit it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::{Gantry, PATIENCE, wait_for};
+
+/// A word that no other process has.
+pub(super) fn marker() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("gantry-test-marker-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The processes that carry the marker.
+pub(super) fn carriers(marker: &str) -> Vec<u32> {
+    let carries = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == marker.as_bytes()))
+    };
+    processes().into_iter().filter(carries).collect()
+}
+
+pub(super) fn wait_until_gone(marker: &str) {
+    wait_for("the end of every process of the tool", || carriers(marker).is_empty().then_some(()));
+}
+
+/// Waits without holding up the request that starts them.
+pub(super) async fn until_there(marker: &str, count: usize) {
+    let start = Instant::now();
+    while carriers(marker).len() < count {
+        assert!(start.elapsed() < PATIENCE, "the tool's processes did not start in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn processes() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The parent and the name of a process.
+fn stat(pid: u32) -> Option<(u32, String)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, rest) = text.rsplit_once(')')?;
+    let name = head.split_once('(')?.1.to_owned();
+    Some((rest.split_whitespace().nth(1)?.parse().ok()?, name))
+}
+
+/// The launcher of a server, once it has one.
+pub(super) fn launcher(gantry: &Gantry) -> u32 {
+    wait_for("the launcher", || {
+        let is_it =
+            |pid: &u32| stat(*pid).is_some_and(|(parent, name)| parent == gantry.pid() && name == "gantry-launcher");
+        processes().into_iter().find(is_it)
+    })
+}
+
+/// All processes below one, however deep.
+pub(super) fn descendants(of: u32) -> BTreeSet<u32> {
+    let all: Vec<(u32, u32)> = processes().into_iter().filter_map(|pid| Some((pid, stat(pid)?.0))).collect();
+    let mut found = BTreeSet::from([of]);
+    loop {
+        let more: Vec<u32> = all
+            .iter()
+            .filter(|(pid, parent)| found.contains(parent) && !found.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            found.remove(&of);
+            return found;
+        }
+        found.extend(more);
+    }
+}
+
+/// The control groups that a launcher has made, in every hierarchy.
+pub(super) fn groups(launcher: u32) -> BTreeSet<PathBuf> {
+    const DEPTH_MAX: usize = 6;
+    fn walk(dir: &Path, depth: usize, ours: bool, prefix: &str, found: &mut BTreeSet<PathBuf>) {
+        let Ok(entries) = std::fs::read_dir(dir) else { return };
+        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let ours = ours || entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix));
+            if ours {
+                found.insert(entry.path());
+            }
+            if depth < DEPTH_MAX {
+                walk(&entry.path(), depth + 1, ours, prefix, found);
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(Path::new("/sys/fs/cgroup"), 0, false, &format!("gantry-{launcher}-"), &mut found);
+    found
+}
+
+/// Everything that calls could leave behind.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Traces {
+    descendants: usize,
+    groups: BTreeSet<PathBuf>,
+    mounts: [usize; 2],
+    descriptors: [usize; 2],
+    namespaces: BTreeSet<PathBuf>,
+    files: BTreeSet<PathBuf>,
+}
+
+impl Traces {
+    /// As they are now. `files` are the directories in which files could be left.
+    pub(super) fn of(gantry: &Gantry, files: &[&Path]) -> Self {
+        let both = [gantry.pid(), launcher(gantry)];
+        let [server, launcher] = both;
+        let lines = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap().lines().count();
+        let below = descendants(server);
+        let mut kept = BTreeSet::new();
+        files.iter().for_each(|dir| kept.extend(below_dir(dir)));
+        Self {
+            descendants: below.len(),
+            groups: groups(launcher),
+            mounts: both.map(lines),
+            descriptors: both.map(|pid| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()),
+            namespaces: below.iter().flat_map(|pid| namespaces(*pid)).collect(),
+            files: kept,
+        }
+    }
+}
+
+fn namespaces(pid: u32) -> Vec<PathBuf> {
+    let links = std::fs::read_dir(format!("/proc/{pid}/ns")).into_iter().flatten().flatten();
+    links.filter_map(|link| std::fs::read_link(link.path()).ok()).collect()
+}
+
+fn below_dir(dir: &Path) -> Vec<PathBuf> {
+    let entries: Vec<PathBuf> = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    let deeper: Vec<PathBuf> = entries.iter().filter(|path| path.is_dir()).flat_map(|path| below_dir(path)).collect();
+    entries.into_iter().chain(deeper).collect()
+}
