@@ -14,13 +14,17 @@ use std::path::Path;
 use crate::failure::Failure;
 
 pub(crate) mod audit;
+pub(crate) mod egress;
 pub(crate) mod identity;
+pub(crate) mod isolation;
 pub(crate) mod key;
 pub(crate) mod log;
 pub(crate) mod model;
 pub(crate) mod policy;
 pub(crate) mod process;
 pub(crate) mod reference;
+pub(crate) mod sandbox;
+pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod shared_state;
@@ -48,6 +52,10 @@ const KEYS: &[&[&Key]] = &[
     log::KEYS,
     tools::KEYS,
     process::KEYS,
+    sandbox::KEYS,
+    egress::KEYS,
+    isolation::KEYS,
+    secrets::KEYS,
     model::KEYS,
 ];
 
@@ -64,6 +72,10 @@ pub(crate) struct Config {
     pub(crate) log: log::LogSection,
     pub(crate) tools: tools::ToolsSection,
     pub(crate) process: process::ProcessSection,
+    pub(crate) sandbox: sandbox::SandboxSection,
+    pub(crate) egress: egress::EgressSection,
+    pub(crate) isolation: isolation::IsolationSection,
+    pub(crate) secrets: secrets::SecretsSection,
     pub(crate) model: Option<executors::ModelConfig>,
     /// Where each value came from.
     pub(crate) settings: Settings,
@@ -80,7 +92,7 @@ impl Config {
         Self::from_sources(file.as_ref(), environment, flags).map_err(|problems| not_usable(&problems))
     }
 
-    fn from_sources(
+    pub(crate) fn from_sources(
         file: Option<&ConfigFile>,
         environment: &BTreeMap<String, String>,
         flags: Vec<(&'static Key, Value)>,
@@ -97,11 +109,29 @@ impl Config {
         let log = log::LogSection::read(&settings);
         let tools = tools::ToolsSection::read(&settings);
         let process = process::ProcessSection::read(&settings);
+        let sandbox = sandbox::SandboxSection::read(&settings, &mut problems);
+        let egress = egress::EgressSection::read(&settings, &mut problems);
+        let isolation = isolation::IsolationSection::read(&settings, &mut problems);
+        let secrets = secrets::SecretsSection::read(&settings);
         let model = model::read(&settings, &mut problems);
         match (server, store) {
-            (Some(server), Some(store)) if problems.is_empty() => {
-                Ok(Self { server, store, identity, visibility, policy, audit, log, tools, process, model, settings })
-            }
+            (Some(server), Some(store)) if problems.is_empty() => Ok(Self {
+                server,
+                store,
+                identity,
+                visibility,
+                policy,
+                audit,
+                log,
+                tools,
+                process,
+                sandbox,
+                egress,
+                isolation,
+                secrets,
+                model,
+                settings,
+            }),
             _ => Err(problems),
         }
     }

@@ -20,6 +20,7 @@ mod outside;
 mod policy_files;
 mod printer;
 mod public_key_file;
+mod reach;
 mod secret_file;
 mod secrets_folder;
 #[cfg(test)]

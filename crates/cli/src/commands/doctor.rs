@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::printer::{Printer, Style};
 
 mod checks;
+mod isolation;
 
 /// Check the configuration, the data directory and the server
 #[derive(Debug, Args)]
@@ -25,6 +26,8 @@ enum Health {
     Well,
     /// Works, but somebody should know.
     Notable,
+    /// Not there, and nobody needs it.
+    Absent,
     Bad,
 }
 
@@ -33,6 +36,7 @@ impl Health {
         match self {
             Self::Well => "ok",
             Self::Notable => "warning",
+            Self::Absent => "absent",
             Self::Bad => "failed",
         }
     }
@@ -116,6 +120,7 @@ fn report(printer: &Printer, findings: &[Finding]) -> String {
         let (mark, style) = match finding.health {
             Health::Well => ("✓", Style::Green),
             Health::Notable => ("!", Style::Yellow),
+            Health::Absent => ("–", Style::Dim),
             Health::Bad => ("✗", Style::Red),
         };
         let mut line = format!("{} {:width$}  {}", printer.style(mark, style), finding.what, finding.detail);

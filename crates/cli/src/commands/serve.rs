@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use executors::ProcessExecutor;
 use kernel::Kernel;
 use kernel::ports::clock::Clock;
 use server::{Door, MetricsText};
@@ -52,7 +53,7 @@ pub(crate) struct Serve {
     /// Listen on a non-loopback address without TLS; tokens cross the network in the clear
     #[arg(long)]
     insecure_plaintext: bool,
-    /// Run process tools without isolation, with the rights of this server
+    /// Run process tools without the sandbox, with the rights of this server: for machines that cannot make namespaces
     #[arg(long)]
     unsandboxed_processes: bool,
 }
@@ -66,7 +67,7 @@ impl Serve {
         let mut signals = signals::Signals::listen()?;
         let house = wiring::build(context, &config)?;
         let listener = bind(&config).await?;
-        let Household { kernel, recorder, mut loader, mut policies } = house.open(&config).await?;
+        let Household { kernel, recorder, mut loader, processes, mut policies } = house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;
@@ -82,7 +83,7 @@ impl Serve {
         let metrics = Arc::clone(&house.metrics);
         let door =
             Door::new(Arc::clone(&kernel), MetricsText::new(move || metrics.render()), config.server.limits.clone());
-        let mut keepers = keepers(&kernel, policies, &house);
+        let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
         let tools = kernel.registry().snapshot().tool_count();
         Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
@@ -104,6 +105,8 @@ impl Serve {
         for keeper in keepers {
             keeper.abort();
         }
+        // Nobody will call them again; each ends now, not when the last of the server does.
+        processes.warm().clear();
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
             recorder.close().await;
             house.store.close().await;
@@ -182,14 +185,21 @@ fn announcement(listener: &TcpListener) -> Result<RunningServer, Failure> {
 }
 
 /// What keeps the kernel up to date for as long as the doors are open: access as other instances change it, the keys of
-/// another issuer, policies in files.
-fn keepers(kernel: &Arc<Kernel>, policies: Option<PolicyFollower>, house: &House) -> Vec<JoinHandle<()>> {
+/// another issuer, policies in files; and what lets warm processes go when nobody has called them for a while.
+fn keepers(
+    kernel: &Arc<Kernel>,
+    processes: &Arc<ProcessExecutor>,
+    policies: Option<PolicyFollower>,
+    house: &House,
+) -> Vec<JoinHandle<()>> {
     let (following, fetching) = (Arc::clone(kernel), Arc::clone(kernel));
+    let warm = Arc::clone(processes.warm());
     let clock = || Arc::clone(&house.clock) as Arc<dyn Clock>;
     let keys_clock = clock();
     let mut keepers = vec![
         tokio::spawn(async move { following.access().follow().await }),
         tokio::spawn(async move { fetching.identity().keep_keys_fresh(&*keys_clock).await }),
+        tokio::spawn(async move { warm.keep_in_order().await }),
     ];
     keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
     keepers

@@ -10,8 +10,10 @@ pub(crate) const UNSANDBOXED: Key = Key {
     kind: Kind::Flag,
     default: Some("false"),
     unset: "",
-    doc: "Run process tools without isolation, with the rights of the server. This build has no sandbox yet, so without \
-          it process tools are refused (E3405). Only for tools you wrote or have read. Flag: `--unsandboxed-processes`.",
+    doc: "Run process tools without the sandbox, as plain children of the server with its rights. The sandbox is the default; \
+          this is for machines that cannot make namespaces (`gantry doctor` says so) and for tools you wrote or have read. \
+          What only the sandbox can keep is refused then: sessions (`gantry/1`), limits asked for by a caller, declared \
+          hosts, credentials. Flag: `--unsandboxed-processes`.",
     since: "0.1",
 };
 

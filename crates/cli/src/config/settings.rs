@@ -116,6 +116,14 @@ impl Settings {
         }
     }
 
+    /// A number, if the key is set.
+    pub(crate) fn integer_if_set(&self, key: &Key) -> Option<u64> {
+        match self.get(key)?.0 {
+            Value::Integer(number) => Some(*number),
+            Value::Text(_) | Value::Secret(_) | Value::Flag(_) | Value::List(_) => None,
+        }
+    }
+
     /// A list.
     pub(crate) fn list(&self, key: &Key) -> &[String] {
         match self.get(key) {

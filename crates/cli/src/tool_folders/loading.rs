@@ -6,16 +6,18 @@
 //! Invariants
 //! - LOAD-1: a version's home is the first folder that claims it; a second folder cannot take it over.
 //! - LOAD-2: what was said about a folder is said once, until the folder changes.
+//! - LOAD-3: a process that was started from a folder before it changed serves no call after that was noticed.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::Manifest;
 use contract::version::Version;
-use executors::{Homes, WasmExecutor};
+use executors::{Homes, ProcessExecutor, WasmExecutor};
 use kernel::ports::entropy::new_trace_id;
 use kernel::{Actor, Kernel};
 use policy::BearerSecret;
@@ -30,14 +32,24 @@ pub(crate) struct Loader {
     pub(crate) tool_homes: Homes,
     /// Compiles components before they are called; not there on a machine that has no room for it.
     pub(crate) wasm: Option<Arc<WasmExecutor>>,
+    /// Keeps processes of versions that may change under it.
+    pub(crate) processes: Option<Arc<ProcessExecutor>>,
     /// Publishing is an administrative act like any other, and recorded like any other.
     pub(crate) admin_token: String,
     pub(crate) dirs: Vec<PathBuf>,
     /// Which folder each version lives in.
     pub(crate) homes: HashMap<(ToolId, String), PathBuf>,
+    /// How each folder looked when its version was settled in it last.
+    pub(crate) stamps: HashMap<PathBuf, Stamp>,
     /// What was said about each folder last.
     pub(crate) said: HashMap<PathBuf, String>,
 }
+
+/// How a folder looks from outside: how many entries, and when the newest of them was written.
+pub(crate) type Stamp = (usize, Option<SystemTime>);
+
+/// Entries that are looked at for a [`Stamp`]. A change beyond them is noticed with the next version.
+const STAMPED_ENTRIES_MAX: usize = 1_000;
 
 /// What came of one round.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -144,6 +156,12 @@ impl Loader {
         let home = self.homes.entry(key).or_insert_with(|| folder.clone());
         if home == folder {
             self.tool_homes.set(id, version, folder.clone());
+            let now = stamp(folder);
+            if self.stamps.insert(folder.clone(), now).is_some_and(|before| before != now)
+                && let Some(processes) = &self.processes
+            {
+                processes.warm().forget(id, version);
+            }
             // Once: a component that changes later is compiled when it is called.
             if let (true, Some(wasm), Some(binding)) = (is_new, &self.wasm, &manifest.execution) {
                 wasm.prepare(folder, binding);
@@ -156,7 +174,7 @@ impl Loader {
 
     /// A folder that has gone, or now holds another version, no longer runs its old one.
     fn forget_missing(&mut self, tools: &[ToolFolder]) {
-        let tool_homes = &self.tool_homes;
+        let (tool_homes, processes) = (&self.tool_homes, self.processes.as_ref());
         self.homes.retain(|(id, version), folder| {
             let here = tools.iter().find(|tool| tool.folder == *folder);
             // A manifest that is broken at the moment may be in the middle of being saved: keep what runs.
@@ -165,11 +183,15 @@ impl Loader {
             });
             if !stays && let Ok(version) = Version::parse(version) {
                 tool_homes.forget(id, &version);
+                if let Some(processes) = processes {
+                    processes.warm().forget(id, &version);
+                }
                 tracing::info!(tool = %id, %version, "this version is no longer in its folder: it can be found but not run");
             }
             stays
         });
         self.said.retain(|folder, _| tools.iter().any(|tool| tool.folder == *folder));
+        self.stamps.retain(|folder, _| tools.iter().any(|tool| tool.folder == *folder));
     }
 
     fn say(&mut self, folder: PathBuf, text: String, round: &mut Round) {
@@ -178,6 +200,14 @@ impl Loader {
             self.said.insert(folder, text);
         }
     }
+}
+
+/// Only what stands directly in the folder: a watcher sees no further either.
+fn stamp(folder: &Path) -> Stamp {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(STAMPED_ENTRIES_MAX);
+    entries.fold((0, None), |(count, newest), entry| {
+        (count + 1, newest.max(entry.metadata().and_then(|found| found.modified()).ok()))
+    })
 }
 
 fn in_full(refusal: Refusal) -> String {
@@ -189,16 +219,17 @@ fn in_full(refusal: Refusal) -> String {
 mod tests {
     use super::*;
     use crate::manifest_file::tests::smallest;
-    use std::path::Path;
 
     async fn loader(dir: &Path) -> Loader {
         Loader {
             kernel: crate::test_kernel::kernel(&dir.join("data")).await,
             tool_homes: Homes::default(),
             wasm: None,
+            processes: None,
             admin_token: crate::test_kernel::ADMIN.into(),
             dirs: vec![dir.join("tools")],
             homes: HashMap::new(),
+            stamps: HashMap::new(),
             said: HashMap::new(),
         }
     }
@@ -250,6 +281,21 @@ mod tests {
         std::fs::remove_dir_all(dir.path().join("tools/a")).unwrap();
         loader.load().await;
         assert_eq!(home(&loader), "b");
+    }
+
+    #[test]
+    fn a_folder_that_changes_looks_different() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(stamp(&dir.path().join("nowhere")), (0, None));
+        std::fs::write(dir.path().join("main.py"), "1").unwrap();
+        let first = stamp(dir.path());
+        assert_eq!(stamp(dir.path()), first);
+        let file = std::fs::File::options().write(true).open(dir.path().join("main.py")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let older = stamp(dir.path());
+        assert_ne!(older, first, "also when a file becomes older, as with a checkout");
+        std::fs::write(dir.path().join("tool.toml"), "").unwrap();
+        assert_ne!(stamp(dir.path()), older);
     }
 
     #[tokio::test]

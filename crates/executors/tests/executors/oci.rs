@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Manifest, ManifestFormat};
-use gantry_executors::{OciConfig, OciExecutor};
+use gantry_executors::{Confinement, Homes, OciExecutor, Reach, RuntimePrograms, Walls};
 use kernel::ports::executor::{Executor, ToolOutput};
+use kernel::ports::secret_source::NoSecrets;
 use kernel::registry::ToolVersion;
+use sandbox::egress::SystemResolver;
 use sandbox::{Launch, Sandbox};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -42,16 +44,18 @@ impl Place {
 
     fn executor(&self, tool: &ToolVersion) -> OciExecutor {
         let sandbox = Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 8);
-        let config = OciConfig { cache: self.cache.path().join("images"), runsc: None, runc: None };
-        let executor = OciExecutor::new(sandbox, config);
-        executor.set_home(&tool.id, &tool.version, self.home.path().to_owned());
-        executor
+        let homes = Homes::default();
+        homes.set(&tool.id, &tool.version, self.home.path().to_owned());
+        let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
+        let walls = Walls::new(sandbox, RuntimePrograms::default());
+        OciExecutor::new(walls, homes, confinement, self.cache.path().join("images"))
     }
 
     async fn run(&self, binding: &Value) -> Result<ToolOutput, Refusal> {
         let tool = tool(binding);
         let executor = self.executor(&tool);
-        executor.ready(&tool, tool.manifest.execution.as_ref().unwrap())?;
+        let binding = tool.manifest.execution.as_ref().unwrap();
+        executor.ready(&tool, binding, binding.isolation_asked())?;
         executor.execute(call(&tool, json!({ "text": "a b" }))).await
     }
 }

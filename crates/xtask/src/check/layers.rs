@@ -26,6 +26,7 @@ const ALL: &[&str] = &[
     "kernel",
     "store",
     "shared-state",
+    "sandbox",
     "executors",
     "authorities",
     "audit",
@@ -43,7 +44,9 @@ const ROOMS: &[Room] = &[
     Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store", "shared-state"] },
     Room { name: "store", may: &["contract", "policy", "kernel"], may_in_tests: &[] },
     Room { name: "shared-state", may: &["kernel"], may_in_tests: &["contract"] },
-    Room { name: "executors", may: &["contract", "kernel"], may_in_tests: &["policy"] },
+    // Usable on its own: it knows programs and what they may have, and nothing of tools.
+    Room { name: "sandbox", may: &[], may_in_tests: &[] },
+    Room { name: "executors", may: &["contract", "kernel", "sandbox"], may_in_tests: &["policy"] },
     Room { name: "authorities", may: &["contract", "policy", "kernel"], may_in_tests: &[] },
     Room { name: "audit", may: &["contract", "kernel"], may_in_tests: &["policy"] },
     Room { name: "telemetry", may: &["contract", "kernel"], may_in_tests: &["policy"] },
@@ -62,8 +65,11 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("ed25519-dalek", &["policy"]),
     ("getrandom", &["cli"]),
+    ("httparse", &["sandbox"]),
     ("hyper", &["server", "executors", "xtask"]),
     ("hyper-util", &["server", "xtask"]),
+    ("landlock", &["sandbox"]),
+    ("libc", &["sandbox"]),
     ("notify", &["cli"]),
     ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
@@ -154,6 +160,7 @@ mod tests {
             ("policy", "contract"),
             ("kernel", "policy"),
             ("authorities", "kernel"),
+            ("executors", "sandbox"),
             ("cli", "server"),
             ("xtask", "kernel"),
         ];
@@ -165,6 +172,8 @@ mod tests {
             ("kernel", "store"),
             ("store", "server"),
             ("kernel", "authorities"),
+            ("kernel", "sandbox"),
+            ("sandbox", "contract"),
             ("tests", "cli"),
         ];
         for (from, to) in refused {

@@ -8,7 +8,7 @@ use kernel::ports::registry_store::RegistryStore;
 use serde_json::Value;
 use store::sqlite::SqliteStore;
 
-use super::{Finding, Health};
+use super::{Finding, Health, isolation};
 use crate::client::ClientError;
 use crate::config::Config;
 use crate::context::Context;
@@ -94,8 +94,9 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
 pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
     let dir = context.data_dir();
     let mut findings = vec![store(&config.store.file(dir.path())).await, audit(config, &dir)];
-    findings.extend(tools(config));
-    findings.push(isolation(config));
+    let (tools, processes) = tools(config);
+    findings.extend(tools);
+    findings.extend(isolation::findings(config, processes).await);
     findings.push(outside(config));
     findings.push(policies(config));
     findings.push(match &config.model {
@@ -138,14 +139,12 @@ fn audit(config: &Config, dir: &DataDir) -> Finding {
     }
 }
 
-fn tools(config: &Config) -> Vec<Finding> {
+/// The folders, and how many process tools are in them.
+fn tools(config: &Config) -> (Vec<Finding>, usize) {
     const WHAT: &str = "tool folders";
     if config.tools.dirs.is_empty() {
-        return vec![Finding::new(
-            WHAT,
-            Health::Well,
-            "none in the configuration; `gantry serve --tools DIR` adds some",
-        )];
+        let none = "none in the configuration; `gantry serve --tools DIR` adds some";
+        return (vec![Finding::new(WHAT, Health::Well, none)], 0);
     }
     let found = tool_folders::find(&config.tools.dirs);
     let mut findings: Vec<Finding> = found
@@ -168,22 +167,7 @@ fn tools(config: &Config) -> Vec<Finding> {
         Health::Well,
         format!("{good} good manifests, {processes} of them process tools"),
     ));
-    findings
-}
-
-/// Says honestly what this build can and cannot do.
-fn isolation(config: &Config) -> Finding {
-    const WHAT: &str = "isolation";
-    if config.process.unsandboxed {
-        Finding::new(WHAT, Health::Notable, "process tools run without isolation, with the rights of the server")
-            .hint("only for tools you wrote or have read; unset `[process] unsandboxed` to refuse them")
-    } else {
-        Finding::new(
-            WHAT,
-            Health::Well,
-            "this build has no sandbox, so process tools are refused (E3405); built-in tools run inside Gantry",
-        )
-    }
+    (findings, processes)
 }
 
 /// Can the authorities outside be asked as they are configured? Nobody is asked here.

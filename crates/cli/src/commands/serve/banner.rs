@@ -37,8 +37,10 @@ impl Banner<'_> {
             printer.warn("tokens cross the network in the clear (--insecure-plaintext): put a TLS proxy in front");
         }
         if self.config.process.unsandboxed {
-            printer
-                .warn("process tools run without isolation, with the rights of this server (--unsandboxed-processes)");
+            printer.warn(
+                "process tools run without the sandbox, with the rights of this server (--unsandboxed-processes); sessions, \
+                 limits, declared hosts and credentials are refused",
+            );
         }
     }
 

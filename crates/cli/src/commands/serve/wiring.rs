@@ -7,8 +7,8 @@ use std::sync::Arc;
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use executors::{
-    BuiltinExecutor, Confinement, Homes, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, Reach,
-    RuntimePrograms, Walls, WasmConfig, WasmExecutor,
+    BuiltinExecutor, Confinement, Homes, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, RuntimePrograms,
+    Walls, WasmConfig, WasmExecutor,
 };
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::clock::Clock;
@@ -19,12 +19,12 @@ use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, ExternalIssuer, Identity, IdentitySettings, IsolationPolicy, Kernel,
-    KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Actor, ExternalIssuer, Identity, IdentitySettings, Kernel, KernelParts, Mint,
+    Recorder, RecorderHandle,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
-use sandbox::{Launch, SANDBOXES_MAX, Sandbox};
+use sandbox::{Launch, Sandbox};
 use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
@@ -37,6 +37,7 @@ use crate::key_vault::{self, DataDirVault};
 use crate::machine::{OsEntropy, SystemClock};
 use crate::outside::Outside;
 use crate::policy_files::following::PolicyFollower;
+use crate::reach::reach;
 use crate::secrets_folder::SecretsFolder;
 use crate::tool_folders::loading::Loader;
 
@@ -60,6 +61,8 @@ pub(super) struct Household {
     pub(super) kernel: Arc<Kernel>,
     pub(super) recorder: RecorderHandle,
     pub(super) loader: Loader,
+    /// Whose warm processes have to be kept in order.
+    pub(super) processes: Arc<ProcessExecutor>,
     /// There if policies come from files.
     pub(super) policies: Option<PolicyFollower>,
 }
@@ -108,7 +111,7 @@ impl House {
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
         let homes = Homes::default();
         let confinement = self.confinement(config);
-        let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), SANDBOXES_MAX);
+        let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
         let walls = Walls::new(sandbox, RuntimePrograms::default());
         let isolation = if config.process.unsandboxed {
             ProcessIsolation::Unsandboxed
@@ -138,9 +141,9 @@ impl House {
             access,
             mint: self.mint(config)?,
             recorder,
-            executors: executors(config, &clock, vec![processes, containers], wasm.clone())?,
-            isolation: IsolationPolicy::default(),
-            envelope: ResourceEnvelope::default(),
+            executors: executors(config, &clock, vec![Arc::clone(&processes) as _, containers], wasm.clone())?,
+            isolation: config.isolation.policy(),
+            envelope: config.sandbox.envelope,
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
@@ -149,9 +152,11 @@ impl House {
             kernel: Arc::clone(&kernel),
             tool_homes: homes,
             wasm,
+            processes: Some(Arc::clone(&processes)),
             admin_token: self.admin_token.clone(),
             dirs: config.tools.dirs.clone(),
             homes: HashMap::new(),
+            stamps: HashMap::new(),
             said: HashMap::new(),
         };
         let policies = config.policy.file.clone().map(|path| PolicyFollower {
@@ -160,18 +165,14 @@ impl House {
             path,
             last: None,
         });
-        Ok(Household { kernel, recorder: handle, loader, policies })
+        Ok(Household { kernel, recorder: handle, loader, processes, policies })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.
     fn confinement(&self, config: &Config) -> Confinement {
-        let own = [self.data_dir.path().to_owned(), self.audit_dir.clone(), config.store.file(self.data_dir.path())];
-        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-        let canonical = |path: PathBuf| path.canonicalize().unwrap_or(path);
-        let blocked_paths = own.into_iter().map(absolute).map(canonical).collect();
-        let secrets = SecretsFolder::new(self.data_dir.path().join("secrets"));
-        let reach = Reach { blocked_paths, ..Reach::default() };
-        Confinement::new(reach, Arc::new(secrets), Arc::new(SystemResolver))
+        let data_dir = self.data_dir.path();
+        let secrets = SecretsFolder::new(config.secrets.dir(data_dir));
+        Confinement::new(reach(config, data_dir), Arc::new(secrets), Arc::new(SystemResolver))
     }
 
     /// A machine without room for the engine still runs every other kind of tool.

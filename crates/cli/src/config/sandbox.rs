@@ -1,0 +1,254 @@
+//! `[sandbox]`: what tools nobody trusts may be given of this machine, at most. (EXEC-004…006, EXEC-019, BC-1)
+//!
+//! Everything here takes away: a tool gets what its manifest declares, as far as this section allows it. There is no value
+//! for "without limit", and an empty list is an empty list.
+//!
+//! Not here: hosts and networks (`[egress]`), how isolated a call must be (`[isolation]`), and making paths absolute
+//! (`reach`), because that needs to know where the server runs.
+
+use std::path::{Component, Path, PathBuf};
+
+use kernel::ResourceEnvelope;
+
+use super::key::{Key, Kind};
+use super::settings::{Problem, Settings};
+
+const SECTION: &str = "sandbox";
+
+const SANDBOXES: Key = Key {
+    section: SECTION,
+    name: "sandboxes",
+    kind: Kind::Integer(1..=10_000),
+    default: Some("256"),
+    unset: "",
+    doc: "Sandboxes of processes that may live at once, warm ones included. The next call waits until its deadline.",
+    since: "0.1",
+};
+
+const PIDS: Key = Key {
+    section: SECTION,
+    name: "pids",
+    kind: Kind::Integer(1..=32_768),
+    default: Some("128"),
+    unset: "",
+    doc: "Processes and threads of one call. Starting one more fails inside the sandbox.",
+    since: "0.1",
+};
+
+const OPEN_FILES: Key = Key {
+    section: SECTION,
+    name: "open_files",
+    kind: Kind::Integer(16..=65_536),
+    default: Some("256"),
+    unset: "",
+    doc: "Open files and sockets of one process of a call.",
+    since: "0.1",
+};
+
+const CPU_MILLICORES: Key = Key {
+    section: SECTION,
+    name: "cpu_millicores",
+    kind: Kind::Integer(10..=1_024_000),
+    default: Some("4000"),
+    unset: "",
+    doc: "The most CPU one call may have, in thousandths of a core. A manifest or a request that asks for more is refused: \
+          E3407.",
+    since: "0.1",
+};
+
+const MEMORY_MB: Key = Key {
+    section: SECTION,
+    name: "memory_mb",
+    kind: Kind::Integer(16..=4_194_304),
+    default: Some("8192"),
+    unset: "",
+    doc: "The most memory one call may have, in MiB, its scratch space included. A manifest or a request that asks for more \
+          is refused: E3407.",
+    since: "0.1",
+};
+
+const NETWORK_MBPS: Key = Key {
+    section: SECTION,
+    name: "network_mbps",
+    kind: Kind::Integer(1..=1_000_000),
+    default: Some("100"),
+    unset: "",
+    doc: "The most network one call may use, in megabits a second, both directions together. A request that asks for more \
+          is refused: E3407.",
+    since: "0.1",
+};
+
+const SCRATCH_MB: Key = Key {
+    section: SECTION,
+    name: "scratch_mb",
+    kind: Kind::Integer(1..=4_194_304),
+    default: Some("10240"),
+    unset: "",
+    doc: "The most scratch space (`/tmp`) one call may have, in MiB. It is memory and counted as such, so it is also never \
+          more than half of the call's memory. A manifest that asks for more than this is refused: E3407.",
+    since: "0.1",
+};
+
+const IO_BYTES_PER_SECOND: Key = Key {
+    section: SECTION,
+    name: "io_bytes_per_second",
+    kind: Kind::Integer(65_536..=1_099_511_627_776),
+    default: None,
+    unset: "not limited",
+    doc: "Bytes a second that one call may read from, and write to, the disks behind its writable paths. Kept by control \
+          groups; needs those (`gantry doctor`).",
+    since: "0.1",
+};
+
+const ALLOWED_PATHS: Key = Key {
+    section: SECTION,
+    name: "allowed_paths",
+    kind: Kind::List,
+    default: None,
+    unset: "everywhere that is not blocked",
+    doc: "Where the paths that tools declare (`filesystem:read:…`, `filesystem:write:…`) may lie. A tool that declares another \
+          one is refused: E3405. An empty list allows none. In the environment separated by commas.",
+    since: "0.1",
+};
+
+const BLOCKED_PATHS: Key = Key {
+    section: SECTION,
+    name: "blocked_paths",
+    kind: Kind::List,
+    default: Some("/etc,/var,/root"),
+    unset: "",
+    doc: "Where they may not, with everything above and below; wins over `allowed_paths`. The data directory, the audit log, \
+          the store, the secrets, and `/proc`, `/sys`, `/dev`, `/run` and `/boot` are always blocked.",
+    since: "0.1",
+};
+
+const SYSTEM_PATHS: Key = Key {
+    section: SECTION,
+    name: "system_paths",
+    kind: Kind::List,
+    default: None,
+    unset: "what interpreters and libraries usually need: `/usr`, `/bin`, `/lib`…, certificates, the dynamic linker's files",
+    doc: "System directories and files that every process tool sees read-only under the same name. Those that are not there \
+          are left out; links stay links.",
+    since: "0.1",
+};
+
+/// All keys of the section.
+pub(super) const KEYS: &[&Key] = &[
+    &SANDBOXES,
+    &PIDS,
+    &OPEN_FILES,
+    &CPU_MILLICORES,
+    &MEMORY_MB,
+    &NETWORK_MBPS,
+    &SCRATCH_MB,
+    &IO_BYTES_PER_SECOND,
+    &ALLOWED_PATHS,
+    &BLOCKED_PATHS,
+    &SYSTEM_PATHS,
+];
+
+/// The section's values; paths as they were written.
+#[derive(Debug)]
+pub(crate) struct SandboxSection {
+    pub(crate) sandboxes: usize,
+    pub(crate) pids: u32,
+    pub(crate) open_files: u32,
+    pub(crate) envelope: ResourceEnvelope,
+    pub(crate) io_bytes_per_second: Option<u64>,
+    /// `None`: everywhere that is not blocked.
+    pub(crate) allowed_paths: Option<Vec<PathBuf>>,
+    pub(crate) blocked_paths: Vec<PathBuf>,
+    pub(crate) system_paths: Vec<PathBuf>,
+}
+
+impl SandboxSection {
+    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
+        // INVARIANT: the ranges of the keys fit the types; saturating is what a range beyond them would deserve.
+        let small = |key: &Key| u32::try_from(settings.integer(key)).unwrap_or(u32::MAX);
+        let system = paths(settings, &SYSTEM_PATHS, problems);
+        if let Some(relative) = system.iter().flatten().find(|path| path.is_relative()) {
+            let message =
+                format!("`{}` must begin with `/`: it is seen inside under the same name", relative.display());
+            problems.push(Problem::new(SYSTEM_PATHS.title(), message));
+        }
+        Self {
+            sandboxes: usize::try_from(settings.integer(&SANDBOXES)).unwrap_or(usize::MAX),
+            pids: small(&PIDS),
+            open_files: small(&OPEN_FILES),
+            envelope: ResourceEnvelope {
+                cpu_millicores: settings.integer(&CPU_MILLICORES),
+                memory_mb: settings.integer(&MEMORY_MB),
+                network_mbps: Some(settings.integer(&NETWORK_MBPS)),
+                scratch_mb: settings.integer(&SCRATCH_MB),
+            },
+            io_bytes_per_second: settings.integer_if_set(&IO_BYTES_PER_SECOND),
+            allowed_paths: paths(settings, &ALLOWED_PATHS, problems),
+            blocked_paths: paths(settings, &BLOCKED_PATHS, problems).unwrap_or_default(),
+            system_paths: system.unwrap_or_else(|| sandbox::SYSTEM.iter().map(PathBuf::from).collect()),
+        }
+    }
+}
+
+/// `None` if the key is unset. A path that climbs is refused: what it means depends on links, and this is a fence.
+fn paths(settings: &Settings, key: &Key, problems: &mut Vec<Problem>) -> Option<Vec<PathBuf>> {
+    settings.get(key)?;
+    let climbs = |text: &str| Path::new(text).components().any(|part| part == Component::ParentDir);
+    for text in settings.list(key) {
+        if text.is_empty() {
+            problems.push(Problem::new(key.title(), "has a path without a name"));
+        } else if climbs(text) {
+            problems.push(Problem::new(key.title(), format!("`{text}` must not contain `..`")));
+        }
+    }
+    Some(settings.list(key).iter().map(PathBuf::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::ConfigFile;
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn read(text: &str) -> (SandboxSection, Vec<String>) {
+        let file = ConfigFile { name: "gantry.toml".into(), text: format!("[sandbox]\n{text}") };
+        let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        let mut problems = Vec::new();
+        let section = SandboxSection::read(&settings, &mut problems);
+        (section, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_kernel_and_the_sandbox() {
+        let (section, problems) = read("");
+        assert!(problems.is_empty());
+        assert_eq!(section.envelope, ResourceEnvelope::default());
+        let usual = executors::Reach::default();
+        assert_eq!(
+            (section.pids, section.open_files, section.system_paths),
+            (usual.pids, usual.open_files, usual.system)
+        );
+        assert_eq!(section.sandboxes, sandbox::SANDBOXES_MAX);
+        assert_eq!((section.allowed_paths, section.io_bytes_per_second), (None, None));
+        assert_eq!(section.blocked_paths, ["/etc", "/var", "/root"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn an_empty_list_allows_nothing_and_blocks_nothing() {
+        let (section, _) = read("allowed_paths = []\nblocked_paths = []\nio_bytes_per_second = 65536");
+        assert_eq!((section.allowed_paths, section.io_bytes_per_second), (Some(Vec::new()), Some(65_536)));
+        assert!(section.blocked_paths.is_empty());
+    }
+
+    #[test]
+    fn paths_that_mean_nothing_certain_are_refused() {
+        for (text, word) in [
+            ("allowed_paths = ['/data/../etc']", "[sandbox] allowed_paths: `/data/../etc` must not contain `..`"),
+            ("blocked_paths = ['']", "[sandbox] blocked_paths: has a path without a name"),
+            ("system_paths = ['usr']", "[sandbox] system_paths: `usr` must begin with `/`"),
+        ] {
+            let (_, problems) = read(text);
+            assert!(problems.len() == 1 && problems[0].starts_with(word), "{text}: {problems:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! From the configuration to what tools may be given on this machine: the operator's word with the server's own places
+//! taken out of it. (EXEC-019, decision 0019)
+//!
+//! Invariants
+//! - REACH-1: the data directory, the audit log, the store and the secrets are blocked, wherever they are and whatever the
+//!   configuration says.
+//! - REACH-2: every fence is absolute, and canonical where it exists: a declared path is opened without following links, so
+//!   a fence that is itself a link would stand beside the way. What is blocked is blocked under both names.
+//!
+//! Not here: what a declared path is compared with it for (`executors::confinement`).
+
+use std::path::{Path, PathBuf};
+
+use executors::Reach;
+
+use crate::config::Config;
+
+/// What any tool may be given at most.
+pub(crate) fn reach(config: &Config, data_dir: &Path) -> Reach {
+    let section = &config.sandbox;
+    let blocked = own_places(config, data_dir).into_iter().chain(section.blocked_paths.iter().cloned());
+    Reach {
+        allowed_paths: section.allowed_paths.as_ref().map(|paths| paths.iter().map(|path| canonical(path)).collect()),
+        blocked_paths: blocked.flat_map(|path| [absolute(&path), canonical(&path)]).collect(),
+        egress: config.egress.bounds.clone(),
+        open_networks: config.egress.open_networks.clone(),
+        pids: section.pids,
+        open_files: section.open_files,
+        io_bytes_per_second: section.io_bytes_per_second,
+        // As they are: what is a link on the machine is the same link inside.
+        system: section.system_paths.clone(),
+    }
+}
+
+/// REACH-1.
+fn own_places(config: &Config, data_dir: &Path) -> Vec<PathBuf> {
+    let store = config.store.file(data_dir);
+    // SQLite keeps two files beside its own, and they hold the newest writes.
+    let beside = ["-wal", "-shm"].map(|ending| {
+        let mut name = store.clone().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    });
+    let mut places = vec![data_dir.to_owned(), config.audit.dir(data_dir), config.secrets.dir(data_dir), store];
+    places.extend(beside);
+    places
+}
+
+/// A path that does not exist yet cannot be resolved; its folder may be.
+fn canonical(path: &Path) -> PathBuf {
+    let path = absolute(path);
+    if let Ok(found) = path.canonicalize() {
+        return found;
+    }
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => path,
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn reach_with(variables: &[(&str, &str)], data_dir: &Path) -> Reach {
+        let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
+        reach(&Config::from_sources(None, &environment, Vec::new()).unwrap(), data_dir)
+    }
+
+    #[test]
+    fn what_is_the_servers_own_is_always_blocked() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().canonicalize().unwrap();
+        let data = elsewhere.join("data");
+        let at = |name: &str| elsewhere.join(name).display().to_string();
+        let reach = reach_with(
+            &[
+                ("GANTRY_SANDBOX__BLOCKED_PATHS", ""),
+                ("GANTRY_AUDIT__DIR", &at("audit")),
+                ("GANTRY_SECRETS__DIR", &at("secrets")),
+                ("GANTRY_STORE__URL", &format!("sqlite:{}", at("x.db"))),
+            ],
+            &data,
+        );
+        for name in ["data", "audit", "secrets", "x.db", "x.db-wal"] {
+            assert!(reach.blocked_paths.contains(&elsewhere.join(name)), "{name}: {:?}", reach.blocked_paths);
+        }
+        assert!(reach.blocked_paths.iter().all(|path| path.is_absolute()));
+    }
+
+    #[test]
+    fn a_fence_behind_a_link_stands_on_both_sides() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        std::os::unix::fs::symlink(root.join("real"), root.join("link")).unwrap();
+        let link = root.join("link").display().to_string();
+        let reach = reach_with(
+            &[("GANTRY_SANDBOX__BLOCKED_PATHS", &link), ("GANTRY_SANDBOX__ALLOWED_PATHS", &format!("{link}/new"))],
+            &root.join("data"),
+        );
+        assert!(["link", "real"].iter().all(|name| reach.blocked_paths.contains(&root.join(name))));
+        assert_eq!(reach.allowed_paths, Some(vec![root.join("real/new")]));
+    }
+}
