@@ -109,7 +109,7 @@ mod tests {
             ("gvisor demo.*", "`demo.*` is none of"),
             ("gvisor tool=", "`tool=` has no value"),
             ("gvisor tool=Demo", "`tool=Demo`: "),
-            ("gvisor tenant=A/B", "`tenant=A/B`: "),
+            ("gvisor tenant=a\u{200b}b", "must be 1 to"),
             ("gvisor tag=a tag=b", "`tag` stands twice"),
             ("gvisor colour=red", "is none of tool=…"),
         ] {

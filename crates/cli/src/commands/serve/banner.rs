@@ -21,7 +21,7 @@ pub(super) struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    /// To stderr for people; one document on stdout with `--json`.
+    /// To stderr for people; one document on stdout with `--json`. Warnings go to stderr either way.
     pub(super) fn show(&self, printer: &Printer) {
         let token_file = self.data_dir.join("admin.token");
         if printer.is_json() {
@@ -30,9 +30,9 @@ impl Banner<'_> {
                 "data_dir": self.data_dir, "admin_token_file": token_file, "tools": self.tools,
             });
             printer.answer(&document, |_| String::new());
-            return;
+        } else {
+            printer.note(&self.text(printer, &token_file));
         }
-        printer.note(&self.text(printer, &token_file));
         if !self.config.server.listen.ip().is_loopback() {
             printer.warn("tokens cross the network in the clear (--insecure-plaintext): put a TLS proxy in front");
         }
