@@ -248,7 +248,7 @@ mod tests {
         // Without a list everything that is not blocked may be had, but never the machine itself.
         let confinement = super::tests::confinement(Reach::default());
         for (path, admitted) in
-            [("/home/me", true), ("/", false), ("/sys/fs", false), ("/dev", false), ("/tool", false)]
+            [("/data/me", true), ("/", false), ("/sys/fs", false), ("/dev", false), ("/tool", false)]
         {
             assert_eq!(confinement.admitted(path).is_ok(), admitted, "{path}");
         }

@@ -160,7 +160,8 @@ static PROSE: &[Entry] = &[
     ]),
     (ErrorCode::E3405, "The isolation that the tool demands cannot be had on this server, so it was not started. Isolation is never lowered silently.", &[
         "Read the message: it names what is missing.",
-        "If you trust the tool, the operator can permit processes without a sandbox explicitly (`--unsandboxed-processes`).",
+        "`gantry doctor` says, mechanism by mechanism, what this machine offers and what to change.",
+        "If a machine cannot make namespaces at all and you trust the tool, the operator can permit processes without a sandbox explicitly (`--unsandboxed-processes`).",
     ]),
     (ErrorCode::E3406, "The tool tried to connect to a host, port or address that its manifest does not declare, or that is never reachable from a tool (loopback, private and link-local addresses, the cloud's metadata service). The connection was not made, and the attempt is in the audit log with the destinations tried.", &[
         "If the destination belongs to the tool, declare it: `network:https://host:port` in `required_permissions`, or `network_policy`. The token then needs the same scope.",

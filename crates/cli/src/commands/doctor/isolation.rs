@@ -14,6 +14,7 @@ use executors::{Confinement, Homes, Reach, WasmConfig, WasmExecutor};
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::NoSecrets;
 use sandbox::egress::SystemResolver;
+use sandbox::oci::{Kind, Runtime};
 use sandbox::{Exit, Launch, Offer, Sandbox, SpawnError, Spec, Standing};
 
 use super::{Finding, Health};
@@ -26,8 +27,6 @@ const PROGRAM: &str = "/bin/true";
 const RUNS: usize = 5;
 /// How long all of it may take.
 const TRIAL_MAX: Duration = Duration::from_secs(10);
-/// The runtime of gVisor, as it is called in `PATH`.
-const GVISOR: &str = "runsc";
 
 /// Everything there is to say. `process_tools`: how many of them the configured folders hold.
 pub(super) async fn findings(config: &Config, process_tools: usize) -> Vec<Finding> {
@@ -39,7 +38,7 @@ pub(super) async fn findings(config: &Config, process_tools: usize) -> Vec<Findi
         Ok(detail) => Finding::new("sandbox", Health::Well, detail),
         Err((detail, hint)) => Finding::new("sandbox", fault, detail).hint(hint),
     });
-    findings.extend([process(config, works, fault), wasm(), gvisor(config), microvm(config)]);
+    findings.extend([process(config, works, fault), wasm(), gvisor(config).await, microvm(config)]);
     findings
 }
 
@@ -131,23 +130,24 @@ fn wasm() -> Finding {
     }
 }
 
-fn gvisor(config: &Config) -> Finding {
+async fn gvisor(config: &Config) -> Finding {
     const WHAT: &str = "level gvisor";
-    match gvisor_runtime() {
+    match gvisor_runtime().await {
         Ok(found) => Finding::new(WHAT, Health::Well, found),
         Err(missing) => absent(WHAT, config, Isolation::Gvisor, &missing),
     }
 }
 
-/// **The one place that asks for gVisor**: what would be used, or what is missing. When the executor drives an OCI runtime,
-/// its own discovery belongs here, so that this never says more than a call would get.
-fn gvisor_runtime() -> Result<String, String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|dir| dir.join(GVISOR)).any(|file| file.is_file());
-    if found {
-        Err(format!("`{GVISOR}` is installed, but this build does not drive it"))
-    } else {
-        Err(format!("there is no `{GVISOR}` in PATH"))
+/// The same discovery and the same proof that a call goes through, so that this never says more than a call would get.
+async fn gvisor_runtime() -> Result<String, String> {
+    let Some(runtime) = Runtime::find(Kind::Runsc) else {
+        return Err("gVisor (`runsc`) is not installed".to_owned());
+    };
+    let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), 1);
+    match tokio::time::timeout(TRIAL_MAX, runtime.proved(&sandbox)).await {
+        Ok(Ok(proof)) => Ok(format!("gVisor (`runsc` {}) ran a program", proof.version)),
+        Ok(Err(unusable)) => Err(format!("{unusable}: {}", unusable.reason)),
+        Err(_) => Err(format!("`runsc` did not answer within {} seconds", TRIAL_MAX.as_secs())),
     }
 }
 
