@@ -40,11 +40,11 @@ impl Workshop {
 
     fn with(tools: impl IntoIterator<Item = Tool>) -> Self {
         let workshop = Self::new();
-        tools.into_iter().for_each(|tool| workshop.add(tool));
+        tools.into_iter().for_each(|tool| workshop.add(&tool));
         workshop
     }
 
-    fn add(&self, tool: Tool) {
+    fn add(&self, tool: &Tool) {
         let folder = self.home.path().join("tools").join(tool.manifest["tool_id"].as_str().unwrap());
         std::fs::create_dir(&folder).unwrap();
         for (name, contents, mode) in &tool.files {

@@ -59,12 +59,14 @@ fn warm(id: &str) -> Tool {
 async fn a_session_speaks_on_the_way_and_fails_in_its_own_words() {
     let word = marker();
     let workshop = Workshop::with([session("talks").marked(&word)]);
-    let gantry = workshop.open_with(Start::new().env("GANTRY_LOG", "debug")).await;
+    let gantry = workshop.open_with(Start::new().env("GANTRY_LOG__LEVEL", "debug")).await;
     let (first, second) = (result(&gantry, "talks", json!({})).await, result(&gantry, "talks", json!({})).await);
     assert_ne!(first["process"], second["process"], "nothing is kept unless it is declared");
     assert_eq!((&first["served"], &second["served"]), (&json!(1), &json!(1)));
     wait_until_gone(&word);
-    wait_for("what the tool said", || gantry.log().contains("a word on the way").then_some(()));
+    for said in ["a word on the way", "the tool reports progress"] {
+        wait_for(said, || gantry.log().contains(said).then_some(()));
+    }
     let failed = call(&gantry, "talks", json!({ "do": "fail" })).await;
     assert_eq!(failed.refusal().1, "E3401", "{}", failed.text);
     assert!(failed.text.contains("as asked"), "{}", failed.text);
@@ -78,7 +80,7 @@ async fn a_session_is_told_of_its_deadline_before_it_is_ended() {
     let (workshop, word) = (Workshop::new(), marker());
     let place = workshop.place("open", &[]);
     std::os::unix::fs::chown(&place, Some(65534), Some(65534)).unwrap();
-    workshop.add(session("waits").marked(&word).may(&[format!("filesystem:write:{}", place.display())]));
+    workshop.add(&session("waits").marked(&word).may(&[format!("filesystem:write:{}", place.display())]));
     let gantry = workshop.open().await;
     let path = place.join("file");
     let parameters = json!({ "do": "wait", "path": path.to_str().unwrap() });

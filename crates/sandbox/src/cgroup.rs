@@ -145,11 +145,14 @@ pub(crate) fn stem() -> String {
 
 const PREFIX: &str = "gantry-";
 
-/// When a process started, in ticks since the machine did: with its number this names it for good.
+/// When a process started, in ticks since the machine did: with its number this names it for good. One that is dead and
+/// only waits to be buried, which an idle parent may put off for ever, is gone.
 fn start_of(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name may contain anything, so count from the last parenthesis; the start is field 22, the state field 3.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    fields.next().filter(|state| !matches!(*state, "Z" | "X"))?;
+    fields.nth(18)?.parse().ok()
 }
 
 /// Removes the directories of launchers that are gone.
