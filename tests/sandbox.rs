@@ -91,11 +91,12 @@ struct Tool {
 }
 
 impl Tool {
-    /// With this command, and with nothing that it may touch.
+    /// With this command, and with nothing that it may touch. There is time enough on a busy machine; who wants to see
+    /// its end says so in the call.
     fn new(id: &str, command: &[&str]) -> Self {
         let manifest = json!({ "tool_id": id, "namespace": "t", "version": "1.0.0", "name": id,
             "description": "A tool of a test, which says what it finds.", "provider": "Test", "protocol": "native",
-            "side_effect_policy": "pure", "timeout_class": "standard",
+            "side_effect_policy": "pure", "timeout_class": "long_running",
             "parameters": { "type": "object" }, "result_schema": {},
             "execution": { "type": "process", "command": command } });
         Self { manifest, files: Vec::new() }

@@ -109,6 +109,12 @@ pub(super) struct Traces {
 }
 
 impl Traces {
+    /// Is there nothing but the launcher and its own directories?
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_stem = |dir: &PathBuf| dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with("gantry-"));
+        self.descendants == 1 && self.groups.iter().all(is_stem)
+    }
+
     /// As they are now. `files` are the directories in which files could be left.
     pub(super) fn of(gantry: &Gantry, files: &[&Path]) -> Self {
         let both = [gantry.pid(), launcher(gantry)];
