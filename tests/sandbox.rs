@@ -40,11 +40,11 @@ impl Workshop {
 
     fn with(tools: impl IntoIterator<Item = Tool>) -> Self {
         let workshop = Self::new();
-        tools.into_iter().for_each(|tool| workshop.add(tool));
+        tools.into_iter().for_each(|tool| workshop.add(&tool));
         workshop
     }
 
-    fn add(&self, tool: Tool) {
+    fn add(&self, tool: &Tool) {
         let folder = self.home.path().join("tools").join(tool.manifest["tool_id"].as_str().unwrap());
         std::fs::create_dir(&folder).unwrap();
         for (name, contents, mode) in &tool.files {
@@ -91,11 +91,12 @@ struct Tool {
 }
 
 impl Tool {
-    /// With this command, and with nothing that it may touch.
+    /// With this command, and with nothing that it may touch. There is time enough on a busy machine; who wants to see
+    /// its end says so in the call.
     fn new(id: &str, command: &[&str]) -> Self {
         let manifest = json!({ "tool_id": id, "namespace": "t", "version": "1.0.0", "name": id,
             "description": "A tool of a test, which says what it finds.", "provider": "Test", "protocol": "native",
-            "side_effect_policy": "pure", "timeout_class": "standard",
+            "side_effect_policy": "pure", "timeout_class": "long_running",
             "parameters": { "type": "object" }, "result_schema": {},
             "execution": { "type": "process", "command": command } });
         Self { manifest, files: Vec::new() }

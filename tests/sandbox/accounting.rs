@@ -82,11 +82,11 @@ result = len(urllib.request.urlopen(request, timeout=20).read())
 ";
     let workshop = Workshop::with([Tool::python("sends", sends).may(&[server.permission()])]);
     let gantry = workshop.open().await;
-    let (sent, received) = (700_000, 2_500_000);
+    let (sent, received): (u64, usize) = (700_000, 2_500_000);
     let answer = call(&gantry, "sends", json!({ "url": server.url(received), "send": sent })).await;
     assert_eq!(answer.body["result"], received, "{}", answer.text);
     let charged = &answer.body["execution_metadata"];
-    within_a_tenth(charged["network_bytes_sent"].as_u64().unwrap(), sent as u64, "bytes sent");
+    within_a_tenth(charged["network_bytes_sent"].as_u64().unwrap(), sent, "bytes sent");
     within_a_tenth(charged["network_bytes_received"].as_u64().unwrap(), received as u64, "bytes received");
     // The other end has counted too, and to the byte.
     assert_eq!(charged["network_bytes_sent"], server.received());

@@ -1,7 +1,7 @@
 //! After a thousand calls that ended in every way, the machine is as it was.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 
@@ -12,6 +12,8 @@ use crate::support::wait_for;
 const CALLS: usize = 1000;
 /// Calls in flight.
 const AT_ONCE: usize = 12;
+/// The last call is answered before the last of its directories is removed.
+const SETTLES_WITHIN: Duration = Duration::from_secs(20);
 
 /// Ends as it is told to.
 const ENDS: &str = r#"
@@ -53,7 +55,6 @@ async fn one(gantry: &Gantry, number: usize) -> (&'static str, String) {
 #[tokio::test]
 async fn a_thousand_calls_leave_nothing() {
     let word = marker();
-    // Shell and sleep both carry the marker, as an argument that they ignore and as their name for nothing.
     let workshop = Workshop::with([Tool::shell("ends", ENDS).marked(&word)]);
     let data = PathBuf::from(workshop.path("data"));
     let gantry = workshop.open_with(Start::new().data(&data)).await;
@@ -63,7 +64,7 @@ async fn a_thousand_calls_leave_nothing() {
     }
     wait_until_gone(&word);
     let places = [Path::new(workshop.home.path()), Path::new("/dev/shm")];
-    let before = Traces::of(&gantry, &places);
+    let before = wait_for("a quiet server", || Some(Traces::of(&gantry, &places)).filter(Traces::is_quiet));
     let mut ends: BTreeMap<(&str, String), usize> = BTreeMap::new();
     {
         let calls = futures_util::stream::iter(0..CALLS).map(|number| one(&gantry, number)).buffer_unordered(AT_ONCE);
@@ -83,18 +84,14 @@ async fn a_thousand_calls_leave_nothing() {
     ];
     assert_eq!(ends, expected.into_iter().map(|(word, code, times)| ((word, code.to_owned()), times * each)).collect());
     wait_until_gone(&word);
-    // Connections of the client are closed when they have been idle, not at once; all else is gone with the last call.
-    let mut last = None;
-    let _ = wait_for_same(&gantry, &places, &before, &mut last);
-    assert_eq!(last.as_ref(), Some(&before));
+    assert_eq!(settled(&gantry, &places, &before), before);
 }
 
-/// Looks until the traces are those of before, or patience is over.
-fn wait_for_same(gantry: &Gantry, places: &[&Path], before: &Traces, last: &mut Option<Traces>) -> bool {
-    let start = std::time::Instant::now();
-    wait_for("traces that are as before", || {
-        *last = Some(Traces::of(gantry, places));
-        let same = last.as_ref() == Some(before);
-        (same || start.elapsed() > Duration::from_secs(20)).then_some(same)
+/// The traces, once they are those of before or there has been time enough for it.
+fn settled(gantry: &Gantry, places: &[&Path], before: &Traces) -> Traces {
+    let start = Instant::now();
+    wait_for("traces to compare", || {
+        let now = Traces::of(gantry, places);
+        (now == *before || start.elapsed() > SETTLES_WITHIN).then_some(now)
     })
 }

@@ -1,9 +1,13 @@
 //! Limits nest: the tool's within the request's within the server's (BC-1), and each is kept.
 
+use super::loopback::Loopback;
 use super::*;
 
 /// Touches as many megabytes as it is told to.
-const HOLDS: &str = "held = bytearray(os.urandom(1) * (parameters['mb'] << 20))\nresult = len(held) >> 20";
+const HOLDS: &str = "import mmap
+held = mmap.mmap(-1, parameters['mb'] << 20)
+for at in range(0, len(held), 4096): held[at] = 1
+result = len(held) >> 20";
 
 #[tokio::test]
 async fn a_limit_is_the_least_that_anybody_says_and_asking_above_the_server_is_refused() {
@@ -44,5 +48,22 @@ result = time.monotonic() - start
     let gantry = workshop.open().await;
     let answer = bounded(&gantry, "burns", json!({}), json!({ "cpu_millicore_limit": 200 })).await;
     // A fifth of a core takes five times as long; a little less, because the period in which it began was not full.
+    assert!(answer.body["result"].as_f64().unwrap() > 1.0, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn the_bandwidth_of_a_call_is_bounded_by_what_was_asked() {
+    let fetches = "
+import urllib.request
+start = time.monotonic()
+assert len(urllib.request.urlopen(parameters['url'], timeout=10).read()) == 1_000_000
+result = time.monotonic() - start
+";
+    let server = Loopback::start().await;
+    let workshop = Workshop::with([Tool::python("fetches", fetches).may(&[server.permission()])]);
+    let gantry = workshop.open().await;
+    let parameters = json!({ "url": server.url(1_000_000) });
+    let answer = bounded(&gantry, "fetches", parameters, json!({ "network_bandwidth_mbps": 4 })).await;
+    // Half a megabyte a second: two seconds, less what may come at once.
     assert!(answer.body["result"].as_f64().unwrap() > 1.0, "{}", answer.text);
 }

@@ -67,7 +67,7 @@ async fn a_path_for_reading_can_be_read_and_nothing_else() {
     let open = workshop.place("open", &[("file", "text")]);
     let closed = workshop.place("closed", &[("file", "closed")]);
     std::os::unix::fs::symlink(closed.join("file"), open.join("link")).unwrap();
-    workshop.add(Tool::python("reads", DOES).may(&[format!("filesystem:read:{}", open.display())]));
+    workshop.add(&Tool::python("reads", DOES).may(&[format!("filesystem:read:{}", open.display())]));
     let gantry = workshop.open().await;
     let at = |path: PathBuf| path.to_str().unwrap().to_owned();
     assert_eq!(tried(&gantry, "reads", "read", &at(open.join("file"))).await, "text");
@@ -91,7 +91,7 @@ async fn a_path_for_writing_can_be_written_and_nothing_else() {
     for path in [&open, &closed] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    workshop.add(Tool::python("writes", DOES).may(&[format!("filesystem:write:{}", open.display())]));
+    workshop.add(&Tool::python("writes", DOES).may(&[format!("filesystem:write:{}", open.display())]));
     let gantry = workshop.open().await;
     let at = |path: PathBuf| path.to_str().unwrap().to_owned();
     assert_eq!(tried(&gantry, "writes", "write", &at(open.join("new"))).await, "written");
@@ -118,7 +118,7 @@ async fn a_path_that_no_tool_may_have_is_refused_before_anything_runs() {
         ("through_link", &link),
         ("of_the_server", &data),
     ] {
-        workshop.add(Tool::python(id, "result = 1").may(&[format!("filesystem:read:{path}")]));
+        workshop.add(&Tool::python(id, "result = 1").may(&[format!("filesystem:read:{path}")]));
     }
     let gantry = workshop.open_with(Start::new().data(Path::new(&data))).await;
     for id in ["proc", "all", "missing", "through_link", "of_the_server"] {
@@ -170,7 +170,7 @@ result = {"names": names, "text": text, "lengths": [len(one) for one in text.val
         Tool::python("knows_none", shows),
     ]);
     let data = PathBuf::from(workshop.path("data"));
-    let gantry = workshop.open_with(Start::new().data(&data).env("GANTRY_LOG", "debug")).await;
+    let gantry = workshop.open_with(Start::new().data(&data).env("GANTRY_LOG__LEVEL", "debug")).await;
     let place = data.join("secrets/local");
     std::fs::create_dir_all(&place).unwrap();
     for name in ["api_key", "other_key"] {

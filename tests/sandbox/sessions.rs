@@ -59,12 +59,14 @@ fn warm(id: &str) -> Tool {
 async fn a_session_speaks_on_the_way_and_fails_in_its_own_words() {
     let word = marker();
     let workshop = Workshop::with([session("talks").marked(&word)]);
-    let gantry = workshop.open_with(Start::new().env("GANTRY_LOG", "debug")).await;
+    let gantry = workshop.open_with(Start::new().env("GANTRY_LOG__LEVEL", "debug")).await;
     let (first, second) = (result(&gantry, "talks", json!({})).await, result(&gantry, "talks", json!({})).await);
     assert_ne!(first["process"], second["process"], "nothing is kept unless it is declared");
     assert_eq!((&first["served"], &second["served"]), (&json!(1), &json!(1)));
     wait_until_gone(&word);
-    wait_for("what the tool said", || gantry.log().contains("a word on the way").then_some(()));
+    for said in ["a word on the way", "the tool reports progress"] {
+        wait_for(said, || gantry.log().contains(said).then_some(()));
+    }
     let failed = call(&gantry, "talks", json!({ "do": "fail" })).await;
     assert_eq!(failed.refusal().1, "E3401", "{}", failed.text);
     assert!(failed.text.contains("as asked"), "{}", failed.text);
@@ -77,15 +79,22 @@ async fn a_session_speaks_on_the_way_and_fails_in_its_own_words() {
 async fn a_session_is_told_of_its_deadline_before_it_is_ended() {
     let (workshop, word) = (Workshop::new(), marker());
     let place = workshop.place("open", &[]);
-    std::os::unix::fs::chown(&place, Some(65534), Some(65534)).unwrap();
-    workshop.add(session("waits").marked(&word).may(&[format!("filesystem:write:{}", place.display())]));
+    // The tool is nobody, and nobody may write where everybody may.
+    std::fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    workshop.add(&session("waits").marked(&word).may(&[format!("filesystem:write:{}", place.display())]));
     let gantry = workshop.open().await;
     let path = place.join("file");
     let parameters = json!({ "do": "wait", "path": path.to_str().unwrap() });
-    let answer = bounded(&gantry, "waits", parameters, json!({ "timeout_seconds": 3 })).await;
-    assert_eq!(answer.refusal(), (504, "E3402"), "{}", answer.text);
+    // It has a moment to put its things in order, and on a busy machine a moment can pass it by.
+    for _ in 0..5 {
+        let answer = bounded(&gantry, "waits", parameters.clone(), json!({ "timeout_seconds": 3 })).await;
+        assert_eq!(answer.refusal(), (504, "E3402"), "{}", answer.text);
+        wait_until_gone(&word);
+        if path.exists() {
+            break;
+        }
+    }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "told to stop");
-    wait_until_gone(&word);
 }
 
 #[tokio::test]

@@ -63,8 +63,8 @@ async fn what_a_killed_server_and_its_killed_launcher_leave_is_swept_by_the_next
 #[tokio::test]
 async fn nothing_of_a_tool_survives_a_server_that_is_told_to_end() {
     let word = marker();
-    let tool = Tool::python("stays", DAEMON).marked(&word).with("timeout_class", json!("fast"));
-    let workshop = Workshop::with([tool]);
+    let workshop =
+        Workshop::with([Tool::python("stays", DAEMON).marked(&word).with("timeout_class", json!("standard"))]);
     let (gantry, launcher, calling) = busy(&workshop, &word).await;
     assert!(gantry.stop().success());
     wait_until_gone(&word);

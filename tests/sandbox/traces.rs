@@ -109,6 +109,12 @@ pub(super) struct Traces {
 }
 
 impl Traces {
+    /// Is there nothing but the launcher and its own directories?
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_stem = |dir: &PathBuf| dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with("gantry-"));
+        self.descendants == 1 && self.groups.iter().all(is_stem)
+    }
+
     /// As they are now. `files` are the directories in which files could be left.
     pub(super) fn of(gantry: &Gantry, files: &[&Path]) -> Self {
         let both = [gantry.pid(), launcher(gantry)];
@@ -121,11 +127,30 @@ impl Traces {
             descendants: below.len(),
             groups: groups(launcher),
             mounts: both.map(lines),
-            descriptors: both.map(|pid| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()),
+            descriptors: both.map(|pid| descriptors(pid, gantry)),
             namespaces: below.iter().flat_map(|pid| namespaces(*pid)).collect(),
             files: kept,
         }
     }
+}
+
+/// Open descriptors of a process, without the connections of the server's clients: those stay for the client's next
+/// request, as long as both sides like.
+fn descriptors(pid: u32, gantry: &Gantry) -> usize {
+    let port: u16 = gantry.address().rsplit_once(':').unwrap().1.parse().unwrap();
+    let connections = connections(port);
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+    targets.filter(|target| !connections.iter().any(|connection| target.to_str() == Some(connection))).count()
+}
+
+/// The sockets of connections to a local port, as links to them read.
+fn connections(port: u16) -> Vec<String> {
+    const LISTENS: &str = "0A";
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let ours = rows.filter(|row| row[1].ends_with(&format!(":{port:04X}")) && row[3] != LISTENS);
+    ours.map(|row| format!("socket:[{}]", row[9])).collect()
 }
 
 fn namespaces(pid: u32) -> Vec<PathBuf> {

@@ -25,11 +25,11 @@ async fn each_word_opens_exactly_what_it_says() {
     let workshop = Workshop::new();
     let open = workshop.place("open", &[("file", "text")]);
     let at = |name: &str| open.join(name).to_str().unwrap().to_owned();
-    workshop.add(probe("bare"));
-    workshop.add(probe("reads").may(&[format!("filesystem:read:{}", open.display())]));
-    workshop.add(probe("writes").may(&[format!("filesystem:write:{}", open.display())]));
-    workshop.add(probe("speaks").may(&[declared.permission()]));
-    workshop.add(probe("asks_for_secrets").may(&["credentials:api_key".to_owned()]));
+    workshop.add(&probe("bare"));
+    workshop.add(&probe("reads").may(&[format!("filesystem:read:{}", open.display())]));
+    workshop.add(&probe("writes").may(&[format!("filesystem:write:{}", open.display())]));
+    workshop.add(&probe("speaks").may(&[declared.permission()]));
+    workshop.add(&probe("asks_for_secrets").may(&["credentials:api_key".to_owned()]));
     let gantry = workshop.open().await;
 
     assert!(is_refused(&tried(&gantry, "bare", &["read", &at("file")]).await));
@@ -50,8 +50,10 @@ async fn each_word_opens_exactly_what_it_says() {
     }
     assert_eq!((declared.connections(), other.connections()), (1, 0));
 
+    // A command has nowhere to be given one; the world `gantry:tool` has.
     let answer = call(&gantry, "asks_for_secrets", json!({ "do": ["raw", "1"] })).await;
-    assert_eq!(answer.code(), "E3602", "{}", answer.text);
+    assert_eq!(answer.refusal().1, "E3405", "{}", answer.text);
+    assert!(answer.text.contains("gantry:tool/tool"), "{}", answer.text);
 }
 
 #[tokio::test]
