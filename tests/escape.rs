@@ -56,6 +56,11 @@ fn nothing_gets_out_of_gvisor() {
 }
 
 #[test]
+fn nothing_gets_out_of_a_wasm_component() {
+    nothing_gets_out(Isolation::Wasm);
+}
+
+#[test]
 fn every_harmless_probe_gets_what_it_wants_where_there_is_no_sandbox() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
@@ -69,6 +74,11 @@ fn the_suite_sees_an_escape_when_there_is_one() {
     let only = |id: &str| Plan { only: Some(id.into()), rehearse: true, ..plan(&[Isolation::Process]) };
     for id in ["read_host_file", "loopback_of_the_host", "daemon_outlives_the_call"] {
         let report = suite::run(&only(id)).unwrap();
+        assert_eq!(Tally::of(&report).escaped, 1, "{}", table::render(&report));
+    }
+    // A component has no way round its sandbox; it is given what it must not get.
+    for id in ["read_host_file", "read_private_host_file", "write_world_writable_host_dir"] {
+        let report = suite::run(&Plan { isolations: vec![Isolation::Wasm], ..only(id) }).unwrap();
         assert_eq!(Tally::of(&report).escaped, 1, "{}", table::render(&report));
     }
 }

@@ -247,6 +247,17 @@ def memory_locked(parameters):
     return judged(result == 0, f"mlock answered {says(ctypes.get_errno())}")
 
 
+@probe
+def stack_without_end(parameters):
+    """Through a function of C in every step, so that it is the machine's stack that fills."""
+    sys.setrecursionlimit(1 << 30)
+
+    @ctypes.CFUNCTYPE(ctypes.c_int)
+    def deeper():
+        return deeper() + 1
+    return escaped("there was no end to the stack", deeper())
+
+
 # -------------------------------------------------------------------------------------------------------------- disk
 
 

@@ -62,6 +62,9 @@ pub(crate) struct Probe {
     pub(crate) bare: Bare,
     #[serde(default)]
     pub(crate) why: Option<String>,
+    /// Why it is not a program at all, neither under the process sandbox nor under gVisor: only a component can try it.
+    #[serde(default)]
+    pub(crate) process: Option<String>,
     /// Why it is not run under gVisor.
     #[serde(default)]
     pub(crate) gvisor: Option<String>,
@@ -78,6 +81,9 @@ pub(crate) struct Probe {
     /// The same attempt as a component; without one the probe does not apply to WASM.
     #[serde(default)]
     pub(crate) wasm: Option<String>,
+    /// What may come of the component, where that differs from `expect`.
+    #[serde(default)]
+    pub(crate) wasm_expect: Option<Vec<String>>,
     #[serde(skip)]
     pub(crate) family: String,
     #[serde(skip)]
@@ -133,6 +139,16 @@ fn parse(text: &str) -> Result<Vec<Probe>> {
             "`{}`: `why` belongs to `bare = \"none\"` and to nothing else",
             probe.id
         );
+        ensure!(
+            probe.process.is_none() || (probe.wasm.is_some() && !probe.is_harmless()),
+            "`{}` is no program, so it must be a component and cannot be run bare",
+            probe.id
+        );
+        ensure!(
+            probe.wasm_expect.as_ref().is_none_or(|expect| probe.wasm.is_some() && !expect.is_empty()),
+            "`{}` expects something of a component that there is not",
+            probe.id
+        );
     }
     Ok(probes)
 }
@@ -141,10 +157,18 @@ impl Probe {
     /// Why it does not apply to an isolation.
     pub(crate) fn not_under(&self, isolation: Isolation) -> Option<&str> {
         match isolation {
-            Isolation::Process => None,
-            Isolation::Gvisor => self.gvisor.as_deref(),
+            Isolation::Process => self.process.as_deref(),
+            Isolation::Gvisor => self.process.as_deref().or(self.gvisor.as_deref()),
             Isolation::Wasm if self.wasm.is_some() => None,
             Isolation::Wasm => Some("a component has no such thing to try"),
+        }
+    }
+
+    /// What may come of it.
+    pub(crate) fn expected(&self, isolation: Isolation) -> &[String] {
+        match (isolation, &self.wasm_expect) {
+            (Isolation::Wasm, Some(expect)) => expect,
+            _ => &self.expect,
         }
     }
 
@@ -173,6 +197,14 @@ mod tests {
         assert_eq!((probe.expect.as_slice(), probe.timeout, probe.calls), (&[REPORTED.to_owned()][..], 30, 1));
         assert_eq!(probe.bare, Bare::Reports);
         assert!(probe.not_under(Isolation::Gvisor).is_none() && probe.not_under(Isolation::Wasm).is_some());
+        let component = &parse(&row(
+            "process = \"p\"\nbare = \"never\"\nwasm = \"w.wasm\"\nwasm_expect = [\"E3404\"]",
+        ))
+        .unwrap()[0];
+        assert_eq!(Isolation::ALL.map(|isolation| component.not_under(isolation)), [Some("p"), Some("p"), None]);
+        assert_eq!(Isolation::ALL.map(|isolation| component.expected(isolation)[0].as_str()), [
+            REPORTED, REPORTED, "E3404"
+        ]);
         for fault in [
             "expct = [\"E3402\"]",
             "expect = []",
@@ -180,6 +212,9 @@ mod tests {
             "why = \"without need\"",
             "bare = \"sometimes\"",
             "calls = 0",
+            "process = \"but no component\"\nbare = \"never\"",
+            "process = \"but run bare\"\nwasm = \"w.wasm\"",
+            "wasm_expect = [\"E3404\"]",
             "[[family.files.probe]]\nid = \"a\"\ntitle = \"again\"",
         ] {
             assert!(parse(&row(fault)).is_err(), "{fault}");

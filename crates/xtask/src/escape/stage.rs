@@ -1,5 +1,8 @@
 //! The stage: a temporary folder with one tool folder for each probe and isolation, made from the list of probes.
 //!
+//! A component can reach files only from a directory it was given, and a host that gives none refuses everything alike.
+//! So each component is given one to get out of, with links in it that lead out: `given/`.
+//!
 //! Beside the hostile ones stands a bystander, an honest tool with a secret in its folder: another tool's files are what
 //! a hostile one must not reach, and calling it shows whether an isolation can be had at all.
 
@@ -13,6 +16,7 @@ use tempfile::TempDir;
 
 use super::canary::Canary;
 use super::registry::{Isolation, Probe};
+use super::suite::Plan;
 
 /// Name of the honest tool.
 pub(crate) const BYSTANDER: &str = "bystander";
@@ -20,6 +24,8 @@ pub(crate) const BYSTANDER: &str = "bystander";
 const MEMORY: &str = "192Mi";
 /// Scratch space a probe may have.
 const SCRATCH: &str = "16Mi";
+/// The component that makes no attempt unless it is told to.
+const HONEST_COMPONENT: &str = "hostile.wasm";
 
 /// The folders, gone when this is dropped.
 pub(crate) struct Stage {
@@ -31,24 +37,28 @@ pub(crate) struct Stage {
 impl Stage {
     /// Makes a folder for every probe and isolation that belong together.
     pub(crate) fn set(
-        source: &Path,
+        plan: &Plan,
         run: &str,
         probes: &[Probe],
         isolations: &[Isolation],
         canary: &Canary,
     ) -> Result<Self> {
+        let scripts = plan.folder.join("probes");
         let home = tempfile::Builder::new().prefix("gantry-escape-").tempdir().context("no temporary folder")?;
         // Whoever the tools run as must be able to come here, or nothing would be shown by their not coming out.
         fs::set_permissions(home.path(), Permissions::from_mode(0o755))?;
         let stage = Self { home, run: run.to_owned() };
         for &isolation in isolations {
-            stage.bystander(isolation, canary)?;
+            stage.bystander(&scripts, isolation, canary)?;
             for (number, probe) in probes.iter().enumerate() {
                 if probe.not_under(isolation).is_none() {
-                    let folder = stage.folder(isolation, &probe.id);
-                    stage
-                        .probe(source, probe, number, isolation, canary)
-                        .with_context(|| format!("cannot make `{}`", folder.display()))?;
+                    let made = match &probe.wasm {
+                        Some(component) if isolation == Isolation::Wasm => {
+                            stage.component(&scripts.join(component), probe, canary, plan.rehearse)
+                        }
+                        _ => stage.program(&scripts, probe, number, isolation, canary),
+                    };
+                    made.with_context(|| format!("cannot make `{}`", stage.folder(isolation, &probe.id).display()))?;
                 }
             }
         }
@@ -86,43 +96,56 @@ impl Stage {
         probe.command.clone().unwrap_or_else(usual)
     }
 
-    fn probe(&self, source: &Path, probe: &Probe, number: usize, isolation: Isolation, canary: &Canary) -> Result<()> {
+    fn program(
+        &self,
+        scripts: &Path,
+        probe: &Probe,
+        number: usize,
+        isolation: Isolation,
+        canary: &Canary,
+    ) -> Result<()> {
         let folder = self.folder(isolation, &probe.id);
         fs::create_dir_all(&folder)?;
-        let scripts = source.join("probes");
-        let execution = if let (Isolation::Wasm, Some(component)) = (isolation, &probe.wasm) {
-            fs::copy(scripts.join(component), folder.join("main.wasm"))?;
-            json!({ "type": "wasm", "component": "main.wasm" })
-        } else {
-            fs::copy(scripts.join(&probe.file), folder.join("main.py"))?;
-            fs::copy(scripts.join("hostile.py"), folder.join("hostile.py"))?;
-            process(isolation, &self.command(probe, number))
-        };
+        fs::copy(scripts.join(&probe.file), folder.join("main.py"))?;
+        fs::copy(scripts.join("hostile.py"), folder.join("hostile.py"))?;
         if probe.links {
-            let file = Path::new(canary.file());
-            symlink(file, folder.join("shipped_link"))?;
-            symlink(file.parent().unwrap_or(file), folder.join("shipped_dir"))?;
+            links(&folder, canary)?;
         }
-        let mut manifest = manifest(isolation, &probe.id, &format!("A hostile tool that {}.", probe.title), &execution);
-        if let Value::Object(members) = &mut manifest {
-            members.insert("timeout_default".into(), json!(probe.timeout));
-            members.insert("required_permissions".into(), json!(probe.permissions));
-        }
-        Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
+        let execution = process(isolation, &self.command(probe, number));
+        hostile(&folder, isolation, probe, &execution, &probe.permissions)
     }
 
-    fn bystander(&self, isolation: Isolation, canary: &Canary) -> Result<()> {
+    /// A rehearsal gives it the canary's own directory: then it must get at the canary.
+    fn component(&self, component: &Path, probe: &Probe, canary: &Canary, rehearse: bool) -> Result<()> {
+        let folder = self.folder(Isolation::Wasm, &probe.id);
+        fs::create_dir_all(&folder)?;
+        fs::copy(component, folder.join("main.wasm"))?;
+        let mut given = self.home.path().join("given").join(&probe.id);
+        if rehearse {
+            given = Path::new(canary.file()).parent().context("the canary has no home")?.to_owned();
+        } else {
+            fs::create_dir_all(given.join("below"))?;
+            links(&given, canary)?;
+            symlink("/", given.join("shipped_root"))?;
+        }
+        let mut permissions = probe.permissions.clone();
+        permissions.push(format!("filesystem:write:{}", given.display()));
+        hostile(&folder, Isolation::Wasm, probe, &wasm(), &permissions)
+    }
+
+    fn bystander(&self, scripts: &Path, isolation: Isolation, canary: &Canary) -> Result<()> {
         let folder = self.folder(isolation, BYSTANDER);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("secret.txt"), canary.marker())?;
         let program = folder.join("run.sh");
         fs::write(&program, "#!/bin/sh\necho '{\"escaped\": true, \"how\": \"the program was run\"}'\n")?;
         fs::set_permissions(&program, Permissions::from_mode(0o755))?;
-        // There is no honest component yet; the column of WASM is judged by its probes alone.
-        if isolation == Isolation::Wasm {
-            return Ok(());
-        }
-        let execution = process(isolation, &["/bin/sh".into(), "run.sh".into()]);
+        let execution = if isolation == Isolation::Wasm {
+            fs::copy(scripts.join(HONEST_COMPONENT), folder.join("main.wasm"))?;
+            wasm()
+        } else {
+            process(isolation, &["/bin/sh".into(), "run.sh".into()])
+        };
         let manifest = manifest(isolation, BYSTANDER, "An honest tool that has a secret of its own.", &execution);
         Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
     }
@@ -133,10 +156,36 @@ pub(crate) fn tool_id(isolation: Isolation, tool: &str) -> String {
     format!("escape_{}.{tool}", isolation.as_str())
 }
 
+/// Links to the canary, as they may come with a folder.
+fn links(folder: &Path, canary: &Canary) -> Result<()> {
+    let file = Path::new(canary.file());
+    symlink(file, folder.join("shipped_link"))?;
+    Ok(symlink(file.parent().unwrap_or(file), folder.join("shipped_dir"))?)
+}
+
+fn wasm() -> Value {
+    json!({ "type": "wasm", "component": "main.wasm" })
+}
+
 fn process(isolation: Isolation, command: &[String]) -> Value {
     // Python would write compiled files into the tool's folder wherever that can be written.
     json!({ "type": "process", "command": command, "isolation": isolation.as_str(),
         "env": { "PYTHONDONTWRITEBYTECODE": "1" } })
+}
+
+fn hostile(
+    folder: &Path,
+    isolation: Isolation,
+    probe: &Probe,
+    execution: &Value,
+    permissions: &[String],
+) -> Result<()> {
+    let mut manifest = manifest(isolation, &probe.id, &format!("A hostile tool that {}.", probe.title), execution);
+    if let Value::Object(members) = &mut manifest {
+        members.insert("timeout_default".into(), json!(probe.timeout));
+        members.insert("required_permissions".into(), json!(permissions));
+    }
+    Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
 }
 
 fn manifest(isolation: Isolation, id: &str, description: &str, execution: &Value) -> Value {

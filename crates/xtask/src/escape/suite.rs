@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     /// Whether harmless probes are also run outside. They need root to mean anything.
     pub(crate) bare: bool,
     /// Runs harmless probes through a server without sandbox: everything then gets out, which shows that this suite can
-    /// see it.
+    /// see it. Components are always in theirs; they are given the canary's directory instead.
     pub(crate) rehearse: bool,
 }
 
@@ -104,7 +104,7 @@ impl Scene {
         if !isolations.contains(&Isolation::Process) {
             isolations.push(Isolation::Process);
         }
-        let stage = Stage::set(&plan.folder, &run, &probes, &isolations, &canary)?;
+        let stage = Stage::set(plan, &run, &probes, &isolations, &canary)?;
         let tools: Vec<PathBuf> = isolations.iter().map(|&isolation| stage.tools(isolation)).collect();
         let more: &[&str] = if plan.rehearse { &["--unsandboxed-processes"] } else { &[] };
         let gateway = Gateway::start(&plan.binary, &stage, &tools, &canary, more)?;
@@ -116,9 +116,11 @@ impl Scene {
     }
 
     /// What a probe is told: where everything is that it must not get.
-    fn parameters(&self, isolation: Isolation, mode: &str, step: u32) -> Value {
+    fn parameters(&self, probe: &Probe, isolation: Isolation, mode: &str, step: u32) -> Value {
         let mut parameters = self.canary.parameters().clone();
         let folder = self.stage.folder(isolation, stage::BYSTANDER);
+        parameters.insert("probe".into(), json!(probe.id));
+        parameters.insert("folder".into(), json!(self.stage.folder(isolation, &probe.id)));
         parameters.insert("mode".into(), json!(mode));
         parameters.insert("step".into(), json!(step));
         parameters.insert("data_dir".into(), json!(self.stage.data()));
@@ -135,7 +137,7 @@ impl Scene {
             let folder = self.stage.folder(Isolation::Process, &probe.id);
             let (command, tag) = (self.stage.command(probe, number), self.stage.tag(number));
             for step in 1..=probe.calls {
-                let parameters = self.parameters(Isolation::Process, "bare", step);
+                let parameters = self.parameters(probe, Isolation::Process, "bare", step);
                 ran = bare::run(&folder, &command, &tag, &parameters, &self.canary)?;
             }
         }
@@ -150,9 +152,6 @@ impl Scene {
 
     /// Why an isolation cannot be had here, as the honest tool is told. Any other failure of it is for the probes to meet.
     fn unavailable(&self, isolation: Isolation) -> Result<Option<String>> {
-        if isolation == Isolation::Wasm {
-            return Ok(None);
-        }
         let answer = self.gateway.invoke(&stage::tool_id(isolation, stage::BYSTANDER), &json!({}))?;
         let refused = answer.pointer("/error/code").and_then(Value::as_str) == Some(verdict::NO_SUCH_ISOLATION);
         let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
@@ -173,10 +172,10 @@ impl Scene {
         let mode = if self.plan.rehearse { "bare" } else { "sandboxed" };
         let mut answer = Value::Null;
         for step in 1..=probe.calls {
-            let parameters = self.parameters(isolation, mode, step);
+            let parameters = self.parameters(probe, isolation, mode, step);
             answer = self.gateway.invoke(&stage::tool_id(isolation, &probe.id), &parameters)?;
         }
-        let outcome = verdict::of_answer(probe, &answer);
+        let outcome = verdict::of_answer(probe.expected(isolation), &answer);
         // What the runner sees with its own eyes outweighs whatever the tool said.
         Ok(self.evidence(number, before)?.map_or(outcome, Outcome::Escaped))
     }
