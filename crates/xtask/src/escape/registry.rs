@@ -197,14 +197,13 @@ mod tests {
         assert_eq!((probe.expect.as_slice(), probe.timeout, probe.calls), (&[REPORTED.to_owned()][..], 30, 1));
         assert_eq!(probe.bare, Bare::Reports);
         assert!(probe.not_under(Isolation::Gvisor).is_none() && probe.not_under(Isolation::Wasm).is_some());
-        let component = &parse(&row(
-            "process = \"p\"\nbare = \"never\"\nwasm = \"w.wasm\"\nwasm_expect = [\"E3404\"]",
-        ))
-        .unwrap()[0];
+        let component =
+            &parse(&row("process = \"p\"\nbare = \"never\"\nwasm = \"w.wasm\"\nwasm_expect = [\"E3404\"]")).unwrap()[0];
         assert_eq!(Isolation::ALL.map(|isolation| component.not_under(isolation)), [Some("p"), Some("p"), None]);
-        assert_eq!(Isolation::ALL.map(|isolation| component.expected(isolation)[0].as_str()), [
-            REPORTED, REPORTED, "E3404"
-        ]);
+        assert_eq!(
+            Isolation::ALL.map(|isolation| component.expected(isolation)[0].as_str()),
+            [REPORTED, REPORTED, "E3404"]
+        );
         for fault in [
             "expct = [\"E3402\"]",
             "expect = []",
