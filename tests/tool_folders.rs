@@ -63,7 +63,7 @@ async fn without_a_sandbox_what_it_would_keep_is_refused() {
         ("with_network", "E3405", "--unsandboxed-processes"),
         ("with_secret", "E3405", "--unsandboxed-processes"),
         ("in_session", "E3108", "--unsandboxed-processes"),
-        ("in_gvisor", "E3405", "gvisor"),
+        ("in_gvisor", "E3405", "--unsandboxed-processes"),
     ] {
         let answer = started.invoke(&format!("demo.{id}"), json!({})).await;
         assert_eq!(answer.refusal().1, code, "{id}: {}", answer.text);

@@ -197,7 +197,8 @@ impl Launcher {
         }
         let fds = descriptors.each_ref().map(|fd| fd.as_fd());
         loop {
-            let (mut spare, waited) = match self.spares.pop().filter(|_| is_usual) {
+            let waiting = if is_usual { self.spares.pop() } else { None };
+            let (mut spare, waited) = match waiting {
                 Some(spare) => (spare, true),
                 None => (self.bear(&kind)?, false),
             };

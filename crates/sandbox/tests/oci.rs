@@ -221,6 +221,25 @@ async fn everything_ends_with_the_child_and_nothing_is_left() {
     }
 }
 
+#[tokio::test]
+async fn containers_leave_the_processes_alone_that_wait_for_programs() {
+    let sandbox = sandbox();
+    let plain = |text: &str| sandbox.spawn(script(text));
+    assert_eq!(outcome(plain("exit 3").await.unwrap()).await.2.exit, Exit::Code(3));
+    let launcher = sandbox.launcher().unwrap();
+    let mut before = 0;
+    until("processes that wait", || {
+        let waiting = groups_of(launcher).len();
+        std::mem::replace(&mut before, waiting) == waiting && members(launcher) >= 3
+    })
+    .await;
+    for _ in 0..3 {
+        let child = runtime(Kind::Runc).spawn(&sandbox, script("exit 4"), Root::HostSystem).await.unwrap();
+        assert_eq!(outcome(child).await.2.exit, Exit::Code(4));
+    }
+    until("the groups from before", || groups_of(launcher).len() == before).await;
+}
+
 /// Processes in the groups of a launcher.
 fn members(launcher: u32) -> usize {
     let lists = groups_of(launcher).into_iter().map(|dir| fs::read_to_string(format!("{dir}/cgroup.procs")));

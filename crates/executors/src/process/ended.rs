@@ -33,6 +33,7 @@ pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> Refusal {
             tracing::error!(tool = %call.tool.id, invocation = %call.invocation_id, error = ?error, "the tool was not started");
             // It may have begun: what has effects must not be repeated blindly.
             Refusal::new(ErrorCode::E3405, error.to_string())
+                .hint("look at the server's log; `gantry doctor` says what this machine offers")
                 .retryable(call.tool.manifest.side_effect_policy.is_safe_to_retry())
         }
     }

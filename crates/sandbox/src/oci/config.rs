@@ -213,7 +213,9 @@ mod tests {
         if option_env!("GANTRY_GOLDEN").is_some() {
             std::fs::write(format!("{}/src/oci/golden/{name}", env!("CARGO_MANIFEST_DIR")), &text).unwrap();
         }
-        assert_eq!(text, expected, "{name} differs: if it should, run this test with GANTRY_GOLDEN=1");
+        // The order of members depends on what else is built with us, and means nothing.
+        let expected: Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(*config, expected, "{name} differs: if it should, run this test with GANTRY_GOLDEN=1");
     }
 
     #[test]

@@ -184,6 +184,12 @@ fn hostile(
     if let Value::Object(members) = &mut manifest {
         members.insert("timeout_default".into(), json!(probe.timeout));
         members.insert("required_permissions".into(), json!(permissions));
+        // A tool that may write is not pure.
+        if permissions.iter().any(|permission| permission.starts_with("filesystem:write:")) {
+            members.insert("side_effect_policy".into(), json!("idempotent"));
+            members.insert("side_effects".into(), json!([{ "resource": "file", "op": "UPDATE", "scope": "one" }]));
+            members.insert("idempotency".into(), json!({}));
+        }
     }
     Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
 }
