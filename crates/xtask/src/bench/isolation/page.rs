@@ -101,9 +101,10 @@ fn components(text: &mut String, results: &Results) {
         let Times { best_us, median_us, .. } = component.instantiate;
         let _ = writeln!(
             text,
-            "| `{}` ({}) | {} KiB | {:.0} ms | {} / {} | {} / {} µs |",
+            "| `{}` ({}, `{}`) | {} KiB | {:.0} ms | {} / {} | {} / {} µs |",
             component.name,
             component.language,
+            component.world,
             component.kib,
             component.compile_ms,
             ms(component.load.best_us),

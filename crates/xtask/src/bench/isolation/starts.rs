@@ -70,8 +70,15 @@ const BWRAP: usize = 2;
 pub(super) async fn measure(gantry: &Path, scale: &Scale) -> Result<Starts> {
     let folder = tempfile::Builder::new().prefix("gantry-bench-").tempdir().context("no temporary folder")?;
     let launch = Launch { program: gantry.to_owned(), arguments: vec![LAUNCHER_ARGUMENT.into()] };
-    let sandbox = Sandbox::new(launch, SANDBOXES_MAX);
-    let mut contenders = contenders(&sandbox, folder.path(), scale.containers_every).await;
+    let sandbox = Sandbox::new(launch.clone(), SANDBOXES_MAX);
+    // A launcher prepares for more of what it was asked last; with one for both, containers would spoil the next start.
+    let containers = Sandbox::new(launch, SANDBOXES_MAX);
+    let mut contenders = vec![
+        Contender { what: "bare fork and exec", way: Ok(Way::Program(Program::new(NOTHING, &[]))), every: 1 },
+        Contender { what: "process sandbox", way: Ok(Way::Sandbox(sandbox.clone())), every: 1 },
+        Contender { what: "`bwrap`", way: peers::bwrap().map(Way::Program).ok_or_else(not_installed), every: 1 },
+    ];
+    contenders.extend(runtimes(&containers, folder.path(), scale.containers_every).await);
     for contender in &mut contenders {
         contender.warm_up().await;
     }
@@ -90,14 +97,8 @@ pub(super) async fn measure(gantry: &Path, scale: &Scale) -> Result<Starts> {
     Ok(Starts { rows, of_bare: paired(&rounds, OURS, BARE), of_bwrap: paired(&rounds, OURS, BWRAP) })
 }
 
-async fn contenders(sandbox: &Sandbox, folder: &Path, containers_every: usize) -> Vec<Contender> {
-    let bare = Way::Program(Program::new(NOTHING, &[]));
-    let bwrap = peers::bwrap().map(Way::Program).ok_or_else(not_installed);
-    let mut all = vec![
-        Contender { what: "bare fork and exec", way: Ok(bare), every: 1 },
-        Contender { what: "process sandbox", way: Ok(Way::Sandbox(sandbox.clone())), every: 1 },
-        Contender { what: "`bwrap`", way: bwrap, every: 1 },
-    ];
+async fn runtimes(sandbox: &Sandbox, folder: &Path, every: usize) -> Vec<Contender> {
+    let mut all = Vec::new();
     for (kind, alone, through_us) in [
         (Kind::Runc, "`runc` by itself", "`runc` by our sandbox"),
         (Kind::Runsc, "`runsc` (gVisor) by itself", "`runsc` (gVisor) by our sandbox"),
@@ -108,8 +109,8 @@ async fn contenders(sandbox: &Sandbox, folder: &Path, containers_every: usize) -
             Err(why) => Err(why.clone()),
         };
         let ours = found.map(|runtime| Way::Container(sandbox.clone(), runtime));
-        all.push(Contender { what: alone, way: own, every: containers_every });
-        all.push(Contender { what: through_us, way: ours, every: containers_every });
+        all.push(Contender { what: alone, way: own, every });
+        all.push(Contender { what: through_us, way: ours, every });
     }
     all
 }

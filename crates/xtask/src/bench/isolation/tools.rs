@@ -96,7 +96,7 @@ fn write(tools: &Path, tool: &str, (file, text): (&str, &str), execution: &Value
     fs::write(folder.join(file), text)?;
     let manifest = json!({
         "tool_id": tool.trim_start_matches("bench."), "namespace": "bench", "version": "1.0.0", "name": "Greeting",
-        "description": "Greets.", "provider": "Bench", "protocol": "native", "side_effect_policy": "pure",
+        "description": "Greets whoever is named.", "provider": "Bench", "protocol": "native", "side_effect_policy": "pure",
         "timeout_class": "standard", "execution": execution, "required_permissions": [],
         "parameters": { "type": "object", "properties": {
             "name": { "type": "string", "description": "who is greeted" },

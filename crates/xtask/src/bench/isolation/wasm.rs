@@ -19,8 +19,8 @@ use crate::workspace;
 
 /// Folder and file, the smallest first, and what each was written in.
 const COMPONENTS: [(&str, &str, &str); 3] = [
-    ("examples/tools/checksum", "checksum.wasm", "Rust, command"),
-    ("testdata/wasm", "probe.wasm", "Rust, command"),
+    ("examples/tools/checksum", "checksum.wasm", "Rust"),
+    ("testdata/wasm", "probe.wasm", "Rust"),
     ("examples/tools/slug", "slug.wasm", "JavaScript"),
 ];
 
@@ -29,6 +29,8 @@ const COMPONENTS: [(&str, &str, &str); 3] = [
 pub(super) struct Component {
     pub(super) name: &'static str,
     pub(super) language: &'static str,
+    /// Which world it implements.
+    pub(super) world: &'static str,
     pub(super) kib: u64,
     pub(super) compile_ms: f64,
     pub(super) load: Times,
@@ -64,6 +66,7 @@ pub(super) async fn measure(scale: &Scale) -> Result<Vec<Component>> {
         table.push(Component {
             name,
             language,
+            world: loaded.world(),
             kib,
             compile_ms: compiled.as_secs_f64() * 1e3,
             load: Times::of(&loads)?,
