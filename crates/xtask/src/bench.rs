@@ -1,19 +1,22 @@
-//! `cargo xtask bench`: what a call costs, as ratios against a bare HTTP echo server measured in the same run.
+//! `cargo xtask bench`: what a call costs and what a sandbox costs, as ratios against what is bare, in the same run.
 //!
 //! Absolute numbers of one machine say little on another, and little on the same machine tomorrow. So the release binary
 //! and the echo server are asked in turn, with the same load generator and the same bytes, and the median of the pairs
-//! is judged. Everything runs on loopback, on free ports, in a temporary data directory, for a bounded time.
+//! is judged. The same for isolation: a start in our sandbox, a bare one, and those of others take turns. Everything runs on loopback, on free ports, in a temporary data directory, for a bounded time.
 //!
 //! ```text
 //! xtask (dev) ── builds ──▶ xtask (release) bench-measure ──┬──▶ xtask (release) echo-server
-//!                                 load, report              └──▶ gantry (release) serve
+//!                                 load, report              ├──▶ gantry (release) serve
+//!                                 isolation                 └──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
 //! ```
 //!
-//! Not here: quality of search (`search_eval`), and goals of parts that are not built yet (upstreams, sandbox, WASM).
+//! Not here: quality of search (`search_eval`), and goals of parts that are not built yet (upstreams).
 
 mod authorization;
 mod catalogue;
 pub(crate) mod echo;
+mod goal;
+mod isolation;
 mod load;
 mod machine;
 mod micro;
@@ -25,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
 
 use crate::workspace;
 
@@ -36,6 +40,7 @@ struct Scale {
     warm_up: Duration,
     starts: usize,
     tool_counts: &'static [usize],
+    isolation: isolation::Scale,
 }
 
 const FULL: Scale = Scale {
@@ -44,6 +49,7 @@ const FULL: Scale = Scale {
     warm_up: Duration::from_millis(500),
     starts: 10,
     tool_counts: &[10, 1_000, 10_000],
+    isolation: isolation::FULL,
 };
 
 /// Enough to see that everything works; its numbers are not worth keeping.
@@ -53,6 +59,7 @@ const QUICK: Scale = Scale {
     warm_up: Duration::from_millis(100),
     starts: 2,
     tool_counts: &[10, 200],
+    isolation: isolation::QUICK,
 };
 
 /// What the command line asks for.
@@ -61,7 +68,34 @@ struct Options {
     quick: bool,
     json: bool,
     write: bool,
+    only: Option<Section>,
     gantry: Option<PathBuf>,
+}
+
+/// One half of the report; each can be measured and kept without the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    /// The server under load, starting, memory, parts.
+    Calls,
+    /// Sandboxes, containers, WASM.
+    Isolation,
+}
+
+/// What was measured.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    calls: Option<scenarios::Results>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isolation: Option<isolation::Results>,
+}
+
+impl Report {
+    /// The share of the cores that others had, at its worst.
+    fn busy_share(&self) -> f64 {
+        let calls = self.calls.as_ref().map_or(0.0, |results| results.busy_share);
+        self.isolation.as_ref().map_or(calls, |results| results.busy_share.max(calls))
+    }
 }
 
 /// The command: builds in release and hands over to the release build.
@@ -89,22 +123,28 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 pub(crate) fn measure(arguments: &[String]) -> Result<()> {
     let options = Options::read(arguments)?;
     let gantry = options.gantry.as_deref().context("bench-measure needs --gantry with the path of the binary")?;
-    ensure!(!cfg!(debug_assertions), "only release builds are measured: use `cargo xtask bench`");
+    ensure!(options.quick || !cfg!(debug_assertions), "only release builds are measured: use `cargo xtask bench`");
     let scale = if options.quick { &QUICK } else { &FULL };
     // One thread for the generator: it has to leave the cores to what it measures.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     // The server is started in a folder of its own, where a relative path would lead elsewhere.
     let gantry = gantry.canonicalize().context("there is no binary at the path of --gantry")?;
-    let results = runtime.block_on(scenarios::all(&gantry, scale))?;
+    let wanted = |section| options.only.is_none_or(|only| only == section);
+    let report = runtime.block_on(async {
+        let calls = if wanted(Section::Calls) { Some(scenarios::all(&gantry, scale).await?) } else { None };
+        let isolation =
+            if wanted(Section::Isolation) { Some(isolation::all(&gantry, &scale.isolation).await?) } else { None };
+        anyhow::Ok(Report { calls, isolation })
+    })?;
 
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&results)?);
+        println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        println!("{}", report::markdown(&results));
+        println!("{}", report::markdown(&report));
     }
     if options.write {
         ensure!(!options.quick, "--write keeps full measurements only: leave out --quick");
-        report::write(&results)?;
+        report::write(&report)?;
     }
     Ok(())
 }
@@ -118,11 +158,22 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--json" => options.json = true,
                 "--write" => options.write = true,
+                "--only" => options.only = Some(Section::named(arguments.next().map(String::as_str))?),
                 "--gantry" => options.gantry = arguments.next().map(|path| Path::new(path).to_path_buf()),
-                unknown => bail!("bench has no option `{unknown}`: it has --quick, --json and --write"),
+                unknown => bail!("bench has no option `{unknown}`: it has --quick, --json, --write and --only"),
             }
         }
         Ok(options)
+    }
+}
+
+impl Section {
+    fn named(name: Option<&str>) -> Result<Self> {
+        match name {
+            Some("calls") => Ok(Self::Calls),
+            Some("isolation") => Ok(Self::Isolation),
+            _ => bail!("--only wants `calls` or `isolation`"),
+        }
     }
 }
 

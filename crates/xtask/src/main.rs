@@ -30,8 +30,9 @@ usage: cargo xtask <command>
   generate                  write the generated files that `check` compares
   services start|stop|status
                             the servers the tests need
-  bench [--quick] [--json] [--write]
-                            measure the release build against a bare echo server; --write updates benches/README.md
+  bench [--quick] [--json] [--write] [--only calls|isolation]
+                            measure the release build against a bare echo server and bare processes; --write updates
+                            benches/README.md
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
   search-eval [...]         quality of tool search on the public query sets";
 

@@ -142,7 +142,8 @@ fn percentile(sorted: &[Duration], percent: usize) -> f64 {
 
 // ------------------------------------------------------------------------------------------------------- Connection
 
-struct Connection {
+/// One connection, kept alive.
+pub(super) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -153,10 +154,20 @@ struct Answer<'a> {
 }
 
 impl Connection {
-    async fn open(address: SocketAddr) -> Result<Self> {
+    pub(super) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("cannot connect")?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: Vec::with_capacity(64 << 10) })
+    }
+
+    /// One request of the traffic, and how long its right answer took.
+    pub(super) async fn timed(&mut self, traffic: &Traffic) -> Result<Duration> {
+        let request = traffic.requests.first().context("there is nothing to send")?;
+        let start = Instant::now();
+        let answer = self.ask(request).await?;
+        let taken = start.elapsed();
+        answer.check(traffic)?;
+        Ok(taken)
     }
 
     async fn ask(&mut self, request: &[u8]) -> Result<Answer<'_>> {

@@ -15,11 +15,19 @@ pub(super) fn description() -> String {
 
 /// Resident memory of a process in MiB.
 pub(super) fn resident_mib(pid: u32) -> Result<f64> {
-    let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"))
+    memory_mib(pid, "status", "VmRSS:")
+}
+
+/// The proportional share of a process in MiB: what it shares with others is divided among them, so that shares add up.
+pub(super) fn proportional_mib(pid: u32) -> Result<f64> {
+    memory_mib(pid, "smaps_rollup", "Pss:")
+}
+
+fn memory_mib(pid: u32, file: &str, name: &str) -> Result<f64> {
+    let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file))
         .context("the memory of the process cannot be read")?;
-    let kib = kibibytes(&text, "VmRSS:").context("the system does not tell the resident memory of a process")?;
-    let mib = u32::try_from(kib).map_or(f64::MAX, f64::from) / 1024.0;
-    Ok(mib)
+    let kib = kibibytes(&text, name).context("the system does not tell the memory of a process")?;
+    Ok(u32::try_from(kib).map_or(f64::MAX, f64::from) / 1024.0)
 }
 
 /// The share of all cores that others use, 0 to 1, looked at for `time` while nothing of ours runs.

@@ -3,6 +3,7 @@
 //! Everything is done as a user would do it: the address is read from `server.json`, the admin token from its file, the
 //! capability token is minted at `POST /v1/tokens`. The process is stopped by its handle, also when something fails.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,11 +36,17 @@ pub(super) struct Product {
 impl Product {
     /// Starts the server and waits until it is ready.
     pub(super) async fn start(binary: &Path, data: &Path) -> Result<Self> {
+        Self::start_with(binary, data, None).await
+    }
+
+    /// The same with a folder of tools.
+    pub(super) async fn start_with(binary: &Path, data: &Path, tools: Option<&Path>) -> Result<Self> {
         let log = File::create(data.with_extension("log")).context("cannot make the log file")?;
         let start = Instant::now();
         let child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
+            .args(tools.into_iter().flat_map(|folder| [OsStr::new("--tools"), folder.as_os_str()]))
             .current_dir(data.parent().unwrap_or(data))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -1,77 +1,43 @@
 //! The numbers as a page: tables, goals, and the part of `benches/README.md` that is written by the machine.
 //!
-//! A goal that is missed is said to be missed. The command still succeeds then, because the judgement belongs to people.
-//! On a busy machine nothing is judged at all: when others take the cores in turn, the ratio shows them and not the
-//! product, in either direction. Such results are shown as a sketch and never kept.
+//! What a verdict means is said in [`super::goal`]. Results of a busy machine are shown as a sketch and never kept.
+//!
+//! Not here: the tables of isolation (`isolation::page`), which have markers of their own, so that either part can be
+//! measured and kept without the other.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, ensure};
 
+use super::goal::{BUSY_SHARE_MAX, Bound, Goal, significant, table};
 use super::load::Measured;
 use super::scenarios::{Governed, Results};
+use super::{Report, isolation};
 use crate::workspace;
 
 const PAGE: &str = "benches/README.md";
 const BEGIN: &str = "<!-- results: written by `cargo xtask bench --write` -->";
 const END: &str = "<!-- end of results -->";
-
-/// With more of the cores in others' hands than this, nothing is judged.
-const BUSY_SHARE_MAX: f64 = 0.1;
-
-/// A promise and what became of it.
-struct Goal {
-    what: String,
-    measured: f64,
-    unit: &'static str,
-    bound: Bound,
-}
-
-enum Bound {
-    AtLeast(f64),
-    Below(f64),
-}
-
-impl Goal {
-    fn is_met(&self) -> bool {
-        match self.bound {
-            Bound::AtLeast(limit) => self.measured >= limit,
-            Bound::Below(limit) => self.measured < limit,
-        }
-    }
-
-    fn row(&self, busy: bool) -> String {
-        let (word, limit) = match self.bound {
-            Bound::AtLeast(limit) => ("at least", limit),
-            Bound::Below(limit) => ("under", limit),
-        };
-        let (measured, unit) = (self.measured, self.unit);
-        let verdict = match (busy, self.is_met()) {
-            (true, _) => "not judged",
-            (false, true) => "PASS",
-            (false, false) => "miss",
-        };
-        format!("| {} | {word} {limit} {unit} | {} {unit} | {verdict} |\n", self.what, significant(measured))
-    }
-}
+const ISOLATION_BEGIN: &str = "<!-- isolation: written by `cargo xtask bench --write` -->";
+const ISOLATION_END: &str = "<!-- end of isolation -->";
 
 /// The goals that apply to what was measured.
 fn goals(results: &Results) -> Vec<Goal> {
     let mut goals = Vec::new();
     if let Some(most) = results.calls.iter().max_by_key(|pair| pair.connections) {
         let what = format!("throughput of a call against bare echo, {} connections", most.connections);
-        goals.push(Goal { what, measured: most.ratio, unit: "of echo", bound: Bound::AtLeast(0.6) });
+        goals.push(Goal { what, measured: Some(most.ratio), unit: "of echo", bound: Bound::AtLeast(0.6) });
     }
     goals.push(Goal {
         what: format!("throughput with policies and activations, {} connections", results.governed.connections),
-        measured: results.governed.ratio,
+        measured: Some(results.governed.ratio),
         unit: "of without",
         bound: Bound::AtLeast(0.85),
     });
     if let Some(largest) = results.catalogues.iter().max_by_key(|cost| cost.tools) {
         let ms = |what: &str, microseconds: f64, limit: f64| Goal {
             what: format!("{what}, {} tools", largest.tools),
-            measured: microseconds / 1e3,
+            measured: Some(microseconds / 1e3),
             unit: "ms",
             bound: Bound::Below(limit),
         };
@@ -80,15 +46,20 @@ fn goals(results: &Results) -> Vec<Goal> {
     }
     goals.push(Goal {
         what: "idle memory".into(),
-        measured: results.memory.idle_mib,
+        measured: Some(results.memory.idle_mib),
         unit: "MiB",
         bound: Bound::Below(50.0),
     });
     let start = results.starts.first_ms.max(results.starts.again_ms);
-    goals.push(Goal { what: "start to first answer".into(), measured: start, unit: "ms", bound: Bound::Below(200.0) });
+    goals.push(Goal {
+        what: "start to first answer".into(),
+        measured: Some(start),
+        unit: "ms",
+        bound: Bound::Below(200.0),
+    });
     for part in &results.parts {
         if let Some(budget) = part.budget_nanoseconds {
-            let (measured, limit) = (part.nanoseconds / 1e3, budget / 1e3);
+            let (measured, limit) = (Some(part.nanoseconds / 1e3), budget / 1e3);
             goals.push(Goal { what: part.what.into(), measured, unit: "µs", bound: Bound::Below(limit) });
         }
     }
@@ -96,19 +67,22 @@ fn goals(results: &Results) -> Vec<Goal> {
 }
 
 /// The whole report.
-pub(super) fn markdown(results: &Results) -> String {
+pub(super) fn markdown(report: &Report) -> String {
+    let mut text = report.calls.as_ref().map(calls).unwrap_or_default();
+    if let Some(results) = &report.isolation {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&isolation::page(results));
+    }
+    text
+}
+
+/// The server's part of it.
+fn calls(results: &Results) -> String {
     // Writing to a string cannot fail; the results below are dropped for that reason.
     let mut text = format!("Measured on {}, servers and load generator sharing the cores.\n\n", results.machine);
-    let busy = results.busy_share > BUSY_SHARE_MAX;
-    if busy {
-        let share = results.busy_share * 100.0;
-        let _ = writeln!(
-            text,
-            "**The machine was busy: others used {share:.0} % of the cores. The numbers are a sketch.**\n"
-        );
-    }
-    text.push_str("| goal | wanted | measured | |\n|---|---|---|---|\n");
-    text.extend(goals(results).iter().map(|goal| goal.row(busy)));
+    text.push_str(&table(&goals(results), results.busy_share));
 
     text.push_str(
         "\nA `calculator` call through all six phases over REST, beside bare echo (median pair of rounds):\n\n",
@@ -182,32 +156,30 @@ fn latencies(measured: &Measured) -> String {
     format!("{} / {} ms", significant(measured.p50_us / 1e3), significant(measured.p99_us / 1e3))
 }
 
-/// Two digits that mean something.
-fn significant(value: f64) -> String {
-    match value.abs() {
-        size if size >= 10.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.1}"),
-        size if size >= 0.1 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// Puts the report between the markers of the page.
-pub(super) fn write(results: &Results) -> Result<()> {
+/// Puts what was measured between the markers of the page; the rest of the page stays.
+pub(super) fn write(report: &Report) -> Result<()> {
     ensure!(
-        results.busy_share <= BUSY_SHARE_MAX,
+        report.busy_share() <= BUSY_SHARE_MAX,
         "the machine was busy, so the results are not kept: run it again alone"
     );
-    let page = workspace::read(PAGE)?.with_context(|| format!("`{PAGE}` is missing"))?;
-    let page = replaced(&page, &markdown(results)).with_context(|| format!("`{PAGE}` has lost its markers"))?;
+    let mut page = workspace::read(PAGE)?.with_context(|| format!("`{PAGE}` is missing"))?;
+    let parts = [
+        (report.calls.as_ref().map(calls), (BEGIN, END)),
+        (report.isolation.as_ref().map(isolation::page), (ISOLATION_BEGIN, ISOLATION_END)),
+    ];
+    for (part, markers) in parts {
+        if let Some(text) = part {
+            page = replaced(&page, &text, markers).with_context(|| format!("`{PAGE}` has lost its markers"))?;
+        }
+    }
     workspace::write(PAGE, &page)?;
     Ok(())
 }
 
-fn replaced(page: &str, report: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{}\n{END}{after}", report.trim_end()))
+fn replaced(page: &str, report: &str, (begin, end): (&str, &str)) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{}\n{end}{after}", report.trim_end()))
 }
 
 #[cfg(test)]
@@ -217,25 +189,19 @@ mod tests {
     #[test]
     fn only_the_part_between_the_markers_is_replaced() {
         let page = format!("# Title\n{BEGIN}\nold\n{END}\ntail\n");
-        let new = replaced(&page, "new\n").unwrap();
+        let markers = (BEGIN, END);
+        let new = replaced(&page, "new\n", markers).unwrap();
         assert_eq!(new, format!("# Title\n{BEGIN}\nnew\n{END}\ntail\n"));
-        assert_eq!(replaced(&new, "new\n").unwrap(), new);
-        assert_eq!(replaced("no markers", "new"), None);
+        assert_eq!(replaced(&new, "new\n", markers).unwrap(), new);
+        assert_eq!(replaced("no markers", "new", markers), None);
+        assert_eq!(replaced(&page, "new", (ISOLATION_BEGIN, ISOLATION_END)), None);
     }
 
     #[test]
-    fn a_goal_is_met_at_its_bound_or_better_and_says_so() {
-        let goal = |measured, bound| Goal { what: "x".into(), measured, unit: "ms", bound };
-        assert!(goal(0.6, Bound::AtLeast(0.6)).is_met() && !goal(0.59, Bound::AtLeast(0.6)).is_met());
-        assert!(goal(9.9, Bound::Below(10.0)).is_met() && !goal(10.0, Bound::Below(10.0)).is_met());
-        assert_eq!(goal(12.34, Bound::Below(10.0)).row(false), "| x | under 10 ms | 12 ms | miss |\n");
-        assert_eq!(goal(1.0, Bound::Below(10.0)).row(true), "| x | under 10 ms | 1.0 ms | not judged |\n");
-    }
-
-    #[test]
-    fn numbers_keep_the_digits_that_mean_something() {
-        for (value, text) in [(123.4, "123"), (1.26, "1.3"), (0.126, "0.13"), (0.0126, "0.013")] {
-            assert_eq!(significant(value), text);
+    fn the_page_has_both_pairs_of_markers() {
+        let page = workspace::read(PAGE).unwrap().unwrap();
+        for markers in [(BEGIN, END), (ISOLATION_BEGIN, ISOLATION_END)] {
+            assert!(replaced(&page, "new", markers).is_some(), "{markers:?}");
         }
     }
 }
