@@ -67,3 +67,16 @@ result = time.monotonic() - start
     // Half a megabyte a second: two seconds, less what may come at once.
     assert!(answer.body["result"].as_f64().unwrap() > 1.0, "{}", answer.text);
 }
+
+#[tokio::test]
+async fn a_limit_that_nothing_can_start_with_is_told_as_what_it_is() {
+    let workshop = Workshop::with([Tool::shell("tiny", "echo 1")]);
+    let gantry = workshop.open().await;
+    for member in ["memory_mb_limit", "cpu_millicore_limit"] {
+        let answer = bounded(&gantry, "tiny", json!({}), json!({ member: 0 })).await;
+        assert_eq!(answer.code(), "E3004", "{}", answer.text);
+    }
+    let answer = bounded(&gantry, "tiny", json!({}), json!({ "memory_mb_limit": 1 })).await;
+    assert!(["", "E3403"].contains(&answer.code()), "{}", answer.text);
+    assert_eq!(call(&gantry, "tiny", json!({})).await.code(), "");
+}

@@ -2,8 +2,8 @@
 //! taken out of it. (EXEC-019, decision 0019)
 //!
 //! Invariants
-//! - REACH-1: the data directory, the audit log, the store and the secrets are blocked, wherever they are and whatever the
-//!   configuration says.
+//! - REACH-1: the data directory, the audit log, the store and the secrets are private, wherever they are and whatever the
+//!   configuration says; the folders tools and policies are loaded from are blocked.
 //! - REACH-2: every fence is absolute, and canonical where it exists: a declared path is opened without following links, so
 //!   a fence that is itself a link would stand beside the way. What is blocked is blocked under both names.
 //!
@@ -18,10 +18,13 @@ use crate::config::Config;
 /// What any tool may be given at most.
 pub(crate) fn reach(config: &Config, data_dir: &Path) -> Reach {
     let section = &config.sandbox;
-    let blocked = own_places(config, data_dir).into_iter().chain(section.blocked_paths.iter().cloned());
+    // Who may write where tools or policies are loaded from may do everything.
+    let control = config.tools.dirs.iter().chain(&config.policy.file).cloned();
+    let blocked = section.blocked_paths.iter().cloned().chain(control);
     Reach {
         allowed_paths: section.allowed_paths.as_ref().map(|paths| paths.iter().map(|path| canonical(path)).collect()),
         blocked_paths: blocked.flat_map(|path| [absolute(&path), canonical(&path)]).collect(),
+        private_paths: own_places(config, data_dir).iter().flat_map(|path| [absolute(path), canonical(path)]).collect(),
         egress: config.egress.bounds.clone(),
         open_networks: config.egress.open_networks.clone(),
         pids: section.pids,
@@ -88,9 +91,9 @@ mod tests {
             &data,
         );
         for name in ["data", "audit", "secrets", "x.db", "x.db-wal"] {
-            assert!(reach.blocked_paths.contains(&elsewhere.join(name)), "{name}: {:?}", reach.blocked_paths);
+            assert!(reach.private_paths.contains(&elsewhere.join(name)), "{name}: {:?}", reach.blocked_paths);
         }
-        assert!(reach.blocked_paths.iter().all(|path| path.is_absolute()));
+        assert!(reach.private_paths.iter().all(|path| path.is_absolute()));
     }
 
     #[test]

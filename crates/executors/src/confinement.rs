@@ -35,6 +35,8 @@ pub struct Reach {
     pub allowed_paths: Option<Vec<PathBuf>>,
     /// Where they may not, with everything above and below.
     pub blocked_paths: Vec<PathBuf>,
+    /// What is the server's own and nobody else's. Blocked, and no tool's folder or system directory may hold it either.
+    pub private_paths: Vec<PathBuf>,
     /// Where tools may connect to at most.
     pub egress: Bounds,
     /// Private networks into which a declared name may lead.
@@ -54,6 +56,7 @@ impl Default for Reach {
         Self {
             allowed_paths: None,
             blocked_paths: Vec::new(),
+            private_paths: Vec::new(),
             egress: Bounds::default(),
             open_networks: Vec::new(),
             pids: 128,
@@ -104,7 +107,7 @@ impl Confinement {
         let path = Path::new(declared);
         let touches = |other: &Path| path.starts_with(other) || other.starts_with(path);
         let blocked = NEVER.iter().any(|never| touches(Path::new(never)))
-            || self.reach.blocked_paths.iter().any(|other| touches(other));
+            || self.reach.blocked_paths.iter().chain(&self.reach.private_paths).any(|other| touches(other));
         let allowed = self.reach.allowed_paths.as_ref();
         if blocked || allowed.is_some_and(|allowed| !allowed.iter().any(|other| path.starts_with(other))) {
             return Err(Refusal::new(
@@ -112,6 +115,20 @@ impl Confinement {
                 format!("the tool declares `{declared}`, which this server gives to no tool"),
             )
             .hint("declare a narrower path, or let the operator change `[sandbox] allowed_paths` or `blocked_paths`")
+            .retryable(false));
+        }
+        Ok(())
+    }
+
+    /// A directory that every tool of a kind sees must not hold what is the server's own. As root the tool could not read
+    /// it; as an ordinary user the tool *is* that user.
+    pub(crate) fn without_private(&self, dir: &Path, what: &str) -> Result<(), Refusal> {
+        if self.reach.private_paths.iter().any(|own| own.starts_with(dir)) {
+            return Err(Refusal::new(
+                ErrorCode::E3405,
+                format!("{what} holds the server's own data, so it is shown to no tool"),
+            )
+            .hint("move the data directory (`--data-dir`) to a place of its own")
             .retryable(false));
         }
         Ok(())
@@ -252,6 +269,21 @@ mod tests {
         {
             assert_eq!(confinement.admitted(path).is_ok(), admitted, "{path}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_holds_the_servers_own_data_is_shown_to_no_tool() {
+        let reach = Reach { private_paths: vec!["/srv/tools/stats/.gantry".into()], ..Reach::default() };
+        let confinement = confinement(reach);
+        for (dir, shown) in [
+            ("/srv/tools/stats", false),
+            ("/srv", false),
+            ("/srv/tools/stats/.gantry", false),
+            ("/srv/tools/other", true),
+        ] {
+            assert_eq!(confinement.without_private(Path::new(dir), "it").is_ok(), shown, "{dir}");
+        }
+        assert!(confinement.admitted("/srv/tools/stats/.gantry").is_err());
     }
 
     #[test]

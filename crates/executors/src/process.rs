@@ -129,7 +129,8 @@ impl Executor for ProcessExecutor {
             ProcessIsolation::Sandboxed(walls) => walls,
         };
         let prepared = Prepared::for_call(&self.confinement, &call, command, env).await?;
-        let prepared = prepared.in_folder(&call, &home).await?.behind(walls.around_program(call.isolation)?);
+        let prepared =
+            prepared.in_folder(&self.confinement, &call, &home).await?.behind(walls.around_program(call.isolation)?);
         match protocol {
             ProcessProtocol::Simple => talking::simply(walls, &call, prepared).await,
             ProcessProtocol::Session => {

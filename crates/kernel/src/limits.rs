@@ -77,6 +77,19 @@ impl ResourceEnvelope {
     pub fn resolve(&self, declared: Option<&ResourceLimits>, asked: &CallLimits) -> Result<ResolvedLimits, Refusal> {
         let usual = ResourceLimits::default();
         let CallLimits { timeout_seconds: _, cpu_millicore_limit, memory_mb_limit, network_bandwidth_mbps } = asked;
+        for (name, number) in [
+            ("cpu_millicore_limit", cpu_millicore_limit),
+            ("memory_mb_limit", memory_mb_limit),
+            ("network_bandwidth_mbps", network_bandwidth_mbps),
+        ] {
+            if *number == Some(0) {
+                return Err(Refusal::new(
+                    ErrorCode::E3004,
+                    format!("resource_limits.{name} is 0, with which nothing can run"),
+                )
+                .hint("leave it out, or ask for at least 1"));
+            }
+        }
         let nested = |what: &'static str, read: fn(&ResourceLimits) -> Option<u64>, asked: Option<u32>, parent: u64| {
             // Admission has read the same text, so a number that does not fit is above every parent.
             let said =

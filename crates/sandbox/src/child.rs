@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 
-use crate::error::{SpawnError, StepFailure};
+use crate::error::{SpawnError, Step, StepFailure};
 use crate::sandbox::Link;
 use crate::system;
 use crate::wire::{self, EndOfProgram, GroupUsage, MESSAGE_BYTES_MAX, Question, Word};
@@ -187,6 +187,14 @@ impl FirstWords {
             Word::Started => (self.started, self.listener) = (true, fds.into_iter().next()),
             Word::Failed(failure) => self.failure = Some(failure),
             Word::Ended(end) => self.ended = Some(end),
+            // The launcher says so last: it died on the way, and only want of memory does that.
+            Word::Gone(_) if !self.started && self.failure.is_none() => {
+                self.failure = Some(StepFailure::new(
+                    Step::ControlGroup,
+                    io::Error::from_raw_os_error(libc::ENOMEM),
+                    "the first process was ended",
+                ));
+            }
             Word::Gone(_) | Word::Usage(_) => {}
         }
         if self.started || self.failure.is_some() { self.process.take() } else { None }

@@ -64,6 +64,7 @@ fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
                 })
                 .retryable(false)
         }
+        Step::ControlGroup if failure.errno == libc_errno::ENOMEM => too_little_memory(call),
         _ => Refusal::new(
             ErrorCode::E3405,
             format!("the sandbox could not be made: {} failed: {}", failure.step.what(), failure.reason()),
@@ -75,6 +76,7 @@ fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
 /// Error numbers by their names; the same on every Linux.
 mod libc_errno {
     pub(super) const ENOENT: i32 = 2;
+    pub(super) const ENOMEM: i32 = 12;
     pub(super) const EACCES: i32 = 13;
     pub(super) const ELOOP: i32 = 40;
 }
@@ -82,12 +84,7 @@ mod libc_errno {
 /// Why a program that did not end well did not, if a limit was the reason.
 pub(super) fn limit_hit(call: &ToolCall, ended: &Ended) -> Option<Refusal> {
     if ended.usage.oom_kills > 0 {
-        let allowed = call.limits.memory_mb;
-        return Some(
-            Refusal::new(ErrorCode::E3403, format!("the tool needed more than the {allowed} MB of memory it may have"))
-                .hint("raise `resource_limits.memory` in the manifest, or `memory_mb_limit` of the call, or give the tool less work")
-                .retryable(false),
-        );
+        return Some(too_little_memory(call));
     }
     if ended.usage.pids_refused > 0 {
         return Some(
@@ -104,6 +101,13 @@ pub(super) fn limit_hit(call: &ToolCall, ended: &Ended) -> Option<Refusal> {
         );
     }
     None
+}
+
+fn too_little_memory(call: &ToolCall) -> Refusal {
+    let allowed = call.limits.memory_mb;
+    Refusal::new(ErrorCode::E3403, format!("the tool needed more than the {allowed} MB of memory it may have"))
+        .hint("raise `resource_limits.memory` in the manifest, or `memory_mb_limit` of the call, or give the tool less work")
+        .retryable(false)
 }
 
 /// The end as the judgement of output knows it.

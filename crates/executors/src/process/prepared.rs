@@ -67,9 +67,18 @@ impl Prepared {
     }
 
     /// The program stands in the tool's folder, or in the system.
-    pub(crate) async fn in_folder(mut self, call: &ToolCall, home: &Path) -> Result<Self, Refusal> {
+    pub(crate) async fn in_folder(
+        mut self,
+        confinement: &Confinement,
+        call: &ToolCall,
+        home: &Path,
+    ) -> Result<Self, Refusal> {
+        for system in &self.spec.system {
+            confinement.without_private(system, "a system directory")?;
+        }
         // Links in the way to the folder are the operator's; a mount follows none.
         let home = tokio::fs::canonicalize(home).await.map_err(|error| no_folder(call, &error))?;
+        confinement.without_private(&home, "the tool's folder")?;
         self.spec = self.spec.mount(home, tool_dir(), Access::Read);
         self.spec.cwd = tool_dir().to_owned();
         Ok(self)
