@@ -28,6 +28,8 @@ use serde_json::Value;
 
 /// The shortest secret that is looked for.
 pub const SECRET_BYTES_MIN: usize = 4;
+/// Lines of a secret that are shorter are not looked for by themselves: the first line of a key file says nothing.
+const LINE_BYTES_MIN: usize = 32;
 
 /// What stands for a string that could not be scrubbed piece by piece.
 const ALL_GONE: &str = "[redacted]";
@@ -58,6 +60,9 @@ impl Scrubber {
         for (name, secret) in secrets.iter().filter(|(_, secret)| secret.len() >= SECRET_BYTES_MIN) {
             let label = format!("[secret {name}]");
             forms.push(Form { text: (*secret).to_owned(), label: label.clone(), exact: true });
+            // A key in several lines may come out one line at a time.
+            let lines = secret.lines().map(str::trim).filter(|line| line.len() >= LINE_BYTES_MIN && line != secret);
+            forms.extend(lines.map(|line| Form { text: line.to_owned(), label: label.clone(), exact: true }));
             forms.extend(encodings(secret).into_iter().map(|text| Form { text, label: label.clone(), exact: false }));
         }
         forms.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));

@@ -125,8 +125,13 @@ impl Tail {
         self.seen = 0;
     }
 
+    /// The whole lines among what is kept. Of a line whose beginning is gone nothing is shown: it could be the rest of a
+    /// secret, which nobody would recognise as one.
     pub(super) fn to_vec(&self) -> Vec<u8> {
-        self.kept.iter().copied().collect()
+        let is_cut = self.seen > self.kept.len() as u64;
+        let cut_line =
+            if is_cut { self.kept.iter().position(|byte| *byte == b'\n').map(|end| end + 1) } else { Some(0) };
+        self.kept.iter().copied().skip(cut_line.unwrap_or(self.kept.len())).collect()
     }
 }
 
@@ -141,10 +146,13 @@ mod tests {
     #[test]
     fn of_a_stream_the_end_is_kept() {
         let mut tail = Tail::new(8);
-        for part in ["abc", "", "defghijkl", "mn"] {
+        for part in ["abc", "", "defgh\nijkl", "mn"] {
             tail.extend(part.as_bytes());
         }
-        assert_eq!((tail.to_vec().as_slice(), tail.seen()), (&b"ghijklmn"[..], 14));
+        assert_eq!((tail.to_vec().as_slice(), tail.seen()), (&b"ijklmn"[..], 15));
+        // The beginning of this line is gone, so what is left of it could be the end of a secret.
+        tail.extend(b"opqrstuv");
+        assert_eq!((tail.to_vec().as_slice(), tail.seen()), (&b""[..], 23));
         tail.clear();
         assert_eq!((tail.to_vec().len(), tail.seen()), (0, 0));
     }
