@@ -31,13 +31,14 @@ async fn a_tool_that_writes_before_it_reads_does_not_deadlock() {
     let input = vec![b'i'; 10_000];
     let program = tokio::spawn(async move {
         tool.stderr.write_all(&[b'e'; 900]).await.unwrap();
+        tool.stderr.write_all(b"\nthe end").await.unwrap();
         tool.stdout.write_all(&[b'o'; 900]).await.unwrap();
         let mut read = Vec::new();
         tool.stdin.read_to_end(&mut read).await.unwrap();
         read.len()
     });
     let said = talk(streams, &input, &SMALL).await.unwrap();
-    assert_eq!((said.result().len(), said.log(&Scrubber::default()).as_str()), (900, "eeeeeeeeee"));
+    assert_eq!((said.result().len(), said.log(&Scrubber::default()).as_str()), (900, "the end"));
     assert_eq!(program.await.unwrap(), 10_000);
 }
 
