@@ -9,6 +9,7 @@
 //! - LOAD-3: a process that was started from a folder before it changed serves no call after that was noticed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -118,6 +119,8 @@ impl Loader {
 
     async fn publish(&mut self, folder: &PathBuf, manifest: &Manifest, round: &mut Round) -> Result<(), Refusal> {
         let id = manifest.id().map_err(|error| Refusal::new(ErrorCode::E3105, error.to_string()))?;
+        // Before it is published: whoever sees the version can call it at once.
+        let claimed = self.claim(folder, &id, &manifest.version);
         let actor = Actor {
             credential: Some(BearerSecret(&self.admin_token)),
             source: None,
@@ -130,7 +133,7 @@ impl Loader {
                 if registration.created {
                     round.published.push(format!("{id} {}", manifest.version));
                 }
-                self.settle(folder, &id, manifest, round);
+                self.settle(folder, &id, manifest, claimed, round);
                 Ok(())
             }
             Err(refusal) if refusal.code == ErrorCode::E3103 => {
@@ -141,21 +144,32 @@ impl Loader {
                     manifest.version,
                 );
                 self.say(folder.clone(), text, round);
-                self.settle(folder, &id, manifest, round);
+                self.settle(folder, &id, manifest, claimed, round);
                 Ok(())
             }
-            Err(refusal) => Err(refusal),
+            Err(refusal) => {
+                if claimed {
+                    self.homes.remove(&(id.clone(), manifest.version.to_string()));
+                    self.tool_homes.forget(&id, &manifest.version);
+                }
+                Err(refusal)
+            }
         }
     }
 
-    /// Says where the version lives.
-    fn settle(&mut self, folder: &PathBuf, id: &ToolId, manifest: &Manifest, round: &mut Round) {
+    /// Says where the version lives, unless that is known already. Answers whether it was new.
+    fn claim(&mut self, folder: &Path, id: &ToolId, version: &Version) -> bool {
+        let Entry::Vacant(home) = self.homes.entry((id.clone(), version.to_string())) else { return false };
+        home.insert(folder.to_owned());
+        self.tool_homes.set(id, version, folder.to_owned());
+        true
+    }
+
+    /// Looks after a published version in the folder that claims it; another folder is told that it came too late.
+    fn settle(&mut self, folder: &PathBuf, id: &ToolId, manifest: &Manifest, is_new: bool, round: &mut Round) {
         let version = &manifest.version;
-        let key = (id.clone(), version.to_string());
-        let is_new = !self.homes.contains_key(&key);
-        let home = self.homes.entry(key).or_insert_with(|| folder.clone());
+        let home = self.homes.get(&(id.clone(), version.to_string())).unwrap_or(folder);
         if home == folder {
-            self.tool_homes.set(id, version, folder.clone());
             let now = stamp(folder);
             if self.stamps.insert(folder.clone(), now).is_some_and(|before| before != now)
                 && let Some(processes) = &self.processes
@@ -217,6 +231,8 @@ fn in_full(refusal: Refusal) -> String {
 
 #[cfg(test)]
 mod tests {
+    use contract::ids::TenantId;
+
     use super::*;
     use crate::manifest_file::tests::smallest;
 
@@ -281,6 +297,39 @@ mod tests {
         std::fs::remove_dir_all(dir.path().join("tools/a")).unwrap();
         loader.load().await;
         assert_eq!(home(&loader), "b");
+    }
+
+    /// Whoever sees a version in the registry must be able to run it: its folder is known no later than the version is.
+    #[tokio::test]
+    async fn a_version_is_never_seen_before_its_folder_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut loader = loader(dir.path()).await;
+        let (kernel, tool_homes) = (Arc::clone(&loader.kernel), loader.tool_homes.clone());
+        let watcher = std::thread::spawn(move || {
+            let start = std::time::Instant::now();
+            loop {
+                if let Some(tool) = kernel.registry().snapshot().find(&TenantId::home(), "demo.word_stats") {
+                    return tool_homes.of(&tool.versions()[0]).map_err(|refusal| refusal.message);
+                }
+                assert!(start.elapsed().as_secs() < 60, "the version never appeared");
+                std::hint::spin_loop();
+            }
+        });
+        put(dir.path(), "tool", &smallest("1.0.0"));
+        loader.load().await;
+        assert_eq!(watcher.join().unwrap(), Ok(dir.path().join("tools/tool")));
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_not_admitted_claims_no_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut loader = loader(dir.path()).await;
+        loader.admin_token = "nobody".into();
+        put(dir.path(), "tool", &smallest("1.0.0"));
+        let (round, _) = loader.load().await;
+        assert!(round.warnings.len() == 1 && loader.homes.is_empty(), "{round:?}");
+        loader.admin_token = crate::test_kernel::ADMIN.into();
+        assert_eq!(loader.load().await.0.published, ["demo.word_stats 1.0.0"]);
     }
 
     #[test]
