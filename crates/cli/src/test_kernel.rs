@@ -46,6 +46,7 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         executors: Vec::new(),
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
+        availability: Arc::default(),
         clock,
         entropy: Arc::new(OsEntropy::open().unwrap()),
         observer: metrics,

@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use contract::error::Refusal;
+use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use serde_json::Value;
 
 use crate::ports::clock::Clock;
-use crate::ports::companion::{Companion, LogLevel, Progress, no_checkpoints, no_documents};
+use crate::ports::companion::{
+    Answer, Audience, Companion, LogLevel, Progress, Question, no_checkpoints, no_documents, nobody_to_ask,
+};
 use crate::ports::observer::{Observer, Spoken, Words};
 use crate::registry::ToolVersion;
 
@@ -25,6 +27,10 @@ const BURST: u32 = 64;
 const PER_SECOND: u32 = 16;
 /// Longest message; the rest is cut.
 const MESSAGE_CHARS_MAX: usize = 2_000;
+/// Questions a tool may ask at once, and how large one may be.
+const QUESTIONS_MAX: usize = 16;
+const QUESTION_KEY_BYTES_MAX: usize = 256;
+const QUESTION_BYTES_MAX: usize = 256 * 1024;
 /// Longest name of a phase; the rest is cut.
 const PHASE_CHARS_MAX: usize = 100;
 
@@ -36,6 +42,8 @@ pub(crate) struct Attendant {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) pace: Mutex<Pace>,
+    /// Who listens at the door, if somebody does.
+    pub(crate) audience: Option<Arc<dyn Audience>>,
 }
 
 /// How much may be said now: a bucket that fills with time.
@@ -95,6 +103,9 @@ impl Companion for Attendant {
         };
         tracing::debug!(tool = %self.tool.id, invocation = %self.invocation_id, percent = progress.percent, phase = progress.phase, said = progress.message, "the tool reports progress");
         self.tell(Words::Progress(&progress));
+        if let Some(audience) = &self.audience {
+            audience.progress(&progress);
+        }
     }
 
     fn log(&self, level: LogLevel, message: &str) {
@@ -111,6 +122,9 @@ impl Companion for Attendant {
             LogLevel::Error => tracing::warn!(%tool, %invocation, %said, "the tool's log"),
         }
         self.tell(Words::Log(level, &said));
+        if let Some(audience) = &self.audience {
+            audience.log(level, &said);
+        }
     }
 
     async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
@@ -120,6 +134,20 @@ impl Companion for Attendant {
     async fn document(&self, _: &str) -> Result<Value, Refusal> {
         Err(no_documents())
     }
+
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        let Some(audience) = &self.audience else { return Err(nobody_to_ask()) };
+        if !self.admitted() || questions.len() > QUESTIONS_MAX || questions.iter().any(is_too_large) {
+            return Err(Refusal::new(ErrorCode::E3407, "the tool asks too much")
+                .hint("tell the tool's author: fewer and smaller questions")
+                .retryable(false));
+        }
+        audience.ask(questions).await
+    }
+}
+
+fn is_too_large(question: &Question) -> bool {
+    question.key.len() > QUESTION_KEY_BYTES_MAX || question.parameters.to_string().len() > QUESTION_BYTES_MAX
 }
 
 /// Text of a tool, fit for a log and a terminal: one line, nothing invisible, not too long.

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::access::{AccessSnapshot, View};
 use crate::administration::Actor;
+use crate::availability::Availability;
 use crate::invoke::Kernel;
 use crate::ports::clock::UnixMillis;
 use crate::registry::{ListFilter, Listed, Tool, ToolPage, ToolVersion};
@@ -153,12 +154,13 @@ impl Kernel {
     }
 
     /// What the caller sees at this moment.
-    pub(crate) fn sight<'a>(&self, access: &'a AccessSnapshot, caller: &'a Caller) -> Sight<'a> {
+    pub(crate) fn sight<'a>(&'a self, access: &'a AccessSnapshot, caller: &'a Caller) -> Sight<'a> {
         Sight {
             caller,
             view: access.view(caller.tenant(), caller.subject()),
             delegators: caller.chain().iter().map(|link| access.view(caller.tenant(), &link.sub)).collect(),
             everything: caller.may(Action::SeeWholeCatalogue),
+            availability: self.availability(),
             now: self.clock().now(),
         }
     }
@@ -172,6 +174,7 @@ pub(crate) struct Sight<'a> {
     /// Those who handed the token on: what one of them does not reach cannot be called, so it is not shown either.
     delegators: Vec<View<'a>>,
     everything: bool,
+    availability: &'a Availability,
     now: UnixMillis,
 }
 
@@ -184,6 +187,7 @@ impl Sight<'_> {
     /// Does the tenant have it, the token name it, and the agent reach it?
     fn may_use(&self, tool: &Tool) -> bool {
         self.caller.names(&tool.id)
+            && self.availability.why_not(&tool.tenant, &tool.id).is_none()
             && self.view.has(&tool.tenant, &tool.id)
             && tool.current(self.now).is_some_and(|current| {
                 let effects = || current.manifest.side_effect_policy;

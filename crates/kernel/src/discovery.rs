@@ -149,6 +149,9 @@ impl Kernel {
         current: &ToolVersion,
     ) -> Result<Option<&'a policy::PolicyOverrides>, WhyUnavailable> {
         let overrides = view.reach(&tool.id, || current.manifest.side_effect_policy)?;
+        if let Some(why) = self.availability().why_not(&tool.tenant, &tool.id) {
+            return Err(why);
+        }
         if !current.manifest.is_enabled() {
             return Err(WhyUnavailable::SwitchedOff);
         }

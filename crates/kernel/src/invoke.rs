@@ -8,14 +8,17 @@ use contract::envelope::{InvocationStatus, InvokeRequest};
 use contract::error::{ErrorEnvelope, Refusal};
 use contract::ids::{InvocationId, TraceId};
 use policy::BearerSecret;
+use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
+use crate::availability::Availability;
 use crate::identity::Identity;
 use crate::isolation::IsolationPolicy;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
 use crate::phases::{self, Facts, Returned, Verified};
 use crate::ports::clock::Clock;
+use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
 use crate::ports::executor::Executor;
 use crate::ports::observer::Observer;
@@ -33,6 +36,8 @@ pub struct KernelParts {
     pub mint: Mint,
     pub recorder: Recorder,
     pub executors: Vec<Arc<dyn Executor>>,
+    /// What is published but cannot be called at the moment.
+    pub availability: Arc<Availability>,
     /// How isolated which calls must be.
     pub isolation: IsolationPolicy,
     /// The most that any call may use.
@@ -60,6 +65,10 @@ pub struct Arrival<'a> {
     pub trace_id: Option<TraceId>,
     /// Time left of the call that made this one, if one did.
     pub parent_left: Option<Duration>,
+    /// Who listens while it runs, if somebody does.
+    pub audience: Option<Arc<dyn Audience>>,
+    /// Cancelled when nobody wants the result any more: the tool is ended, and the call recorded as cancelled.
+    pub cancellation: CancellationToken,
 }
 
 /// A call that did not come to a result.
@@ -97,6 +106,11 @@ impl Kernel {
     /// Who may use what.
     pub fn access(&self) -> &Access {
         &self.parts.access
+    }
+
+    /// What is published but cannot be called at the moment.
+    pub fn availability(&self) -> &Availability {
+        &self.parts.availability
     }
 
     /// The time by which this kernel lives.

@@ -6,6 +6,7 @@
 mod access;
 mod administration;
 mod attendant;
+mod availability;
 mod catalogue;
 mod deadline;
 mod discovery;
@@ -24,6 +25,7 @@ pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{
     ActivationWish, Actor, DelegationRequest, PoliciesView, PolicyVersion, RevocationRequest, TenantWish,
 };
+pub use availability::{Availability, ToolKey};
 pub use catalogue::{Compared, Side, Tier};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};

@@ -81,7 +81,7 @@ impl Risk {
         match effects {
             SideEffectPolicy::Pure => Self::Low,
             SideEffectPolicy::Idempotent | SideEffectPolicy::Compensatable => Self::Medium,
-            SideEffectPolicy::Irreversible => Self::High,
+            SideEffectPolicy::Irreversible | SideEffectPolicy::Unclassified => Self::High,
         }
     }
 

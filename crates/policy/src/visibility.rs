@@ -85,6 +85,12 @@ pub enum WhyUnavailable {
     SwitchedOff,
     /// No version can be called any more.
     Retired,
+    /// What its server says about it has changed, and nobody has accepted that yet.
+    Quarantined,
+    /// The server behind it does not answer.
+    ServerUnavailable,
+    /// The server behind it no longer offers it.
+    Withdrawn,
 }
 
 impl WhyUnavailable {
@@ -96,6 +102,9 @@ impl WhyUnavailable {
             Self::DisabledByDefault => "nobody has activated it",
             Self::SwitchedOff => "its manifest has switched it off",
             Self::Retired => "no version of it can be called any more",
+            Self::Quarantined => "its definition has changed and is held for review",
+            Self::ServerUnavailable => "the server behind it does not answer",
+            Self::Withdrawn => "the server behind it no longer offers it",
         }
     }
 }
@@ -197,7 +206,7 @@ mod tests {
 
     #[test]
     fn reach_is_decided_by_activation_then_default_then_class() {
-        use SideEffectPolicy::{Compensatable, Idempotent, Irreversible, Pure};
+        use SideEffectPolicy::{Compensatable, Idempotent, Irreversible, Pure, Unclassified};
         use VisibilityDefault::{Disabled, Enabled, ReadOnly};
         use WhyUnavailable::{DisabledByDefault, DisabledForAgent, NeverActivated};
         let table = [
@@ -213,7 +222,7 @@ mod tests {
         ];
         for (activated, default, [pure, with_effects]) in table {
             assert_eq!(reach(activated, default, Pure), pure, "{activated:?} {default:?} pure");
-            for class in [Idempotent, Compensatable, Irreversible] {
+            for class in [Idempotent, Compensatable, Irreversible, Unclassified] {
                 assert_eq!(reach(activated, default, class), with_effects, "{activated:?} {default:?} {class:?}");
             }
         }

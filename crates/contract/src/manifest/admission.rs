@@ -11,7 +11,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Execution, InputGuard, Isolation, Manifest, ProcessProtocol, SideEffectPolicy, TimeoutClass};
+use super::{Execution, InputGuard, Isolation, Manifest, ProcessProtocol, Protocol, SideEffectPolicy, TimeoutClass};
 use crate::guard::{self, Guards};
 use crate::ids::ToolId;
 
@@ -138,7 +138,14 @@ fn guards(manifest: &Manifest, out: &mut Vec<Finding>) {
 /// MutationClassLabeled and IdempotencySpecified of REG-002; MAN-027, MAN-028.
 fn effects(manifest: &Manifest, out: &mut Vec<Finding>) {
     let policy = manifest.side_effect_policy;
-    if policy.has_effects() {
+    if policy == SideEffectPolicy::Unclassified {
+        if manifest.protocol == Protocol::Native {
+            out.push(Finding::new(
+                "/side_effect_policy",
+                "only tools taken over from elsewhere may be `unclassified`: say `pure`, `idempotent`, `compensatable` or `irreversible`",
+            ));
+        }
+    } else if policy.has_effects() {
         if manifest.side_effects.is_empty() {
             out.push(Finding::new(
                 "/side_effects",
@@ -165,10 +172,11 @@ fn effects(manifest: &Manifest, out: &mut Vec<Finding>) {
             "/compensation_tool_id",
             "a compensatable tool must name the tool that undoes it; if nothing does, it is `irreversible`",
         )),
-        (SideEffectPolicy::Pure | SideEffectPolicy::Irreversible, Some(_)) => out.push(Finding::new(
-            "/compensation_tool_id",
-            format!("a tool whose side_effect_policy is `{}` cannot have one", policy.as_str()),
-        )),
+        (SideEffectPolicy::Pure | SideEffectPolicy::Irreversible | SideEffectPolicy::Unclassified, Some(_)) => out
+            .push(Finding::new(
+                "/compensation_tool_id",
+                format!("a tool whose side_effect_policy is `{}` cannot have one", policy.as_str()),
+            )),
         _ => {}
     }
     if let Some(spec) = &manifest.idempotency {

@@ -19,6 +19,9 @@ pub enum SideEffectPolicy {
     Compensatable,
     /// Writes, and nothing brings it back.
     Irreversible,
+    /// Taken over from elsewhere, and nobody has said yet what it does (DESIGN §8.19). Counts as irreversible wherever a
+    /// call might be repeated, undone or run beside others; whether it may run at all is for activations and policies.
+    Unclassified,
 }
 
 /// The mutation class of the same fact, as the other vocabulary has it (MAN-027).
@@ -40,7 +43,7 @@ impl SideEffectPolicy {
     pub fn is_safe_to_retry(self) -> bool {
         match self {
             Self::Pure | Self::Idempotent => true,
-            Self::Compensatable | Self::Irreversible => false,
+            Self::Compensatable | Self::Irreversible | Self::Unclassified => false,
         }
     }
 
@@ -51,6 +54,7 @@ impl SideEffectPolicy {
             Self::Idempotent => "idempotent",
             Self::Compensatable => "compensatable",
             Self::Irreversible => "irreversible",
+            Self::Unclassified => "unclassified",
         }
     }
 
@@ -59,7 +63,7 @@ impl SideEffectPolicy {
         match self {
             Self::Pure => MutationClass::ReadOnly,
             Self::Idempotent | Self::Compensatable => MutationClass::WriteReversible,
-            Self::Irreversible => MutationClass::WriteIrreversible,
+            Self::Irreversible | Self::Unclassified => MutationClass::WriteIrreversible,
         }
     }
 }

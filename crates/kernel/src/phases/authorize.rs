@@ -158,7 +158,8 @@ fn effects_are_gated(tool: &ToolVersion, conditions: &Conditions) -> Result<(), 
         .hint("this server cannot ask for confirmation yet, so the call cannot be run here"));
     }
     match manifest.side_effect_policy {
-        SideEffectPolicy::Pure | SideEffectPolicy::Idempotent => Ok(()),
+        // Nobody knows what an unclassified one does, so the ledger could not help it; activations and policies gate it.
+        SideEffectPolicy::Pure | SideEffectPolicy::Idempotent | SideEffectPolicy::Unclassified => Ok(()),
         policy @ (SideEffectPolicy::Compensatable | SideEffectPolicy::Irreversible) => Err(Refusal::new(
             ErrorCode::E3010,
             format!(

@@ -59,11 +59,13 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             clock: Arc::clone(&kernel.parts.clock),
             observer: Arc::clone(&kernel.parts.observer),
             pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
+            audience: facts.audience.take(),
         }),
     };
     let output = tokio::select! {
         biased;
         output = executor.execute(call) => output?,
+        () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
         () = kernel.clock().sleep(time_allowed) => return Err(timed_out(&tool, millis(time_allowed))),
     };
     Ok(Executed { tool, coercions, output, conditions })
@@ -123,6 +125,12 @@ fn executor_for<'k>(
     isolation::possible(binding, demand)?;
     executor.ready(tool, binding, demand)?;
     Ok(executor)
+}
+
+fn cancelled(tool: &ToolVersion) -> Refusal {
+    Refusal::new(ErrorCode::E3703, format!("`{}` {} was cancelled while it ran", tool.id, tool.version))
+        .hint("call it again if the result is still wanted; a tool with effects may have had some of them")
+        .retryable(tool.manifest.side_effect_policy.is_safe_to_retry())
 }
 
 fn timed_out(tool: &ToolVersion, after_ms: u64) -> Refusal {

@@ -7,11 +7,13 @@ use contract::canonical::Digest;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
+use tokio_util::sync::CancellationToken;
 
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::clock::UnixMillis;
+use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
 use crate::recorder::Slot;
 use crate::registry::ToolVersion;
@@ -28,6 +30,10 @@ pub struct Facts {
     pub(super) parameters_digest: Option<Digest>,
     /// Room in the audit log; there once the call was let in.
     pub(super) slot: Option<Slot>,
+    /// Who listens while it runs; the tool's companion takes it.
+    pub(super) audience: Option<Arc<dyn Audience>>,
+    /// Says that nobody wants the result any more.
+    pub(super) cancellation: CancellationToken,
 }
 
 impl Facts {
@@ -44,6 +50,8 @@ impl Facts {
             tool: None,
             parameters_digest: None,
             slot: None,
+            audience: arrival.audience.clone(),
+            cancellation: arrival.cancellation.clone(),
         }
     }
 

@@ -68,6 +68,9 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
             conditions.add_overrides(overrides);
         }
     }
+    if let Some(why) = kernel.availability().why_not(&tool.tenant, &tool.id) {
+        return Err(not_available(&tool.id, why));
+    }
     let tool = Arc::clone(tool);
     Ok(Received { caller, tool, request, parent_left: arrival.parent_left, conditions, access })
 }
@@ -76,6 +79,20 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
 fn not_named(tool: &ToolId) -> Refusal {
     Refusal::new(ErrorCode::E3204, format!("the token does not name `{tool}`"))
         .hint("ask for a token whose `tools` include it")
+}
+
+/// Published and in reach, but not to be had at the moment (REG-022, REG-023).
+fn not_available(tool: &ToolId, why: WhyUnavailable) -> Refusal {
+    let passes = why == WhyUnavailable::ServerUnavailable;
+    let hint = match why {
+        WhyUnavailable::Quarantined => "an administrator can look at the change and accept it: `gantry server review`",
+        WhyUnavailable::Withdrawn => "use another tool; `gantry server list` shows what its server offers",
+        _ => "try again later; `gantry server list` shows its server",
+    };
+    Refusal::new(ErrorCode::E3108, format!("`{tool}` cannot be called: {}", why.as_str()))
+        .hint(hint)
+        .details(json!({ "why_unavailable": why }))
+        .retryable(passes)
 }
 
 /// VIS-009: in the tenant's reach, but not in this agent's.

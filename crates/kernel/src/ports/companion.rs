@@ -74,6 +74,79 @@ pub trait Companion: Send + Sync + fmt::Debug {
 
     /// A document that the tool is allowed to see. May wait; whoever calls bounds the wait by the call's deadline.
     async fn document(&self, id: &str) -> Result<Value, Refusal>;
+
+    /// Asks whoever made the call, and waits for all answers. May wait for a person; the call's deadline goes on.
+    /// Refused where nobody can be asked, which is the default.
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        let _ = questions;
+        Err(nobody_to_ask())
+    }
+}
+
+/// What a running tool wants to know of the side that called it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum QuestionKind {
+    /// Something only the person knows: a form, a confirmation, a visit to a page.
+    Elicitation,
+    /// A completion by the caller's own model.
+    Sampling,
+    /// The places the caller works in.
+    Roots,
+}
+
+impl QuestionKind {
+    /// The word, as the Model Context Protocol has it.
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Elicitation => "elicitation/create",
+            Self::Sampling => "sampling/createMessage",
+            Self::Roots => "roots/list",
+        }
+    }
+
+    /// The kind of a word.
+    pub fn of_method(method: &str) -> Option<Self> {
+        [Self::Elicitation, Self::Sampling, Self::Roots].into_iter().find(|kind| kind.method() == method)
+    }
+}
+
+/// One question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Unique within the call; its answer carries it too.
+    pub key: String,
+    pub kind: QuestionKind,
+    /// The parameters of the question as the tool gave them.
+    pub parameters: Value,
+}
+
+/// One answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub key: String,
+    pub value: Value,
+}
+
+/// Who listens at the door a call came through: hears what the tool says and answers what it asks, if anybody there can.
+///
+/// The kernel has bounded and cleaned what arrives here ([`Companion`] is what the tool sees).
+#[async_trait]
+pub trait Audience: Send + Sync + fmt::Debug {
+    /// The tool has come this far. Never waits.
+    fn progress(&self, progress: &Progress);
+
+    /// A line of the tool's log. Never waits.
+    fn log(&self, level: LogLevel, message: &str);
+
+    /// Asks the caller and waits for all answers. Refused with E3010 where nobody can be asked.
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal>;
+}
+
+/// The refusal where nobody can be asked.
+pub fn nobody_to_ask() -> Refusal {
+    Refusal::new(ErrorCode::E3010, "the caller cannot be asked while the tool runs")
+        .hint("call it from an MCP client that supports elicitation, or give what it asks for as a parameter")
+        .retryable(false)
 }
 
 /// Hears everything, keeps nothing and has nothing: for tests, and for tools run outside a call.

@@ -9,6 +9,7 @@ use gantry_kernel::registry::ListFilter;
 use gantry_kernel::{AccessSettings, ActivationWish, Arrival, DelegationRequest, TenantWish, Tier};
 use policy::{BearerSecret, PolicyOverrides, Verdict, VisibilityDefault, WhyUnavailable};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::stage::{ADMIN, Act, Oracle, Props, Stage, admin, as_holder, greet, manifest};
 
@@ -463,7 +464,15 @@ async fn a_call_can_be_explained_without_being_run() {
     let explain = async |times: i64| {
         let request = serde_json::from_value(loud(times)).unwrap();
         let credential = Some(BearerSecret(&agent));
-        let arrival = Arrival { credential, source: None, request, trace_id: None, parent_left: None };
+        let arrival = Arrival {
+            credential,
+            source: None,
+            request,
+            trace_id: None,
+            parent_left: None,
+            audience: None,
+            cancellation: CancellationToken::new(),
+        };
         stage.kernel.explain(arrival).await.unwrap()
     };
     let fine = explain(1).await;
@@ -480,6 +489,8 @@ async fn a_call_can_be_explained_without_being_run() {
         request: serde_json::from_value(greet()).unwrap(),
         trace_id: None,
         parent_left: None,
+        audience: None,
+        cancellation: CancellationToken::new(),
     };
     assert_eq!(stage.kernel.explain(nobody).await.unwrap_err().code, ErrorCode::E3203);
     assert_eq!(stage.call_as(Some(ADMIN), greet()).await.map(|_| ()).map_err(|f| f.refusal.code), Ok(()));

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) const ADMIN: &str = "the-admin-secret";
 pub(crate) const START: i64 = 1_800_000_000_000;
@@ -304,6 +305,7 @@ impl Stage {
             executors: vec![Arc::clone(&puppet) as _],
             isolation: props.isolation,
             envelope: props.envelope,
+            availability: Arc::default(),
             clock,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,
@@ -328,7 +330,15 @@ impl Stage {
     pub(crate) async fn call_as(&self, secret: Option<&str>, request: Value) -> Result<InvokeResponse, Box<Failed>> {
         let request: InvokeRequest = serde_json::from_value(request).unwrap();
         let credential = secret.map(BearerSecret);
-        let arrival = Arrival { credential, source: None, request, trace_id: None, parent_left: None };
+        let arrival = Arrival {
+            credential,
+            source: None,
+            request,
+            trace_id: None,
+            parent_left: None,
+            audience: None,
+            cancellation: CancellationToken::new(),
+        };
         self.kernel.invoke(arrival).await.map(gantry_kernel::phases::Returned::into_response)
     }
 

@@ -10,6 +10,7 @@ use gantry_kernel::registry::LifecycleAction;
 use gantry_kernel::{Actor, Arrival};
 use policy::BearerSecret;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::stage::{ADMIN, Act, Props, Stage, admin, greet, manifest};
 
@@ -323,6 +324,8 @@ async fn a_parents_deadline_that_has_passed_refuses_the_call() {
         request,
         trace_id: None,
         parent_left: Some(Duration::ZERO),
+        audience: None,
+        cancellation: CancellationToken::new(),
     };
     assert_eq!(stage.kernel.invoke(arrival).await.unwrap_err().refusal.code, ErrorCode::E3002);
     assert_eq!(stage.runs(), 0);

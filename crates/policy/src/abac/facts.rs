@@ -157,6 +157,7 @@ fn effects_name(effects: SideEffectPolicy) -> &'static str {
         SideEffectPolicy::Idempotent => "idempotent",
         SideEffectPolicy::Compensatable => "compensatable",
         SideEffectPolicy::Irreversible => "irreversible",
+        SideEffectPolicy::Unclassified => "unclassified",
     }
 }
 
@@ -194,6 +195,7 @@ mod tests {
             SideEffectPolicy::Idempotent,
             SideEffectPolicy::Compensatable,
             SideEffectPolicy::Irreversible,
+            SideEffectPolicy::Unclassified,
         ] {
             assert_eq!(serde_json::to_value(effects).unwrap(), effects_name(effects));
         }

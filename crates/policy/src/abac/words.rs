@@ -14,7 +14,7 @@ const CLOSED: [Closed; 3] = [
     Closed {
         variable: "resource",
         attribute: "side_effects",
-        words: &["pure", "idempotent", "compensatable", "irreversible"],
+        words: &["pure", "idempotent", "compensatable", "irreversible", "unclassified"],
     },
     Closed { variable: "context", attribute: "risk", words: &["low", "medium", "high"] },
     Closed {

@@ -10,6 +10,7 @@ use http::header::HeaderName;
 use kernel::{Arrival, Kernel};
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
@@ -95,7 +96,15 @@ pub(super) async fn run(kernel: &Kernel, who: &Credential, request: InvokeReques
 /// One call as the kernel wants it.
 pub(super) fn arrival(who: &Credential, request: InvokeRequest) -> Arrival<'_> {
     let (credential, source) = (who.secret(), who.source());
-    Arrival { credential, source, request, trace_id: Some(who.trace_id), parent_left: None }
+    Arrival {
+        credential,
+        source,
+        request,
+        trace_id: Some(who.trace_id),
+        parent_left: None,
+        audience: None,
+        cancellation: CancellationToken::new(),
+    }
 }
 
 /// Reads the request. Parameters are set aside first, because serde would rebuild them member by member.

@@ -184,6 +184,7 @@ impl Stage {
             executors: vec![Arc::clone(&tools) as _],
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
+            availability: Arc::default(),
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),

@@ -25,6 +25,7 @@ use policy::{BearerSecret, Minter, PolicyOverrides, SigningKey};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
+use tokio_util::sync::CancellationToken;
 
 const ADMIN: &str = "bench-admin";
 
@@ -42,7 +43,15 @@ pub(super) fn remembered(
     let request: InvokeRequest = serde_json::from_value(call.clone())?;
     let explain = || {
         let credential = Some(BearerSecret(token));
-        let arrival = Arrival { credential, source: None, request: request.clone(), trace_id: None, parent_left: None };
+        let arrival = Arrival {
+            credential,
+            source: None,
+            request: request.clone(),
+            trace_id: None,
+            parent_left: None,
+            audience: None,
+            cancellation: CancellationToken::new(),
+        };
         runtime.block_on(kernel.explain(arrival))
     };
     let first = explain().map_err(|refusal| said(&refusal))?;
@@ -84,6 +93,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         executors: Vec::new(),
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
+        availability: Arc::default(),
         clock,
         entropy: Arc::new(Nobody),
         observer: Arc::new(Unwatched),

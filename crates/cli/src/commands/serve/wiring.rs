@@ -144,6 +144,7 @@ impl House {
             executors: executors(config, &clock, vec![Arc::clone(&processes) as _, containers], wasm.clone())?,
             isolation: config.isolation.policy(),
             envelope: config.sandbox.envelope,
+            availability: Arc::default(),
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
