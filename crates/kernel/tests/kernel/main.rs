@@ -6,6 +6,7 @@
 
 mod access;
 mod agreement;
+mod door;
 mod identity;
 mod stage;
 mod untrusted;

@@ -12,7 +12,7 @@ use contract::ids::Subject;
 use contract::manifest::Isolation;
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
-use gantry_kernel::ports::companion::{LogLevel, Progress};
+use gantry_kernel::ports::companion::{self, LogLevel, Progress};
 use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
 use gantry_kernel::ports::entropy::Entropy;
 use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
@@ -91,6 +91,8 @@ pub(crate) enum Act {
     Fail(Refusal),
     /// Tells and asks all it can, and answers with what it was answered.
     Chat,
+    /// Asks the caller, and answers with the answers.
+    Ask(Vec<companion::Question>),
     Hang,
 }
 
@@ -123,6 +125,11 @@ impl Executor for Puppet {
                 let checkpoint = companion.checkpoint(None, json!({})).await.unwrap_err();
                 let document = companion.document("spec").await.unwrap_err();
                 Ok(ToolOutput::of(json!({ "text": format!("{} {}", checkpoint.code, document.code) })))
+            }
+            Act::Ask(questions) => {
+                let answers = call.companion.ask(questions).await?;
+                let text: Vec<String> = answers.into_iter().map(|a| format!("{}={}", a.key, a.value)).collect();
+                Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
             Act::Hang => std::future::pending().await,
         }
