@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
@@ -47,6 +48,7 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
         availability: Arc::default(),
+        offerings: Arc::new(NothingOffered),
         clock,
         entropy: Arc::new(OsEntropy::open().unwrap()),
         observer: metrics,

@@ -58,7 +58,7 @@ impl Kernel {
             .hint("use the admin token, or a token with a role that may"))
     }
 
-    fn act(
+    pub(crate) fn act(
         &self,
         actor: Actor<'_>,
         caller: &Principal,

@@ -22,6 +22,7 @@ use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
 use crate::ports::executor::Executor;
 use crate::ports::observer::Observer;
+use crate::ports::offerings::Offerings;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 
@@ -38,6 +39,8 @@ pub struct KernelParts {
     pub executors: Vec<Arc<dyn Executor>>,
     /// What is published but cannot be called at the moment.
     pub availability: Arc<Availability>,
+    /// What servers behind this one offer besides tools.
+    pub offerings: Arc<dyn Offerings>,
     /// How isolated which calls must be.
     pub isolation: IsolationPolicy,
     /// The most that any call may use.

@@ -15,6 +15,7 @@ mod invoke;
 mod isolation;
 mod limits;
 mod mint;
+mod offerings;
 pub mod permissions;
 pub mod phases;
 pub mod ports;

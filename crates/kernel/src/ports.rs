@@ -15,6 +15,7 @@ pub mod executor;
 pub mod key_source;
 pub mod key_vault;
 pub mod observer;
+pub mod offerings;
 pub mod policy_engine;
 pub mod registry_store;
 pub mod secret_source;

@@ -33,6 +33,10 @@ pub enum AuditAction {
     AgentsChanged,
     ActivationsChanged,
     PoliciesChanged,
+    /// A resource, a prompt or a completion of a server behind this one was asked for.
+    OfferingAsked,
+    /// A server behind this one was entered, changed, restarted or removed, or what it says of a tool was judged.
+    ServersChanged,
     /// Somebody tried an administrative act without the right to it.
     ActRefused,
 }

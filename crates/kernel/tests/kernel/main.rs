@@ -8,6 +8,7 @@ mod access;
 mod agreement;
 mod door;
 mod identity;
+mod offerings;
 mod stage;
 mod untrusted;
 mod way_of_a_call;

@@ -19,6 +19,7 @@ use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use gantry_kernel::ports::observer::{Finished, Observer, Spoken};
+use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
 use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
@@ -254,6 +255,7 @@ pub(crate) struct Props {
     pub(crate) drawer: Arc<Drawer>,
     pub(crate) isolation: IsolationPolicy,
     pub(crate) envelope: ResourceEnvelope,
+    pub(crate) offerings: Option<Arc<dyn Offerings>>,
 }
 
 impl Stage {
@@ -313,6 +315,7 @@ impl Stage {
             isolation: props.isolation,
             envelope: props.envelope,
             availability: Arc::default(),
+            offerings: props.offerings.unwrap_or_else(|| Arc::new(NothingOffered)),
             clock,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,

@@ -16,6 +16,7 @@ use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
+use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
@@ -185,6 +186,7 @@ impl Stage {
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
             availability: Arc::default(),
+            offerings: Arc::new(NothingOffered),
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),

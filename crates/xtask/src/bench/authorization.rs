@@ -16,6 +16,7 @@ use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
+use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Identity, IdentitySettings, IsolationPolicy,
@@ -94,6 +95,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
         availability: Arc::default(),
+        offerings: Arc::new(NothingOffered),
         clock,
         entropy: Arc::new(Nobody),
         observer: Arc::new(Unwatched),

@@ -15,6 +15,7 @@ use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
 use kernel::ports::observer::Observer;
+use kernel::ports::offerings::NothingOffered;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
@@ -145,6 +146,7 @@ impl House {
             isolation: config.isolation.policy(),
             envelope: config.sandbox.envelope,
             availability: Arc::default(),
+            offerings: Arc::new(NothingOffered),
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
