@@ -22,7 +22,7 @@ const ATTEMPTS_MAX: usize = 4;
 /// Steps into which usefulness is divided; finer differences are noise.
 const UTILITY_STEPS: f64 = 100_000.0;
 /// No line of an index has fewer tokens, by any counter.
-const LINE_TOKENS_MIN: usize = 3;
+pub const LINE_TOKENS_MIN: usize = 3;
 /// An index with sentences may take this part of the budget; otherwise names alone must do.
 const INDEX_SHARE: usize = 2;
 
@@ -34,6 +34,21 @@ pub struct Wish {
     /// No tool is shown in greater detail.
     pub highest: Detail,
     pub wayfinding: Wayfinding,
+}
+
+/// What an index is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Catalogue<'a> {
+    /// All tools; or none, if their number times [`LINE_TOKENS_MIN`] is more than the budget anyway.
+    pub tools: &'a [Affordance<'a>],
+    pub total: usize,
+}
+
+impl<'a> Catalogue<'a> {
+    /// Of these tools and no others.
+    pub fn of(tools: &'a [Affordance<'a>]) -> Self {
+        Self { tools, total: tools.len() }
+    }
 }
 
 /// How the index came out.
@@ -74,9 +89,9 @@ pub struct Packed {
     pub tokens_left: usize,
 }
 
-/// The block for an objective: an index of `catalogue`, and definitions of what is `ranked` for the objective.
+/// The block for an objective: an index of the catalogue, and definitions of what is `ranked` for the objective.
 pub fn compile(
-    catalogue: &[Affordance<'_>],
+    catalogue: Catalogue<'_>,
     ranked: &[Affordance<'_>],
     wish: Wish,
     counting: Counting<'_>,
@@ -181,21 +196,21 @@ struct Index {
 }
 
 /// The best index that fits; `None` if not even an empty one does.
-fn index(catalogue: &[Affordance<'_>], wish: Wish, counting: Counting<'_>) -> Option<Index> {
-    let mut tools: Vec<&Affordance<'_>> = catalogue.iter().collect();
+fn index(catalogue: Catalogue<'_>, wish: Wish, counting: Counting<'_>) -> Option<Index> {
+    let mut tools: Vec<&Affordance<'_>> = catalogue.tools.iter().collect();
     tools.sort_by(|a, b| a.tool_id.cmp(b.tool_id).then_with(|| b.version.cmp(a.version)));
     tools.dedup_by(|a, b| a.tool_id == b.tool_id);
     let forms = [(IndexForm::Sentences, wish.budget / INDEX_SHARE), (IndexForm::Names, wish.budget)];
     for (form, room) in forms {
         // Thousands of lines are not counted to learn what their number says already.
-        if tools.len().saturating_mul(LINE_TOKENS_MIN) > room {
+        if catalogue.total > catalogue.tools.len() || tools.len().saturating_mul(LINE_TOKENS_MIN) > room {
             continue;
         }
         let lines: Vec<String> = tools.iter().map(|tool| line(tool, form == IndexForm::Sentences)).collect();
         let Some(tokens) = counted(&lines, None, room, counting) else { continue };
         return Some(Index { lines, form, note: None, tokens });
     }
-    let note = wish.wayfinding.without_index(tools.len());
+    let note = wish.wayfinding.without_index(catalogue.total);
     for note in [Some(note), None] {
         if let Some(tokens) = counted(&[], note.as_deref(), wish.budget, counting) {
             return Some(Index { lines: Vec::new(), form: IndexForm::None, note, tokens });

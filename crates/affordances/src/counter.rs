@@ -186,7 +186,7 @@ mod tests {
             ("", 0),
             ("hello", 1),
             ("tiktoken is great!", 6),
-            ("お誕生日おめでとう", 7),
+            ("お誕生日おめでとう", 8),
             ("2 + 2 = 4", 7),
             // Seven tokens of ordinary text instead of one that ends a conversation.
             ("<|endoftext|>", 7),

@@ -12,6 +12,8 @@ use contract::ids::{ToolId, is_snake_word};
 
 use crate::counter::Counting;
 
+/// Tokens that a summary is worth: it is paid for in every turn.
+pub const SUMMARY_TOKENS_MAX: usize = 300;
 /// Namespaces and categories that are named.
 const GROUPS_MAX: usize = 40;
 /// Names shown of one namespace, from the most generous text to the shortest.

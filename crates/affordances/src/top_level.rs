@@ -31,7 +31,7 @@ pub(crate) fn top_level(schema: &Value) -> Option<Value> {
             top.insert(keyword.clone(), Value::Object(shallow.collect()));
         } else if ROOT_KEYWORDS.contains(&keyword.as_str()) && (is_plain(value) || keyword == "required") {
             top.insert(keyword.clone(), value.clone());
-        } else {
+        } else if !is_remark(keyword) {
             left_out = true;
             // Definitions are of no use without what refers to them; alternatives matter even when they are not shown.
             if is_structure(keyword) {
@@ -79,6 +79,11 @@ fn is_plain(value: &Value) -> bool {
     }
 }
 
+/// Says nothing about what may be sent.
+fn is_remark(keyword: &str) -> bool {
+    keyword.starts_with("x-") || matches!(keyword, "$schema" | "$id" | "$comment" | "title")
+}
+
 fn is_structure(keyword: &str) -> bool {
     matches!(
         keyword,
@@ -113,6 +118,7 @@ mod tests {
                 None,
             ),
             (json!(true), None),
+            (json!({ "$schema": "s", "title": "t", "type": "object", "x-token-cost": 7 }), None),
             (
                 json!({ "type": "object", "properties": { "list": { "type": "array", "items": { "type": "string" } } }, "required": ["list"] }),
                 Some(

@@ -69,7 +69,7 @@ fn shown(entries: &[Entry]) -> Vec<(&str, Detail)> {
 fn with_room_for_all_everything_is_there_in_full() {
     let tools = [Tool::wide("demo.first", 1.0, 2), Tool::deep("demo.second", 3.0, 3)];
     let tools = offered(&tools);
-    let block = compile(&tools, &tools, wish(5000), ESTIMATE);
+    let block = compile(Catalogue::of(&tools), &tools, wish(5000), ESTIMATE);
     assert_eq!(block.index_form, IndexForm::Sentences);
     assert_eq!(block.index[0], "demo.first — Does what demo.first says [read-only]");
     assert_eq!(shown(&block.schemas), [("demo.second", Detail::Standard), ("demo.first", Detail::Standard)]);
@@ -110,12 +110,12 @@ fn detail_falls_from_whole_to_top_level_to_a_reference_to_nothing() {
 fn an_index_that_does_not_fit_loses_its_sentences_then_itself_and_says_where_to_look() {
     let tools: Vec<Tool> = (0..40).map(|n| Tool::wide(&format!("demo.tool_{n:02}"), 1.0, 1)).collect();
     let tools = offered(&tools);
-    let form = |budget| compile(&tools, &[], wish(budget), ESTIMATE).index_form;
+    let form = |budget| compile(Catalogue::of(&tools), &[], wish(budget), ESTIMATE).index_form;
     assert_eq!((form(2000), form(500), form(200)), (IndexForm::Sentences, IndexForm::Names, IndexForm::None));
-    let block = compile(&tools, &tools, wish(200), ESTIMATE);
+    let block = compile(Catalogue::of(&tools), &tools, wish(200), ESTIMATE);
     assert_eq!(block.note.as_deref(), Some("The index of 40 tools does not fit; find tools with search_tools."));
     assert!(block.index.is_empty() && !block.schemas.is_empty());
-    let nothing = compile(&tools, &tools, wish(2), ESTIMATE);
+    let nothing = compile(Catalogue::of(&tools), &tools, wish(2), ESTIMATE);
     assert_eq!((nothing.text(), nothing.tokens_used, nothing.tokens_left, nothing.omitted), (String::new(), 0, 2, 40));
 }
 
@@ -140,10 +140,10 @@ fn a_hundred_tools_cost_a_fraction_as_an_index() {
     let tools = offered(&tools);
     let (counters, house) = (O200kBase::default(), Counters::default());
     let eager: usize = tools.iter().map(|tool| counters.count(&json(&entries(tool, wish(0))[0]))).sum();
-    let index = compile(&tools, &[], wish(100_000), house.counting(CounterName::O200kBase));
+    let index = compile(Catalogue::of(&tools), &[], wish(100_000), house.counting(CounterName::O200kBase));
     assert!(eager > 15_000, "{eager}");
     assert!(index.tokens_used * 8 < eager, "{} of {eager}", index.tokens_used);
-    let names = compile(&tools, &[], wish(1900), house.counting(CounterName::O200kBase));
+    let names = compile(Catalogue::of(&tools), &[], wish(1900), house.counting(CounterName::O200kBase));
     assert!(names.index_form == IndexForm::Names && names.tokens_used < 1300, "{}", names.tokens_used);
 }
 
@@ -170,7 +170,7 @@ proptest! {
     #[test]
     fn a_block_is_never_over_its_budget_and_counts_what_is_sent(tools in tools(), budget in 0_usize..900) {
         let tools = offered(&tools);
-        let block = compile(&tools, &tools, wish(budget), ESTIMATE);
+        let block = compile(Catalogue::of(&tools), &tools, wish(budget), ESTIMATE);
         prop_assert_eq!(block.tokens_used, Estimate.count(&block.text()));
         prop_assert!(block.tokens_used <= budget);
         prop_assert_eq!(block.tokens_used + block.tokens_left, budget);
@@ -183,7 +183,7 @@ proptest! {
         budget in 0_usize..900,
     ) {
         let (tools, shuffled) = (offered(&tools), offered(&shuffled));
-        let (one, other) = (compile(&tools, &tools, wish(budget), ESTIMATE), compile(&shuffled, &shuffled, wish(budget), ESTIMATE));
+        let (one, other) = (compile(Catalogue::of(&tools), &tools, wish(budget), ESTIMATE), compile(Catalogue::of(&shuffled), &shuffled, wish(budget), ESTIMATE));
         prop_assert_eq!(one, other);
         prop_assert_eq!(pack(&tools, wish(budget), ESTIMATE), pack(&shuffled, wish(budget), ESTIMATE));
     }
@@ -198,7 +198,7 @@ fn with_the_real_tokenizer_no_block_is_over_its_budget_either() {
         .run(&(tools(), 0_usize..700), |(tools, budget)| {
             let tools = offered(&tools);
             let (block, packed) =
-                (compile(&tools, &tools, wish(budget), counting), pack(&tools, wish(budget), counting));
+                (compile(Catalogue::of(&tools), &tools, wish(budget), counting), pack(&tools, wish(budget), counting));
             prop_assert_eq!(block.tokens_used, counting.count(&block.text()));
             prop_assert_eq!(packed.tokens_used, counting.count(&packed.text()));
             prop_assert!(block.tokens_used <= budget && packed.tokens_used <= budget);
