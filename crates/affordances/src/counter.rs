@@ -1,7 +1,7 @@
 //! Counting tokens, by a counter that is named in every answer (LAZY-007).
 //!
 //! [`O200kBase`] is the real tokenizer of that vocabulary. Its tables are made when the first text is counted and not
-//! before: they take about 60 MB and a third of a second in a release build, which somebody who never asks should not pay.
+//! before: they take about 50 MB and the better part of a second, which somebody who never asks should not pay.
 //! All clones of one counter share one set of tables; it goes with the last of them. Nothing is global.
 //!
 //! [`Estimate`] needs no tables: four characters a token. It is a declared guess, good enough for a caller that wants to
