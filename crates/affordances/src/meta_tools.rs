@@ -23,51 +23,59 @@ pub struct MetaTool {
     pub input_schema: Value,
 }
 
-/// The meta-tools over a catalogue with this [`summary`](crate::summary).
+/// The meta-tools over a catalogue with this [`summary`](crate::summary()).
 pub fn meta_tools(summary: &str) -> [MetaTool; 3] {
-    let tool_id = json!({ "type": "string", "description": format!("a tool_id that {SEARCH_TOOLS} gave") });
-    let version = json!({ "type": "string", "description": "a version or range; default the latest" });
+    let name = json!({ "type": "string", "description": format!("the name that {SEARCH_TOOLS} gave") });
+    let find = "Finds tools by what they do, best first. Search before saying that something cannot be done.";
     [
         MetaTool {
             name: SEARCH_TOOLS,
-            description: ["Find tools by what they do. Search before you say that something cannot be done.", summary]
-                .join(" ")
-                .trim_end()
-                .to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "query": { "type": "string", "description": "what the tool should do, in plain words" },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": 100, "description": "results at most" },
-                    "token_budget": { "type": "integer", "minimum": 1, "description": "tokens of the answer at most" },
-                },
-                "required": ["query"],
-                "additionalProperties": false,
-            }),
+            description: format!("{find} {summary}").trim_end().to_owned(),
+            input_schema: takes(
+                &json!({
+                    "query": { "type": "string", "description": "what should be done, in plain words" },
+                    "limit": { "type": "integer", "minimum": 1, "description": "how many tools at most" },
+                }),
+                &["query"],
+            ),
         },
         MetaTool {
             name: DESCRIBE_TOOL,
-            description: format!("Show the whole definition of one tool, before {CALL_TOOL}."),
-            input_schema: json!({
-                "type": "object",
-                "properties": { "tool_id": tool_id, "version": version },
-                "required": ["tool_id"],
-                "additionalProperties": false,
-            }),
+            description: "Says exactly what one tool does, which arguments it takes and what it gives back. Read it \
+                          before the first call."
+                .to_owned(),
+            input_schema: takes(&json!({ "name": name }), &["name"]),
         },
         MetaTool {
             name: CALL_TOOL,
-            description: format!("Call a tool with arguments that fit the schema {DESCRIBE_TOOL} shows."),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "tool_id": tool_id,
-                    "version": version,
-                    "arguments": { "type": "object", "description": "the parameters of that tool" },
-                },
-                "required": ["tool_id", "arguments"],
-                "additionalProperties": false,
-            }),
+            description: format!(
+                "Calls one tool that {SEARCH_TOOLS} has found, with the arguments that {DESCRIBE_TOOL} has described."
+            ),
+            input_schema: takes(
+                &json!({
+                    "name": name,
+                    "arguments": { "type": "object", "description": "the arguments of that tool" },
+                }),
+                &["name"],
+            ),
         },
     ]
+}
+
+fn takes(properties: &Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_stands_in_the_first_description_and_nowhere_else() {
+        let [search, describe, call] = meta_tools("2 tools: git (2).");
+        assert!(search.description.ends_with("cannot be done. 2 tools: git (2)."));
+        assert!(![describe, call].iter().any(|tool| tool.description.contains("git")));
+        let [search, ..] = meta_tools("");
+        assert!(search.description.ends_with("cannot be done."));
+    }
 }
