@@ -277,7 +277,9 @@ impl Shown {
         let mut pinned = Vec::with_capacity(body.tools.len());
         for pin in &body.tools {
             let (name, spec) = pin.parts();
-            pinned.push(kernel.tool_version(who.actor(), name, &spec).await?);
+            // As for a call: what has been removed is no use to a model.
+            let tool = kernel.tool(who.actor(), name).await?;
+            pinned.push(Arc::clone(tool.resolve(&spec, kernel.clock().now())?));
         }
         let found = kernel.search_tools(who.actor(), &body.objective, body.limit()).await?;
         let best = found.iter().filter_map(|hit| hit.score).fold(0.0, f64::max);

@@ -127,6 +127,7 @@ async fn what_the_caller_may_not_know_is_nowhere() {
 #[tokio::test]
 async fn wrong_wishes_are_refused_with_a_reason() {
     let stage = Stage::new().await;
+    assert_eq!(stage.admin("POST", "/v1/tools/demo.fail_tool/remove", None).await.status, 200);
     let with = |name: &str, value: Value| {
         let mut body = json!({ "objective": "echo", "token_budget": 500, "counter": "estimate" });
         body[name] = value;
@@ -147,6 +148,7 @@ async fn wrong_wishes_are_refused_with_a_reason() {
         (with("tools", json!(vec!["demo.echo_tool"; 65])), "E3004", "`tools` is too long"),
         (with("tools", json!([{ "tool_id": "demo.echo_tool", "version": "9.9.9" }])), "E3102", "9.9.9"),
         (with("tools", json!([{ "tool_id": "demo.echo_tool", "version": "^9" }])), "E3103", ">=9.0.0"),
+        (with("tools", json!([{ "tool_id": "demo.fail_tool", "version": "1.0.0" }])), "E3104", "has been removed"),
         (with("budget", json!(5)), "E3004", "there is no member `budget`"),
     ] {
         let reply = stage.affordances(ADMIN, body.clone()).await;
