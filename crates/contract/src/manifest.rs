@@ -25,8 +25,8 @@ mod reading;
 
 pub use admission::{Finding, ManifestError};
 pub use behaviour::{
-    BehaviouralContract, CostConfig, CostUnit, DocumentDependency, ErrorDeclaration, IdempotencySpec, Observability,
-    SideEffect, SideEffectOp, SideEffectPolicy, UnitCost,
+    BehaviouralContract, CostConfig, CostUnit, DocumentDependency, ErrorDeclaration, IdempotencySpec, MutationClass,
+    Observability, SideEffect, SideEffectOp, SideEffectPolicy, UnitCost,
 };
 pub use execution::{Execution, Isolation, ProcessProtocol};
 pub use limits::{

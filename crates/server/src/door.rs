@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use kernel::Kernel;
@@ -46,6 +47,7 @@ pub struct Door {
     metrics: MetricsText,
     calls: Arc<Semaphore>,
     orphans: Arc<Orphans>,
+    counters: Arc<Counters>,
     probe: Probe,
     draining: AtomicBool,
     on_loopback: AtomicBool,
@@ -61,6 +63,7 @@ impl Door {
             metrics,
             calls,
             orphans: Arc::default(),
+            counters: Arc::default(),
             probe: Probe::default(),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
@@ -90,6 +93,11 @@ impl Door {
 
     pub(crate) fn orphans(&self) -> &Orphans {
         &self.orphans
+    }
+
+    /// Whoever packs for a model counts with these; they share tables and memory.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Limits for JSON in bodies: the body limit decides about size.

@@ -23,6 +23,7 @@ use crate::incoming::Incoming;
 use crate::problem::{Refused, method_not_allowed, no_such_endpoint};
 
 mod activations;
+mod affordances;
 mod agents;
 mod batch;
 mod compat;
@@ -140,6 +141,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         activations::OPERATIONS,
         policies::OPERATIONS,
         discovery::OPERATIONS,
+        affordances::OPERATIONS,
         health::OPERATIONS,
         pages::OPERATIONS,
     ]

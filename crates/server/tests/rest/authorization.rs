@@ -76,6 +76,7 @@ const TABLE: &[Row] = &[
         "listUnavailableTools",
         ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"],
     ),
+    ("POST", "/v1/affordances", "compileAffordances", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     (
         "GET",
         "/.well-known/oauth-protected-resource",
@@ -110,6 +111,7 @@ fn body(operation: &str) -> Option<Value> {
         "putActivations" => Some(json!({ "activations": [{ "tool_id": "demo.panic_tool" }] })),
         "putPolicies" => Some(json!({ "policies": "permit (principal, action, resource);" })),
         "explainCall" => Some(json!({ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } })),
+        "compileAffordances" => Some(json!({ "objective": "echo", "token_budget": 500, "counter": "estimate" })),
         "exchangeToken" => Some(json!({ "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
             "subject_token": "x", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt" })),
         _ => None,

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod affordances;
 mod authorization;
 mod bad_input;
 mod client;
