@@ -22,6 +22,8 @@ pub(crate) enum Mark {
     Sibling,
     Parameter,
     Identifier,
+    /// An option of a command, or an entry of a list of arguments.
+    Listed,
     SecretIdentifier,
     SecretPath,
     Path,
@@ -51,6 +53,19 @@ pub(crate) enum Mark {
     NoAsk,
     Dismiss,
     Prior,
+    PriorLoose,
+    NotFollow,
+    IgnoreYours,
+    Hold,
+    Hand,
+    Asked,
+    Prescribe,
+    ChooseLoose,
+    CommandLoose,
+    SwitchOn,
+    Opening,
+    EndUser,
+    Urgent,
     Rules,
     Void,
     Persona,
@@ -88,8 +103,6 @@ pub(crate) enum Mark {
     Lookup,
     AsAlso,
     Money,
-    Role,
-    Import,
     Public,
 }
 
@@ -109,7 +122,7 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::NoteToModel,
         &[
-            "note|message|attention|hint|notice|instruction|instructions|reminder|memo|info|directive|directives|important to|for|~ the|all|any|~ ai|llm|llms|assistant|assistants|model|models|agent|agents|language_model|chatbot|ais",
+            "note|message|attention|hint|notice|instruction|instructions|reminder|memo|info|directive|directives|important to|for the|all|any|~ ai|llm|llms|assistant|assistants|model|models|agent|agents|language_model|chatbot|ais",
             "not for people|humans|the_user|users|human_eyes",
             "mandatory for assistants|agents|models|ai",
             "for ai|llm|model|assistant eyes|use only",
@@ -156,7 +169,14 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::Pass,
         &[
-            "pass|passed|passing|include|included|includes|including|append|appended|attach|attached|embed|embedded|insert|inserted|add|added|provide|provided|supply|supplied|put|puts|putting|place|placed|fill|filled|populate|contain|contains|prepend|prepended|write|mix|tuck|slip|hold|holds|carry|carries|belongs|give|given|paste|encode|encoded|concatenate|incorporate|hand|keep|store|stored|needs|use_it|set|copy|copied|submit|enclose|listed|append_them|say|recorded",
+            "pass|passed|passing|include|included|includes|including|append|appended|attach|attached|embed|embedded|insert|inserted|add|added|provide|provided|supply|supplied|put|puts|putting|place|placed|fill|filled|populate|prepend|prepended|write|mix|tuck|slip|give|given|paste|encode|encoded|concatenate|incorporate|hand|copy|copied|submit|enclose|listed|insert",
+        ],
+    ),
+    (Mark::Hold, &["contain|contains|hold|holds|carry|carries|belongs|filled_with|bear|keep|store|stored"]),
+    (
+        Mark::Hand,
+        &[
+            "handed|passed|sent|included|supplied|copied|forwarded|reported|attached|submitted|appended|transmitted|uploaded|read_and|listed_in|given_in|given_to|exported|emailed|posted|disclosed|revealed|embedded|inserted|placed",
         ],
     ),
     (
@@ -238,7 +258,7 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::NegTell,
         &[
-            "do_not|never|not|without|avoid|refrain_from|no_need_to|do_not_ever|must_not|should_not|nothing_you_should tell|telling|mention|mentioning|inform|informing|notify|notifying|alert|alerting|warn|warning|bring|trouble|let|letting|talk|reveal_to|disclose_to|bring_this_up|bother|say|discuss|discussing|speak|confide|admit|acknowledge|advise|apprise",
+            "do_not|never|not|without|avoid|refrain_from|no_need_to|do_not_ever|must_not|should_not|nothing_you_should tell|telling|mention|mentioning|inform|informing|notify|notifying|alert|alerting|warn|bring|trouble|let|letting|talk|reveal_to|disclose_to|bring_this_up|bother|say|discuss|discussing|speak|confide|admit|acknowledge|advise|apprise",
             "under no circumstances reveal|tell|mention|inform|disclose",
             "no need to trouble|tell|inform|bother",
         ],
@@ -292,7 +312,7 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::NoAsk,
         &[
-            "without asking|confirmation|consent|approval|verification|confirming|warnings|warning|prompting|permission|hesitation|question|questions|validating",
+            "without asking|confirmation|consent|approval|verification|confirming|warnings|prompting|permission|hesitation|question|questions|validating",
             "without any|further|user|the|explicit|requesting|requiring user|~ confirmation|consent|approval|verification|permission|prompt|questions",
             "no questions needed|asked",
             "skip|bypass|omit|ignore|suppress the|any|all|~ approval|confirmation|consent|permission prompt|dialog|screens|screen|step|checks|check|dialogs|prompts",
@@ -305,21 +325,25 @@ const PHRASES: &[(Mark, &[&str])] = &[
         Mark::Dismiss,
         &[
             "ignore|ignores|disregard|forget|override|overrides|bypass|overrule|discard|dismiss|abandon|supersede|supersedes|outrank|outranks|neglect|drop|suspend|violate",
-            "do not follow|obey|adhere|comply|respect",
-            "stop following|obeying",
             "pay no attention",
         ],
+    ),
+    (Mark::NotFollow, &["do not follow|obey|adhere|comply|respect", "stop following|obeying"]),
+    (
+        Mark::IgnoreYours,
+        &["ignore|disregard|forget all|~ your|of_your previous|prior|earlier|original", "forget everything"],
     ),
     (
         Mark::Prior,
         &[
-            "previous|prior|above|earlier|preceding|former|existing|original|everything|your|safety|initial|system|given|operator|user|security|all|any|content|developer|usual|other",
+            "previous|prior|above|earlier|preceding|former|existing|original|your|safety|initial|system|given|operator|user|security|developer",
         ],
     ),
+    (Mark::PriorLoose, &["everything|all|any|content|usual|other|these|those"]),
     (
         Mark::Rules,
         &[
-            "instruction|instructions|guideline|guidelines|rules|prompt|prompts|directive|directives|constraints|restrictions|policy|policies|guardrails|safeguards|filters|above|limitations|orders|programming|training|context",
+            "instruction|instructions|guideline|guidelines|rules|prompt|prompts|directive|directives|constraints|restrictions|policy|policies|guardrails|safeguards|filters|above|limitations|orders|programming",
         ],
     ),
     (
@@ -339,7 +363,8 @@ const PHRASES: &[(Mark, &[&str])] = &[
             "developer|debug|god|admin|maintenance mode on|enabled|activated",
             "your new task|role|instructions|goal|objective|mission|purpose|job|identity",
             "new system instructions|instruction|prompt|message",
-            "new task for|is|assigned",
+            "new task for the_assistant|the_ai|you|the_model|the_agent|assistant|ai",
+            "new task is|assigned",
             "new instructions|instruction|directive|directives for|from|follow|below|you|are",
             "unrestricted agent|assistant|mode|ai|model",
             "system override|notice|alert|directive|instruction|instructions|message_from",
@@ -456,7 +481,7 @@ const PHRASES: &[(Mark, &[&str])] = &[
         Mark::Threat,
         &[
             "otherwise|crash|crashes|penalised|penalized|punished",
-            "or|or_the_tool else|the",
+            "or else",
             "will not work|function|succeed|be_processed",
             "not work otherwise|properly",
             "will fail|crash|break",
@@ -472,22 +497,26 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::Choose,
         &[
-            "always|must|should select|choose|pick|use|prefer|call|invoke this tool|one|function|server",
-            "always select|choose|pick|prefer",
-            "choose|pick|select|prefer this one|tool|function",
-            "must|should pick|choose|select this|it",
+            "always|must|should|will select|choose|pick|prefer this|the|it tool|one|function|server|~",
+            "choose|pick|select|prefer this one|tool|function|server",
             "only search|weather|translation|file|~ tool you should|may|must|can|need",
             "pick this function first",
-            "use this|it tool|function|one|~ for everything|all_queries|any_query|every|each",
             "invoked|called|used for each and every",
             "even when|if it does not appear|seem",
-            "function to call for any|every|all",
-            "for any|every search|weather|~ query",
-            "has to be invoked for",
+            "function|tool to call|use for any|every|all",
             "must|should ever use",
-            "use this tool instead of",
-            "do not call|use any_other|other|another|alternative",
+            "do|must not|never call|use any_other|other|another|alternative|others",
             "instead of any|all|other tool|tools|other",
+            "for everything",
+            "only this tool",
+        ],
+    ),
+    (
+        Mark::ChooseLoose,
+        &[
+            "always|must|should use|call|invoke this tool|one|function|server",
+            "use this|it tool|function|one|~ for all_queries|any_query|every|each|any",
+            "use this tool instead of",
         ],
     ),
     (
@@ -550,12 +579,25 @@ const PHRASES: &[(Mark, &[&str])] = &[
             "regardless|irrespective|whatever",
             "no matter what|which|how",
             "even if|when not|it asked|does|is|they|the_user",
-            "instead of the address|one|recipient|value",
-            "whatever the|they|is|was",
-            "in every answer|reply|response",
-            "end with the sentence",
         ],
     ),
+    (
+        Mark::Asked,
+        &[
+            "asked|requested|prefers|want|wants|says|said|say|relevant|request|asks|user|users|guest|customer|question|results|appear|instructed|data",
+        ],
+    ),
+    (
+        Mark::Prescribe,
+        &[
+            "in every|each|all|any answer|reply|response|answers|replies|responses",
+            "end|begin|start with the sentence|words|phrase|text|link",
+            "instead of the address|one|recipient|value|account",
+            "reply|answer|respond only with",
+        ],
+    ),
+    (Mark::Urgent, &["urgent|immediately|urgently|at_once|asap|right_away|without_delay"]),
+    (Mark::EndUser, &["user|users|human|humans"]),
     (
         Mark::Say,
         &[
@@ -565,7 +607,7 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::CopyTo,
         &[
-            "bcc|blind_copy|carbon_copy|duplicate|blind_carbon",
+            "bcc|blind_copy|carbon_copy|blind_carbon",
             "a|another|one|~ copy|duplicate of all|every|each|any|the|whatever|outgoing",
             "mirrors every|all|each",
         ],
@@ -573,53 +615,64 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::Command,
         &[
-            "rm rf|r|fr",
+            "rm rf|fr|r_f",
             "chmod 777|r_777|a_rwx|0777",
-            "mode 777",
+            "mode 777|0777",
             "ufw disable",
             "systemctl stop|disable",
             "iptables f|flush",
             "os system",
             "nc e",
             "bin sh|bash",
-            "drop table|database|the_table",
-            "delete the directory|database|table|backups",
+            "drop the table|database",
+            "drop table|database",
+            "delete the directory|database|backups|home",
             "nopasswd all",
             "config set registry",
-            "with force",
-            "base64 d|decode",
             "mkfs|dd_if",
             "invoke expression",
             "powershell enc|e",
-            "privileged and|mode|~",
+            "privileged and",
             "exec|eval base64|compile",
             "or 1 1",
-            "fetch and execute",
-            "download and run|execute",
-            "chmod x",
+            "fetch|download|downloads and run|execute|executes|runs",
             "fork bomb",
             "reverse shell",
-            "backdoor|keylogger|ransomware|malware",
-            "git push force",
+            "backdoor|keylogger|ransomware",
+            "remote access",
+            "repository to #url",
+        ],
+    ),
+    (
+        Mark::CommandLoose,
+        &[
+            "with force",
+            "base64 d|decode",
+            "chmod x",
             "pip|npm install",
-            "crontab",
+            "crontab|sudo",
             "curl s|x|d|sl|fssl|~ #url",
             "wget qo|q|o|~ #url",
-            "remote access",
         ],
     ),
     (Mark::Download, &["curl|wget|invoke_webrequest"]),
     (Mark::Shell, &["bash|sh|zsh|python|powershell|execute"]),
     (
         Mark::SwitchOff,
+        &["disable|stop|deactivate|suspended|kill|weaken|drop|skip|turn_off|switch_off|bypass|circumvent"],
+    ),
+    (Mark::SwitchOn, &["grant|enable|enables|start|starts|open|give|switch|create|turn_on"]),
+    (
+        Mark::Opening,
         &[
-            "disable|stop|turn_off|deactivate|remove|off|suspended|kill|switch_off|weaken|drop|no|skip|open|grant|enable|start",
+            "remote_access|write_access|public_sharing|microphone|full_access|admin_access|root_access|public_link|admin|a_backdoor|privileges",
         ],
     ),
     (
         Mark::Safeguard,
         &[
-            "firewall|antivirus|logging|validation|authentication|warnings|safety_rules|content_filters|audit_log|two_factor|encryption|remote_access|write_access|public_sharing|microphone|full_access|admin_access|consent_screens|monitoring|backups",
+            "firewall|antivirus|logging|validation|authentication|warnings|content_filters|audit_log|two_factor|consent_screens|monitoring|backups|security_checks|safety_checks|access_control",
+            "safety rules|checks|filters",
         ],
     ),
     (
@@ -696,7 +749,11 @@ const PHRASES: &[(Mark, &[&str])] = &[
     (
         Mark::Lie,
         &[
-            "say that|claim that|claim they|answer no|pretend that|describe_the_alternatives|deny|as_the_lowest|state_that",
+            "say|claim|pretend|insist that",
+            "claim they",
+            "answer|say no",
+            "describe the alternatives",
+            "as the lowest|best|safest|only",
         ],
     ),
     (
@@ -710,17 +767,16 @@ const PHRASES: &[(Mark, &[&str])] = &[
         Mark::Money,
         &["transfer|pay|payment|charge|usd|eur|dollars|bank_account|wallet|payee|iban|service_charge|percent"],
     ),
-    (Mark::Role, &["human|user|assistant|system"]),
-    (Mark::Import, &["vital|important|critical|urgent|very_very|attention|warning|crucial"]),
     (
         Mark::Public,
         &[
             "public link|sharing|share|mirror|bucket|folder",
-            "public",
-            "everyone",
+            "to everyone|partners|the_vendor|a_third_party|an_attacker|the_attacker|our_server|our_servers|our_partner",
+            "our server|servers|partner|backend",
+            "third party|parties",
+            "harbour|trusted partner|partners",
             "through nfs",
-            "remotely",
-            "vendor|partners|partner|attacker|third_party|our_server|the_vendor",
+            "indexed|stored remotely",
         ],
     ),
 ];

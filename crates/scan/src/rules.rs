@@ -21,7 +21,7 @@ pub(crate) const BLOCK: u32 = 14;
 /// Any distance within the sentence.
 const ANYWHERE: usize = usize::MAX / 2;
 /// Tokens before a rule's first mark in which a negation undoes it.
-const NEGATION_REACH: usize = 3;
+const NEGATION_REACH: usize = 4;
 
 /// Where a rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,32 +97,40 @@ impl Rule {
     }
 }
 
+const DEFINITION: Scope = Scope::Definition;
+const OUTPUT: Scope = Scope::Output;
+
 const TOOL: &[Mark] = &[Foreign, Identifier, SecretIdentifier];
 const ANY_TOOL: &[Mark] = &[Foreign, Identifier, SecretIdentifier, Sibling, EveryTool];
 const DESTINATION: &[Mark] = &[Url, Email, Host, Account];
 const SECRET: &[Mark] = &[Secret, SecretPath, SecretIdentifier];
-const GIVE: &[Mark] = &[Pass, Send];
+const GIVE: &[Mark] = &[Pass, Send, Hand];
 const ARGUMENT: &[Mark] = &[Slot, Quoted, Parameter];
 const ACT: &[Mark] = &[Read, Send, Pass, Invoke, Tamper];
 
 /// All rules.
 pub(crate) const RULES: &[Rule] = &[
     // Keeping something from the user.
-    rule("conceal", Concealment, 12, 6, &[&[NegTell], &[User]], "tells the model to keep something from the user"),
+    rule("conceal", Concealment, 12, 6, &[&[NegTell], &[User]], "tells the model to keep something from the user")
+        .only(DEFINITION),
+    rule("conceal", Concealment, 12, 6, &[&[NegTell], &[EndUser]], "tells the model to keep something from the user")
+        .only(OUTPUT),
     rule("conceal", Concealment, 5, 7, &[&[NegShow], &[User]], "something is not to be shown to the user"),
-    rule("conceal", Concealment, 4, 0, &[&[NegTell]], "something is not to be told").only(Scope::Definition),
+    rule("conceal", Concealment, 4, 0, &[&[NegTell]], "something is not to be told").only(DEFINITION),
     rule("conceal", Concealment, 9, 0, &[&[Covert]], "asks for something to be done in secret"),
     rule("conceal", Concealment, 7, 4, &[&[Silent], &[Send, Read, Pass, Invoke]], "an action is to happen silently")
-        .only(Scope::Definition),
-    rule("conceal", Concealment, 7, 2, &[&[Send], &[Silent]], "something is sent silently").only(Scope::Definition),
-    rule("conceal", Concealment, 9, 0, &[&[ConcealPhrase]], "speaks of what the user shall not notice"),
-    rule("no-ask", InstructionToModel, 4, 0, &[&[NoAsk]], "asks to act without the user's consent"),
+        .only(DEFINITION),
+    rule("conceal", Concealment, 7, 2, &[&[Send, Hand], &[Silent]], "something is sent silently").only(DEFINITION),
+    rule("conceal", Concealment, 9, 0, &[&[ConcealPhrase]], "speaks of what the user shall not notice")
+        .only(DEFINITION),
+    rule("conceal", Concealment, 7, 0, &[&[ConcealPhrase]], "speaks of what the user shall not notice").only(OUTPUT),
+    rule("no-ask", InstructionToModel, 4, 0, &[&[NoAsk]], "asks to act without the user's consent").affirmative(),
     rule(
         "no-ask",
         InstructionToModel,
         8,
         6,
-        &[&[Modal, Model, Trusted, Invoke], &[NoAsk]],
+        &[&[Modal, Model, Trusted], &[NoAsk]],
         "asks to act without the user's consent",
     )
     .affirmative(),
@@ -132,17 +140,26 @@ pub(crate) const RULES: &[Rule] = &[
         InstructionToModel,
         12,
         2,
-        &[&[Dismiss], &[Prior], &[Rules]],
+        &[&[Dismiss, NotFollow], &[Prior], &[Rules]],
         "tells the model to set its instructions aside",
     ),
-    rule("override", InstructionToModel, 8, 3, &[&[Dismiss], &[Rules]], "sets rules aside").only(Scope::Output),
+    rule("override", InstructionToModel, 10, 0, &[&[IgnoreYours]], "tells the model to set its instructions aside"),
+    rule(
+        "override",
+        InstructionToModel,
+        8,
+        1,
+        &[&[Dismiss], &[PriorLoose], &[Rules]],
+        "tells the model to set its instructions aside",
+    ),
     rule("override", InstructionToModel, 3, 3, &[&[Dismiss], &[Rules]], "sets rules aside"),
-    rule("override", InstructionToModel, 8, 4, &[&[Rules], &[Void]], "declares rules void").only(Scope::Definition),
+    rule("override", InstructionToModel, 8, 3, &[&[Rules], &[Void]], "declares rules void").only(DEFINITION),
     rule("override", InstructionToModel, 8, 6, &[&[Rules], &[Precedence, Dismiss]], "puts its own rules above others"),
     rule("persona", InstructionToModel, 8, 0, &[&[Persona]], "gives the model a new task or role"),
-    rule("trusted", InstructionToModel, 5, 0, &[&[Trusted]], "asks to follow what comes from elsewhere"),
+    rule("trusted", InstructionToModel, 5, 0, &[&[Trusted]], "asks to follow what comes from elsewhere").affirmative(),
     // Speaking to the model.
-    rule("model", InstructionToModel, 9, 0, &[&[NoteToModel]], "addresses the model, not a person"),
+    rule("model", InstructionToModel, 7, 0, &[&[NoteToModel]], "addresses the model, not a person").only(DEFINITION),
+    rule("model", InstructionToModel, 8, 0, &[&[NoteToModel]], "addresses the model, not a person").only(OUTPUT),
     rule("model", InstructionToModel, 5, 3, &[&[Model], &[Modal]], "tells the model what it has to do"),
     rule(
         "model",
@@ -155,7 +172,11 @@ pub(crate) const RULES: &[Rule] = &[
     // Secrets.
     rule("secret", DataExfiltration, 3, 8, &[&[Read], SECRET], "speaks of reading secrets").affirmative(),
     rule("secret", DataExfiltration, 6, 8, &[&[Read, Pass, Send], &[SecretPath]], "asks for a file that holds secrets")
-        .affirmative(),
+        .affirmative()
+        .only(DEFINITION),
+    rule("secret", DataExfiltration, 5, 8, &[&[Read, Send], &[SecretPath]], "speaks of a file that holds secrets")
+        .affirmative()
+        .only(OUTPUT),
     rule(
         "secret",
         DataExfiltration,
@@ -165,9 +186,16 @@ pub(crate) const RULES: &[Rule] = &[
         "a file that holds secrets is to be handed over",
     )
     .affirmative(),
-    rule("secret", DataExfiltration, 9, 14, &[&[Read], SECRET, GIVE], "secrets are to be read and handed over")
-        .affirmative(),
-    rule("secret", DataExfiltration, 9, 12, &[&[Modal, Before, When], SECRET, GIVE], "secrets are to be handed over")
+    rule(
+        "secret",
+        DataExfiltration,
+        9,
+        14,
+        &[&[Read], SECRET, &[Pass, Send]],
+        "secrets are to be read and handed over",
+    )
+    .affirmative(),
+    rule("secret", DataExfiltration, 7, 8, &[&[Modal, Before], SECRET, &[Hand, Send]], "secrets are to be handed over")
         .affirmative(),
     rule(
         "secret",
@@ -178,80 +206,128 @@ pub(crate) const RULES: &[Rule] = &[
         "asks for a file that holds secrets",
     )
     .affirmative(),
-    rule("secret", DataExfiltration, 8, 8, &[GIVE, SECRET, ARGUMENT], "secrets are to be put into an argument")
-        .affirmative()
-        .only(Scope::Definition),
+    rule(
+        "secret",
+        DataExfiltration,
+        8,
+        8,
+        &[&[Pass, Send], SECRET, ARGUMENT],
+        "secrets are to be put into an argument",
+    )
+    .affirmative()
+    .only(DEFINITION),
     rule("secret", DataExfiltration, 6, 6, &[&[Modal], GIVE, SECRET], "secrets are to be handed over")
         .affirmative()
-        .only(Scope::Definition),
-    rule("secret", DataExfiltration, 6, 8, &[&[Send], SECRET], "secrets are to be sent")
-        .affirmative()
-        .only(Scope::Output),
+        .only(DEFINITION),
+    rule("secret", DataExfiltration, 8, 2, &[&[Pass, Send], &[Every], SECRET], "all secrets are to be handed over")
+        .affirmative(),
+    rule(
+        "secret",
+        DataExfiltration,
+        7,
+        8,
+        &[ARGUMENT, &[Modal], &[Hold], SECRET],
+        "secrets are to be put into an argument",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule("secret", DataExfiltration, 6, 8, &[&[Send], SECRET], "secrets are to be sent").affirmative().only(OUTPUT),
     rule("secret", DataExfiltration, 6, 8, &[&[Model, Before], &[Read], SECRET], "asks for secrets").affirmative(),
-    rule("secret", DataExfiltration, 8, 8, &[SECRET, &[Modal], GIVE], "secrets have to be handed over")
-        .only(Scope::Definition),
+    rule("secret", DataExfiltration, 8, 6, &[SECRET, &[Modal], &[Hand, Send]], "secrets have to be handed over")
+        .only(DEFINITION),
+    rule(
+        "secret",
+        DataExfiltration,
+        9,
+        8,
+        &[&[EveryTool], &[Modal], &[Pass, Hold], SECRET],
+        "secrets are to go into other calls",
+    )
+    .only(DEFINITION),
     // The conversation and the person.
     rule("context", DataExfiltration, 6, 8, &[GIVE, &[Prompt]], "asks for the conversation or the prompt")
         .affirmative()
-        .only(Scope::Definition),
+        .only(DEFINITION),
     rule(
         "context",
         DataExfiltration,
         9,
         8,
-        &[&[Modal, Every, Before, AsAlso], GIVE, &[Prompt]],
+        &[&[Modal, Every, Before, AsAlso], &[Pass, Send], &[Prompt]],
         "asks for the conversation or the prompt",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "context",
         DataExfiltration,
         9,
         10,
-        &[GIVE, &[Prompt], ARGUMENT],
+        &[&[Pass, Send], &[Prompt], ARGUMENT],
         "the conversation is to be put into an argument",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "context",
         DataExfiltration,
         9,
         10,
-        &[ARGUMENT, GIVE, &[Prompt]],
+        &[ARGUMENT, &[Pass, Hold, Send], &[Prompt]],
         "the conversation is to be put into an argument",
     )
     .affirmative()
-    .only(Scope::Definition),
-    rule("context", DataExfiltration, 9, 10, &[&[Prompt], &[Modal], GIVE], "the conversation is to be handed over")
-        .only(Scope::Definition),
-    rule("context", DataExfiltration, 8, 10, &[&[Prompt], &[Pass], ARGUMENT], "the conversation is to be handed over")
-        .only(Scope::Definition),
-    rule("context", DataExfiltration, 6, 3, &[&[Every], &[Prompt]], "asks for all of the conversation")
-        .only(Scope::Definition),
+    .only(DEFINITION),
+    rule(
+        "context",
+        DataExfiltration,
+        9,
+        10,
+        &[&[Prompt], &[Modal], &[Hand, Pass, Send]],
+        "the conversation is to be handed over",
+    )
+    .only(DEFINITION),
+    rule(
+        "context",
+        DataExfiltration,
+        8,
+        10,
+        &[&[Prompt], &[Pass, Hold], ARGUMENT],
+        "the conversation is to be handed over",
+    )
+    .only(DEFINITION),
+    rule("context", DataExfiltration, 6, 2, &[&[Every], &[Prompt]], "asks for all of the conversation")
+        .only(DEFINITION),
     rule("context", DataExfiltration, 8, 4, &[&[Read, Send], &[Prompt]], "asks for the prompt or the conversation")
-        .only(Scope::Output),
+        .only(OUTPUT),
+    rule(
+        "context",
+        DataExfiltration,
+        8,
+        10,
+        &[&[Url, Host], &[Prompt]],
+        "the conversation is to be put into an address",
+    ),
     rule(
         "personal",
         DataExfiltration,
         5,
-        8,
+        6,
         &[&[Modal, Before, AsAlso, Model], &[Read, Pass, Send], &[Personal]],
         "asks for personal data",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "personal",
         DataExfiltration,
         8,
-        8,
-        &[GIVE, &[Personal], ARGUMENT],
+        6,
+        &[&[Pass, Send], &[Personal], ARGUMENT],
         "personal data is to be put into an argument",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "personal",
         DataExfiltration,
@@ -264,17 +340,40 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         "personal",
         DataExfiltration,
+        7,
+        8,
+        &[&[Public], &[Send, Pass, Read], &[Personal]],
+        "personal data is given to others",
+    )
+    .affirmative(),
+    rule(
+        "personal",
+        DataExfiltration,
         6,
         8,
         &[&[Send], &[Personal], DESTINATION],
         "personal data is sent to a fixed place",
     )
     .affirmative(),
-    rule("slot", DataExfiltration, 3, 8, &[&[Modal, Before], GIVE, ARGUMENT], "more is to be put into an argument")
-        .affirmative()
-        .only(Scope::Definition),
-    rule("slot", DataExfiltration, 3, 6, &[&[Read], &[Lookup], GIVE], "something is to be read and handed over")
-        .only(Scope::Definition),
+    rule(
+        "slot",
+        DataExfiltration,
+        3,
+        6,
+        &[&[Before, AsAlso], &[Pass, Send], ARGUMENT],
+        "more is to be put into an argument",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "slot",
+        DataExfiltration,
+        3,
+        6,
+        &[&[Read], &[Lookup], &[Pass, Send]],
+        "something is to be read and handed over",
+    )
+    .only(DEFINITION),
     rule(
         "slot",
         DataExfiltration,
@@ -283,21 +382,31 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Pass], &[Lookup], &[Quoted, Slot]],
         "content is to be put into an argument",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     // A fixed destination.
-    rule("send", DataExfiltration, 4, 8, &[&[Send], DESTINATION], "sends to a fixed place")
+    rule("send", DataExfiltration, 4, 8, &[&[Send, Hand], DESTINATION], "sends to a fixed place")
         .affirmative()
-        .only(Scope::Definition),
+        .only(DEFINITION),
     rule(
         "send",
         DataExfiltration,
         8,
         10,
-        &[&[Modal, When, Every, EveryTool, AsAlso], &[Send], DESTINATION],
+        &[&[Modal, When, Every, EveryTool, AsAlso], &[Send, Hand], &[Email, Account, Host]],
         "everything is to be sent to a fixed place",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
+    rule(
+        "send",
+        DataExfiltration,
+        8,
+        8,
+        &[&[Modal, Every, EveryTool, AsAlso], &[Send, Hand], &[Url]],
+        "everything is to be sent to a fixed place",
+    )
+    .affirmative()
+    .only(DEFINITION),
     rule(
         "send",
         DataExfiltration,
@@ -306,7 +415,7 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Every, Personal, Prompt], DESTINATION, &[Modal, EveryTool, Before]],
         "everything is to be sent to a fixed place",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "send",
         DataExfiltration,
@@ -316,37 +425,27 @@ pub(crate) const RULES: &[Rule] = &[
         "everything is to be sent to a fixed place",
     )
     .affirmative(),
-    rule("send", DataExfiltration, 5, 8, &[&[Public], &[Send, Pass, Read]], "something is given to others")
-        .only(Scope::Definition),
-    rule("copy", DataExfiltration, 8, 8, &[&[CopyTo], DESTINATION], "a copy goes to a fixed address")
-        .only(Scope::Definition),
+    rule("send", DataExfiltration, 4, 8, &[&[Public], &[Send, Hand]], "something is given to others").only(DEFINITION),
+    rule("send", DataExfiltration, 5, 6, &[&[Send, Hand], &[Public]], "something is given to others").only(DEFINITION),
+    rule("copy", DataExfiltration, 8, 8, &[&[CopyTo], DESTINATION], "a copy goes to a fixed address").only(DEFINITION),
     rule("copy", DataExfiltration, 8, 4, &[&[Modal, Every], &[CopyTo]], "a copy of everything is made")
         .affirmative()
-        .only(Scope::Definition),
-    rule("copy", DataExfiltration, 5, 8, &[&[CopyTo], &[Modal, EveryTool, Every]], "a copy of everything is made")
-        .only(Scope::Definition),
+        .only(DEFINITION),
+    rule("copy", DataExfiltration, 5, 8, &[&[CopyTo], &[EveryTool, Every]], "a copy of everything is made")
+        .only(DEFINITION),
     rule("money", DataExfiltration, 7, 8, &[&[Money], &[Account]], "money goes to a fixed account"),
     // Other tools.
     rule("order", CrossToolReference, 4, 4, &[&[Before], &[EveryTool]], "wants to come before other tools")
-        .only(Scope::Definition),
-    rule(
-        "order",
-        CrossToolReference,
-        5,
-        5,
-        &[&[Before], &[EveryTool], &[Modal], ANY_TOOL],
-        "adds a step before other tools",
-    )
-    .only(Scope::Definition),
+        .only(DEFINITION),
     rule(
         "order",
         CrossToolReference,
         6,
         10,
-        &[&[Before, When], &[EveryTool], &[Modal], &[Read, Send, Pass, Tamper, Before]],
+        &[&[Before, When], &[EveryTool], &[Modal], &[Read, Send, Pass, Tamper]],
         "adds a step to the use of other tools",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "order",
         CrossToolReference,
@@ -355,7 +454,16 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Before, When], &[EveryTool], TOOL, &[Modal, Invoke]],
         "makes the model call another tool at every use",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
+    rule(
+        "order",
+        CrossToolReference,
+        8,
+        10,
+        &[&[Before, When], &[EveryTool], &[Modal], &[Invoke], TOOL],
+        "makes the model call another tool at every use",
+    )
+    .only(DEFINITION),
     rule(
         "order",
         CrossToolReference,
@@ -364,81 +472,84 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[EveryTool], &[Modal], &[Before], TOOL],
         "makes the model call another tool at every use",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "order",
         CrossToolReference,
         8,
-        10,
-        &[&[EveryTool], &[Modal], &[Send, Tamper, Read]],
+        5,
+        &[&[EveryTool], &[Modal], &[Send, Tamper, Hand]],
         "rules over the use of other tools",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "order",
         CrossToolReference,
         7,
         8,
-        &[&[When], &[User], &[Invoke], &[Before, Modal], &[Read, Invoke, Pass]],
+        &[&[When], &[User], &[Invoke], &[Before], &[Read, Invoke, Pass]],
         "adds a step to what the user asks for",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "order",
         CrossToolReference,
         3,
         6,
-        &[&[Before], &[Invoke], &[Read, Send, Pass, Invoke]],
+        &[&[Before], &[Invoke], &[Read, Send, Pass]],
         "adds a step before its own use",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "order",
         CrossToolReference,
         5,
         8,
-        &[&[When, Before], TOOL, &[When, Before, AsAlso], TOOL],
+        &[&[When, Before], TOOL, &[Before, AsAlso], TOOL],
         "orders calls of other tools",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
         8,
-        8,
-        &[&[When], ANY_TOOL, &[Invoke], &[Tamper, Argument, Send, Modal]],
+        6,
+        &[&[When], ANY_TOOL, &[Invoke], &[Tamper, Argument, Send]],
         "changes what other tools do",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
+    rule("shadow", CrossToolReference, 6, 6, &[&[When], TOOL, &[Invoke], &[Modal]], "changes what other tools do")
+        .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
         8,
-        8,
+        6,
         &[&[Tamper], &[Argument, Slot], ANY_TOOL],
         "changes the arguments of other tools",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
         8,
-        8,
-        &[ANY_TOOL, &[Tamper], &[Argument, Slot, Prompt]],
+        6,
+        &[ANY_TOOL, &[Tamper], &[Argument, Prompt]],
         "changes the arguments of other tools",
     )
-    .only(Scope::Definition),
+    .affirmative()
+    .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
         8,
-        8,
-        &[&[Argument, Slot], ANY_TOOL, &[Tamper, Modal]],
+        6,
+        &[&[Argument, Slot], ANY_TOOL, &[Tamper]],
         "changes the arguments of other tools",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
@@ -447,10 +558,10 @@ pub(crate) const RULES: &[Rule] = &[
         &[ANY_TOOL, &[Modal, Tamper], DESTINATION],
         "sends the data of other tools elsewhere",
     )
-    .only(Scope::Definition),
-    rule("shadow", CrossToolReference, 7, 6, &[ANY_TOOL, &[Modal], &[Tamper]], "changes what other tools do")
+    .only(DEFINITION),
+    rule("shadow", CrossToolReference, 7, 4, &[ANY_TOOL, &[Modal], &[Tamper]], "changes what other tools do")
         .affirmative()
-        .only(Scope::Definition),
+        .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
@@ -459,7 +570,7 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[ToolWord], &[Modal, Tamper], &[Argument, Slot, Quoted, Tamper], DESTINATION],
         "changes the arguments of other tools",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
@@ -468,7 +579,7 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Tamper], &[Argument], DESTINATION],
         "puts a fixed value into an argument",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "shadow",
         CrossToolReference,
@@ -477,19 +588,21 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Argument], &[Tamper], DESTINATION],
         "puts a fixed value into an argument",
     )
-    .only(Scope::Definition),
+    .only(DEFINITION),
+    rule("shadow", CrossToolReference, 5, 10, &[&[Tamper], DESTINATION], "replaces something by what is elsewhere")
+        .only(DEFINITION),
+    rule("shadow", CrossToolReference, 2, 2, &[&[Tamper], &[Argument]], "changes an argument").only(DEFINITION),
     rule("presence", CrossToolReference, 7, 0, &[&[Presence]], "acts by being present, not by being called")
-        .only(Scope::Definition),
-    rule("foreign", CrossToolReference, 3, 4, &[&[Modal], &[Invoke], TOOL], "requires another tool")
-        .only(Scope::Definition),
-    rule("foreign", CrossToolReference, 3, 4, &[TOOL, &[Modal], &[Invoke]], "requires another tool")
-        .only(Scope::Definition),
-    rule("foreign", CrossToolReference, 4, 6, &[&[AsAlso], &[Invoke], TOOL], "wants another tool called as well")
-        .only(Scope::Definition),
+        .only(DEFINITION),
+    rule("foreign", CrossToolReference, 2, 4, &[&[Modal], &[Invoke], TOOL], "requires another tool").only(DEFINITION),
+    rule("foreign", CrossToolReference, 3, 4, &[TOOL, &[Modal], &[Invoke]], "requires another tool").only(DEFINITION),
+    rule("foreign", CrossToolReference, 4, 4, &[&[AsAlso], &[Invoke], TOOL], "wants another tool called as well")
+        .only(DEFINITION),
     // Being chosen.
-    rule("prefer", ToolPreference, 6, 0, &[&[Choose]], "asks to be chosen").only(Scope::Definition),
-    rule("praise", ToolPreference, 3, 0, &[&[Superlative]], "praises itself").only(Scope::Definition),
-    rule("praise", ToolPreference, 4, 0, &[&[Endorse]], "claims to be endorsed").only(Scope::Definition),
+    rule("prefer", ToolPreference, 6, 0, &[&[Choose]], "asks to be chosen").only(DEFINITION),
+    rule("prefer", ToolPreference, 3, 0, &[&[ChooseLoose]], "asks to be used").only(DEFINITION),
+    rule("praise", ToolPreference, 3, 0, &[&[Superlative]], "praises itself").only(DEFINITION),
+    rule("praise", ToolPreference, 4, 0, &[&[Endorse]], "claims to be endorsed").only(DEFINITION),
     rule(
         "disparage",
         ToolPreference,
@@ -498,52 +611,74 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[OtherTool, EveryTool, Foreign, Identifier], &[Disparage]],
         "runs other tools down",
     )
-    .only(Scope::Definition),
-    rule("disparage", ToolPreference, 4, 6, &[&[Disparage], &[OtherTool]], "runs others down").only(Scope::Definition),
-    rule("precedence", ToolPreference, 6, 0, &[&[Precedence]], "claims precedence").only(Scope::Definition),
+    .only(DEFINITION),
+    rule("disparage", ToolPreference, 4, 6, &[&[Disparage], &[OtherTool]], "runs others down").only(DEFINITION),
+    rule("precedence", ToolPreference, 6, 0, &[&[Precedence]], "claims precedence").only(DEFINITION),
+    rule(
+        "regardless",
+        InstructionToModel,
+        3,
+        8,
+        &[&[Modal, Say, Choose], &[Regardless]],
+        "something is prescribed in every case",
+    )
+    .affirmative()
+    .only(DEFINITION),
     rule(
         "regardless",
         InstructionToModel,
         8,
-        ANYWHERE,
-        &[&[Modal, Say, Choose], &[Regardless]],
+        8,
+        &[&[Modal, Say, Choose], &[Regardless], &[Asked]],
         "an answer is prescribed whatever was asked",
     )
     .affirmative()
-    .only(Scope::Definition),
+    .only(DEFINITION),
     rule(
         "regardless",
         InstructionToModel,
         8,
-        ANYWHERE,
-        &[&[Regardless], &[Modal, Say, Account]],
+        8,
+        &[&[Regardless], &[Asked], &[Modal, Say]],
         "an answer is prescribed whatever was asked",
     )
-    .only(Scope::Definition),
-    rule("lie", InstructionToModel, 6, 0, &[&[Lie]], "puts words into the model's mouth").only(Scope::Definition),
+    .only(DEFINITION),
+    rule("regardless", InstructionToModel, 8, ANYWHERE, &[&[Regardless], &[Account]], "a fixed value is prescribed")
+        .only(DEFINITION),
+    rule("regardless", InstructionToModel, 8, 0, &[&[Prescribe]], "an answer is prescribed").only(DEFINITION),
+    rule("lie", InstructionToModel, 6, 0, &[&[Lie]], "puts words into the model's mouth").only(DEFINITION),
     // Commands.
     rule(
         "command",
         DangerousCommand,
-        7,
+        8,
         6,
-        &[&[Modal, Invoke, When, Before, AsAlso, Pass], &[Command]],
+        &[&[Modal, When, Before, AsAlso, Pass, Model, EveryTool, Invoke], &[Command]],
         "asks for a dangerous command",
     )
     .affirmative()
-    .only(Scope::Definition),
-    rule("command", DangerousCommand, 3, 0, &[&[Command]], "names a dangerous command").only(Scope::Definition),
+    .only(DEFINITION),
+    rule("command", DangerousCommand, 5, 4, &[&[Modal, Before, AsAlso, Model], &[CommandLoose]], "asks for a command")
+        .affirmative()
+        .only(DEFINITION),
+    rule("command", DangerousCommand, 8, 6, &[&[Command], &[EveryTool, Before]], "asks for a dangerous command")
+        .only(DEFINITION),
+    rule("command", DangerousCommand, 3, 0, &[&[Command]], "names a dangerous command").only(DEFINITION),
     rule("command", DangerousCommand, 9, 10, &[&[Download], &[Url, Host], &[Shell]], "downloads and runs code"),
-    rule("command", DangerousCommand, 7, 8, &[&[Model], &[Invoke], &[Command]], "asks for a dangerous command"),
-    rule("command", DangerousCommand, 7, 6, &[&[Pass], &[SecretPath, Command]], "writes where a system keeps its keys")
+    rule("command", DangerousCommand, 7, 6, &[&[Pass], &[SecretPath]], "writes where a system keeps its keys")
         .affirmative()
-        .only(Scope::Definition),
-    rule("safeguard", DangerousCommand, 7, 4, &[&[SwitchOff], &[Safeguard]], "switches a safeguard off")
+        .only(DEFINITION),
+    rule("command", DangerousCommand, 8, 6, &[&[Modal, Invoke], &[Command]], "asks for a dangerous command")
+        .only(OUTPUT),
+    rule("safeguard", DangerousCommand, 6, 4, &[&[SwitchOff], &[Safeguard]], "switches a safeguard off")
         .affirmative()
-        .only(Scope::Definition),
+        .only(DEFINITION),
+    rule("safeguard", DangerousCommand, 5, 5, &[&[SwitchOn], &[Opening]], "opens a door")
+        .affirmative()
+        .only(DEFINITION),
     // Small things that add up.
     rule("justify", InstructionToModel, 2, ANYWHERE, &[&[Justify], &[Modal, Before]], "gives a reason of authority")
-        .only(Scope::Definition),
+        .only(DEFINITION),
     rule(
         "justify",
         InstructionToModel,
@@ -552,8 +687,10 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Modal, Before, Read, Pass], &[Justify]],
         "gives a reason of authority",
     )
-    .only(Scope::Definition),
-    rule("threat", InstructionToModel, 2, 0, &[&[Threat]], "threatens with failure").only(Scope::Definition),
+    .only(DEFINITION),
+    rule("urgent", InstructionToModel, 3, 6, &[&[Modal], &[Urgent]], "presses for time").only(DEFINITION),
+    rule("urgent", InstructionToModel, 3, 8, &[&[Urgent], &[Modal]], "presses for time").only(DEFINITION),
+    rule("threat", InstructionToModel, 2, 0, &[&[Threat]], "threatens with failure").only(DEFINITION),
     rule(
         "sleeper",
         InstructionToModel,
@@ -562,16 +699,12 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Sleeper]],
         "acts on a condition that has nothing to do with the tool",
     )
-    .only(Scope::Definition),
-    rule("also", InstructionToModel, 2, 6, &[&[AsAlso], ACT], "does something besides").only(Scope::Definition),
+    .only(DEFINITION),
+    rule("also", InstructionToModel, 1, 6, &[&[AsAlso], ACT], "does something besides").only(DEFINITION),
     // What was returned.
-    rule("reply", InstructionToModel, 8, 5, &[&[ReplyVerb], &[Reply]], "prescribes the answer").only(Scope::Output),
-    rule("reply", InstructionToModel, 8, 3, &[&[Reply], &[ReplyVerb]], "prescribes the answer").only(Scope::Output),
-    rule("task", InstructionToModel, 8, 0, &[&[TaskFor]], "gives the model a task").only(Scope::Output),
-    rule("command", DangerousCommand, 8, 6, &[&[Modal, Invoke], &[Command]], "asks for a dangerous command")
-        .only(Scope::Output),
-    rule("secret", DataExfiltration, 8, 8, &[&[Read, Send], &[SecretPath]], "asks for a file that holds secrets")
-        .only(Scope::Output),
+    rule("reply", InstructionToModel, 8, 5, &[&[ReplyVerb], &[Reply]], "prescribes the answer").only(OUTPUT),
+    rule("reply", InstructionToModel, 8, 3, &[&[Reply], &[ReplyVerb]], "prescribes the answer").only(OUTPUT),
+    rule("task", InstructionToModel, 8, 0, &[&[TaskFor]], "gives the model a task").only(OUTPUT),
 ];
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ const ROT13_BYTES_MAX: usize = 8 * 1024;
 /// Score from which decoded text counts: it has no reason to be encoded at all.
 const ENCODED_SCORE_MIN: u32 = 4;
 
+/// Weight of an order that stands where data belongs.
+const VALUE_WEIGHT: u32 = 4;
+/// Weight of the rule that makes a value an order.
+const VALUE_WEIGHT_MIN: u32 = 4;
+
 /// What kind of text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Surface {
@@ -93,6 +98,10 @@ impl Score {
             if let Some(found) = pattern.find(text) {
                 score.hear("markup", FindingKind::HiddenText, *weight, reason, found.as_str());
             }
+        }
+        if surface == Surface::Value && score.said.values().any(|said| said.weight >= VALUE_WEIGHT_MIN) {
+            let reason = "an order where a value belongs";
+            score.hear("place", FindingKind::InstructionToModel, VALUE_WEIGHT, reason, text);
         }
         score.total = score.said.values().map(|said| said.weight).sum();
         score
@@ -182,8 +191,8 @@ fn patterns() -> &'static [(Regex, u32, &'static str)] {
         (r"(?im)^\s*(human|user|assistant|system)\s*:\s*\S", 5, "imitates a turn of the conversation"),
         (r"(?i)!\[[^\]]{0,80}\]\(https?://[^)\s]{1,200}\?[^)\s]{0,200}=", 6, "an image address that carries data out"),
         (
-            r"(?i)#{2,}\s{0,3}(new |system |important |hidden )?(instructions?|system|override|prompt)\b",
-            5,
+            r"(?i)#{2,}\s{0,3}\(?(new |system |important |hidden )?(system_message|instructions? (to|for)|system|override|prompt)\b",
+            7,
             "a heading that imitates instructions",
         ),
     ];

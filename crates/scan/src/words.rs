@@ -46,7 +46,7 @@ pub(crate) fn sentences(text: &str, names: &Names, lines: bool) -> Vec<Sentence>
     let mut empty_line = false;
     for line in text.split('\n') {
         let trimmed = line.trim();
-        let bullet = trimmed.starts_with(['-', '*', '•', '#']) || starts_numbered(trimmed);
+        let bullet = trimmed.starts_with(['-', '*', '•', '#']) || starts_numbered(trimmed) || starts_entry(trimmed);
         if lines || empty_line || bullet {
             sentences.extend(current.take());
         }
@@ -110,12 +110,15 @@ impl Sentence {
             chunk.trim_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '~' | '/' | '+' | '.' | '_' | '\\'));
         let core = core.trim_end_matches(['.', '/', '\\', '+']);
         let core = if core.starts_with('.') && !is_secret_path(core) { core.trim_start_matches('.') } else { core };
+        // `--flag` is an option of a command and `name:` the entry of a list, neither is a tool.
+        let listed = chunk.trim_start_matches(['`', '\'', '"']).starts_with('-') || chunk.ends_with(':');
         let quoted = core.len() > 1 && (chunk.contains('`') || chunk.starts_with(['\'', '"', '“', '‘']));
         let place = self.starts.len();
         if quoted && chunk.trim_end_matches(['.', ',', ':', ';', ')']).ends_with(['\'', '"', '”', '’', '`']) {
             self.marks.push((Mark::Quoted, place));
         }
         if let Some((mark, token)) = form(core, quoted, names) {
+            let mark = if listed && mark == Mark::Identifier { Mark::Listed } else { mark };
             self.marks.push((mark, place));
             self.push(token);
             return;
@@ -309,6 +312,12 @@ fn ends_sentence(chunk: &str) -> bool {
     let bare = chunk.trim_end_matches(['"', '\'', ')', ']', '”', '’', '*', '`', '}']);
     let lower = bare.trim_start_matches(['(', '"', '\'']).to_lowercase();
     bare.ends_with(['.', '!', '?', '。']) && !ABBREVIATIONS.contains(&lower.as_str())
+}
+
+/// `name: …` and `name (type): …`, as in a list of arguments.
+fn starts_entry(line: &str) -> bool {
+    let head = line.split_once(':').map_or("", |(head, _)| head);
+    !head.is_empty() && head.split_whitespace().nth(2).is_none()
 }
 
 fn starts_numbered(line: &str) -> bool {
