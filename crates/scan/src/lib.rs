@@ -7,7 +7,8 @@
 //! The way of a text: [`normalise`] takes out what a person cannot see (and remembers it), [`decode`] opens what is
 //! written in base64, hex, percent or entity form, [`words`] cuts it into sentences of plain tokens, [`lexicon`] marks
 //! phrases, [`rules`] combines the marks of one sentence (who is told, to do what, with what, to where, hidden from whom)
-//! into a weighted sum. One word never condemns a text; a combination does.
+//! into a weighted sum, to which [`wording`] adds how much the text sounds like orders. One word never condemns a text; a
+//! combination does.
 //!
 //! Invariants
 //! - SCAN-1: work is linear in the input, and the input is bounded; what was not read is itself a finding.
@@ -24,6 +25,7 @@ mod names;
 mod normalise;
 mod rules;
 mod text;
+mod wording;
 mod words;
 
 pub use definition::{Definition, Neighbours};

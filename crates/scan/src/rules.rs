@@ -705,6 +705,200 @@ pub(crate) const RULES: &[Rule] = &[
     rule("reply", InstructionToModel, 8, 5, &[&[ReplyVerb], &[Reply]], "prescribes the answer").only(OUTPUT),
     rule("reply", InstructionToModel, 8, 3, &[&[Reply], &[ReplyVerb]], "prescribes the answer").only(OUTPUT),
     rule("task", InstructionToModel, 8, 0, &[&[TaskFor]], "gives the model a task").only(OUTPUT),
+    // Broader forms of the above, each weaker.
+    rule(
+        "order",
+        CrossToolReference,
+        8,
+        8,
+        &[&[When, Before, Every, EveryTool], TOOL, &[Must], &[Mutate]],
+        "makes other tools change things",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "order",
+        CrossToolReference,
+        8,
+        10,
+        &[&[When, Every], &[Must], &[Mutate], &[WithTool, Via]],
+        "makes other tools change things",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule("order", CrossToolReference, 8, 10, &[&[When], &[Mutate], &[WithTool]], "makes other tools change things")
+        .affirmative()
+        .only(DEFINITION),
+    rule("order", CrossToolReference, 7, 5, &[&[Via], &[Must]], "prescribes what goes into another tool")
+        .affirmative()
+        .only(DEFINITION),
+    rule("order", CrossToolReference, 7, 4, &[&[Every], TOOL, &[Must]], "prescribes what another tool does")
+        .affirmative()
+        .only(DEFINITION),
+    rule("order", CrossToolReference, 8, 8, &[TOOL, &[Must], &[Before, When], TOOL], "orders calls of other tools")
+        .only(DEFINITION),
+    rule(
+        "order",
+        CrossToolReference,
+        4,
+        4,
+        &[&[Before], &[Invoke], &[Modal], &[Invoke], TOOL],
+        "wants another tool called first",
+    )
+    .only(DEFINITION),
+    rule("order", CrossToolReference, 8, 8, &[&[Every], &[Must], TOOL, &[AsAlso]], "hands everything to another tool")
+        .only(DEFINITION),
+    rule(
+        "order",
+        CrossToolReference,
+        7,
+        6,
+        &[&[When, Every], TOOL, &[Must], &[Invoke]],
+        "makes the model call another tool",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "order",
+        CrossToolReference,
+        7,
+        8,
+        &[&[When], TOOL, &[Before], &[Mutate, Tamper]],
+        "adds a step before another tool",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "shadow",
+        CrossToolReference,
+        8,
+        10,
+        &[&[Every, EveryTool], &[Must], &[Mutate, Tamper], &[Argument, Money]],
+        "changes what is given to other tools",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "shadow",
+        CrossToolReference,
+        8,
+        8,
+        &[&[EveryTool], &[Must], &[Argument], &[Mutate]],
+        "changes what is given to other tools",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "mine",
+        DataExfiltration,
+        8,
+        10,
+        &[&[Quoted, Slot, Parameter], &[Pass, Read, Invoke], SECRET],
+        "secrets are to be put into an argument",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "mine",
+        DataExfiltration,
+        8,
+        12,
+        &[&[Pass, Read, Hold], &[Mine, UsersOwn], &[Quoted, Parameter]],
+        "what is not the tool's business is to be put into an argument",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule(
+        "mine",
+        DataExfiltration,
+        8,
+        12,
+        &[&[Mine], &[Quoted, Parameter]],
+        "what is not the tool's business is to be put into an argument",
+    )
+    .only(DEFINITION),
+    rule(
+        "mine",
+        DataExfiltration,
+        7,
+        10,
+        &[&[Quoted, Parameter, Slot], &[Mine]],
+        "what is not the tool's business is to be put into an argument",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule("mine", DataExfiltration, 6, 8, &[&[Must, Modal], &[Mine]], "asks for what is not the tool's business")
+        .affirmative()
+        .only(DEFINITION),
+    rule("mine", DataExfiltration, 5, 6, &[&[Pass, Read, Send], &[Mine]], "asks for what is not the tool's business")
+        .affirmative()
+        .only(DEFINITION),
+    rule("mine", DataExfiltration, 8, 6, &[&[Pass, Send, Hand], &[UsersOwn], SECRET], "asks for the user's secrets")
+        .affirmative()
+        .only(DEFINITION),
+    rule("mine", DataExfiltration, 8, 8, &[SECRET, &[Mutate, Pass], &[WithTool]], "secrets are given to another tool")
+        .affirmative()
+        .only(DEFINITION),
+    rule("mine", DataExfiltration, 5, 8, &[&[Mine], &[Pass, Send]], "asks for what is not the tool's business")
+        .only(DEFINITION),
+    rule("stage", InstructionToModel, 5, 6, &[&[Stage], &[Must], &[Neg, Hold]], "prescribes the answer")
+        .only(DEFINITION),
+    rule("stage", InstructionToModel, 7, 4, &[&[Say, Stage], &[EveryTool]], "prescribes every answer")
+        .affirmative()
+        .only(DEFINITION),
+    rule("promo", ToolPreference, 2, 0, &[&[Promo]], "speaks of advertising").only(DEFINITION),
+    rule("promo", ToolPreference, 8, 8, &[&[Stage, Say, EveryTool, When], &[Promo]], "makes the model advertise")
+        .only(DEFINITION),
+    rule("offstage", Concealment, 5, 0, &[&[OffStage]], "something is to stay out of sight").only(DEFINITION),
+    rule(
+        "offstage",
+        Concealment,
+        9,
+        8,
+        &[&[OffStage], &[Neg, OffStage, Stage, User]],
+        "something is to stay out of sight",
+    )
+    .only(DEFINITION),
+    rule("offstage", Concealment, 8, 8, &[&[Neg], &[OffStage]], "something is to stay out of sight").only(DEFINITION),
+    rule("offstage", Concealment, 8, 8, &[&[When, User], &[OffStage]], "something is to stay out of sight")
+        .only(DEFINITION),
+    rule("rank", InstructionToModel, 6, 0, &[&[Rank]], "claims authority").affirmative().only(DEFINITION),
+    rule("rank", InstructionToModel, 9, 10, &[&[Rank, Trusted], &[Rank, Prompt, EveryTool]], "claims authority")
+        .affirmative()
+        .only(DEFINITION),
+    rule("prefer", ToolPreference, 5, 0, &[&[Steer]], "steers the model away from other tools").only(DEFINITION),
+    rule(
+        "prefer",
+        ToolPreference,
+        8,
+        10,
+        &[&[Steer, EveryTool], &[Steer, EveryTool, Disparage, Own]],
+        "steers the model away from other tools",
+    )
+    .only(DEFINITION),
+    rule("grave", DangerousCommand, 5, 0, &[&[Grave]], "names a dangerous change").affirmative().only(DEFINITION),
+    rule(
+        "grave",
+        DangerousCommand,
+        8,
+        8,
+        &[&[Modal, Must, Before, When, Invoke, Tamper], &[Grave]],
+        "asks for a dangerous change",
+    )
+    .affirmative()
+    .only(DEFINITION),
+    rule("grave", DangerousCommand, 8, 8, &[&[Grave], &[Before, Must, AsAlso]], "asks for a dangerous change")
+        .only(DEFINITION),
+    rule(
+        "grave",
+        DangerousCommand,
+        8,
+        8,
+        &[&[Tamper], &[SecretPath], DESTINATION],
+        "replaces a file that a system trusts",
+    )
+    .affirmative()
+    .only(DEFINITION),
 ];
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::finding::{FindingKind, Findings, Severity};
 use crate::lexicon;
 use crate::normalise::{Hidden, Plain, normalise};
 use crate::rules::{self, RULES, Rule, Scope};
+use crate::wording;
 use crate::words::{Names, sentences};
 
 /// Longest text that is read, in bytes; the rest is a finding.
@@ -90,6 +91,10 @@ impl Score {
         let other = if surface == Surface::Output { Scope::Definition } else { Scope::Output };
         for sentence in sentences(text, names, surface == Surface::Output) {
             let hits = lexicon::hits(&sentence);
+            if let Some(weight) = wording::weight(&sentence).filter(|_| surface != Surface::Output) {
+                let reason = "worded like orders to a model";
+                score.hear("wording", FindingKind::InstructionToModel, weight, reason, &sentence.written);
+            }
             for rule in RULES.iter().filter(|rule| rule.scope != other && rules::matches(rule, &hits)) {
                 score.say(rule, &sentence.written);
             }

@@ -146,6 +146,9 @@ impl Sentence {
             self.push("can");
             return self.push("not");
         }
+        if matches!(lower.as_str(), "user's" | "users'" | "customer's" | "person's" | "machine's" | "host's") {
+            self.marks.push((Mark::UsersOwn, self.starts.len()));
+        }
         // `user's`, `you're`, `it'll`: what follows the apostrophe carries no meaning here.
         self.push(lower.split('\'').next().unwrap_or(&lower));
     }
@@ -188,7 +191,11 @@ fn form(core: &str, quoted: bool, names: &Names) -> Option<(Mark, &'static str)>
         return Some((Mark::Path, "#path"));
     }
     if is_identifier(core, quoted) {
-        let secret = identifier_words(core).iter().any(|word| SECRET_WORDS.contains(&word.as_str()));
+        let words = identifier_words(core);
+        // `OPENAI_API_KEY` is the variable that holds one; `api_key` is an ordinary parameter.
+        let variable = core.chars().all(|c| !c.is_lowercase())
+            && words.last().is_some_and(|word| matches!(word.as_str(), "key" | "token" | "secret" | "password"));
+        let secret = variable || words.iter().any(|word| SECRET_WORDS.contains(&word.as_str()));
         return Some((if secret { Mark::SecretIdentifier } else { Mark::Identifier }, "#ident"));
     }
     None

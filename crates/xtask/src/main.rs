@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | escape | search-eval`.
+//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | escape | search-eval |
+//! scan-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -13,6 +14,7 @@ mod check;
 mod ci;
 mod escape;
 mod generate;
+mod scan_eval;
 mod search_eval;
 mod services;
 mod suite;
@@ -34,7 +36,9 @@ usage: cargo xtask <command>
                             measure the release build against a bare echo server and bare processes; --write updates
                             benches/README.md
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
-  search-eval [...]         quality of tool search on the public query sets";
+  search-eval [...]         quality of tool search on the public query sets
+  scan-eval [--data FILE] [--part all|fit|held-out] [--why] [--json]
+                            recall and false alarms of the scanner of tool definitions";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -57,6 +61,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "check" => return check::run(),
         "generate" => generate::run()?,
         "services" => services::run(rest)?,
+        "scan-eval" => scan_eval::run(rest)?,
         "search-eval" => search_eval::run(rest)?,
         "bench" => bench::run(rest)?,
         // The two below are how `bench` calls the release build of this very program.
