@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test | ci | check | generate | services | bench | escape | search-eval |
-//! lazy-tokens`.
+//! lazy-tokens | scan-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -15,6 +15,7 @@ mod ci;
 mod escape;
 mod generate;
 mod lazy_tokens;
+mod scan_eval;
 mod search_eval;
 mod services;
 mod suite;
@@ -37,7 +38,9 @@ usage: cargo xtask <command>
                             benches/README.md
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
   search-eval [...]         quality of tool search on the public query sets
-  lazy-tokens [--data DIR]  tokens of all tools against those of the meta-tools, for 100, 1,000 and 5,000 real tools";
+  lazy-tokens [--data DIR]  tokens of all tools against those of the meta-tools, for 100, 1,000 and 5,000 real tools
+  scan-eval [--data FILE] [--part all|fit|held-out] [--why] [--json]
+                            recall and false alarms of the scanner of tool definitions";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -60,6 +63,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "check" => return check::run(),
         "generate" => generate::run()?,
         "services" => services::run(rest)?,
+        "scan-eval" => scan_eval::run(rest)?,
         "search-eval" => search_eval::run(rest)?,
         "lazy-tokens" => lazy_tokens::run(rest)?,
         "bench" => bench::run(rest)?,

@@ -1,0 +1,166 @@
+//! A tool definition, the names around it, and the walk over every text in it that a model would read.
+//!
+//! Models are given the whole schema, so an order can stand in a parameter's name, title, default, enum value or example
+//! as well as in the description. A description that is itself JSON is walked too.
+//!
+//! Invariants: at most [`PLACES_MAX`] texts, [`TOTAL_BYTES_MAX`] bytes and [`DEPTH_MAX`] levels are read of one
+//! definition; what was left out is a finding.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::finding::{FindingKind, Findings, Severity};
+use crate::text::{self, Surface};
+use crate::words::{Names, identifier_words};
+
+/// Most texts of one definition that are read.
+const PLACES_MAX: usize = 2048;
+/// Most bytes of one definition that are read.
+const TOTAL_BYTES_MAX: usize = 512 * 1024;
+/// Deepest level of a schema that is read.
+const DEPTH_MAX: usize = 32;
+/// A parameter's name of fewer words is a name, of more a sentence.
+const NAME_WORDS_MIN: usize = 4;
+/// An enum value, default or example of fewer words is data, of more a sentence.
+const VALUE_WORDS_MIN: usize = 3;
+
+/// The parts of a tool's definition that a model is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Definition<'a> {
+    /// Name of the tool, without its namespace.
+    pub name: &'a str,
+    /// Title for people.
+    pub title: Option<&'a str>,
+    /// What the tool says about itself.
+    pub description: &'a str,
+    /// JSON schema of the parameters.
+    pub parameters: &'a Value,
+    /// JSON schema of the result.
+    pub output_schema: Option<&'a Value>,
+    /// Annotations and other members that are shown to a model.
+    pub annotations: Option<&'a Value>,
+}
+
+/// Names of the tools around the one that is scanned.
+#[derive(Debug, Default, Clone)]
+pub struct Neighbours {
+    pub(crate) siblings: BTreeSet<String>,
+    pub(crate) foreign: BTreeSet<String>,
+}
+
+impl Neighbours {
+    /// `siblings` are tools of the same server, `foreign` those of all others.
+    pub fn new<S: Into<String>, F: Into<String>>(
+        siblings: impl IntoIterator<Item = S>,
+        foreign: impl IntoIterator<Item = F>,
+    ) -> Self {
+        Self {
+            siblings: siblings.into_iter().map(Into::into).collect(),
+            foreign: foreign.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// Scans every text of a definition.
+pub(crate) fn scan(definition: &Definition<'_>, neighbours: &Neighbours, findings: &mut Findings) {
+    let properties = definition.parameters.get("properties").and_then(Value::as_object);
+    let names = Names {
+        own: definition.name.to_owned(),
+        parameters: properties.map(|map| map.keys().cloned().collect()).unwrap_or_default(),
+        siblings: neighbours.siblings.clone(),
+        foreign: neighbours.foreign.iter().filter(|name| !neighbours.siblings.contains(*name)).cloned().collect(),
+    };
+    let mut walk = Walk { names: &names, findings, places: 0, bytes: 0, cut: false };
+    walk.name(definition.name, "/name");
+    if let Some(title) = definition.title {
+        walk.text(title, "/title", Surface::Prose);
+    }
+    walk.text(definition.description, "/description", Surface::Prose);
+    walk.embedded(definition.description, "/description");
+    walk.value(definition.parameters, "/parameters", 0);
+    if let Some(schema) = definition.output_schema {
+        walk.value(schema, "/outputSchema", 0);
+    }
+    if let Some(annotations) = definition.annotations {
+        walk.value(annotations, "/annotations", 0);
+    }
+    if walk.cut {
+        findings.add(FindingKind::Oversized, Severity::Medium, "", "more text than is read", definition.name);
+    }
+}
+
+// --- Walk ----------------------------------------------------------------------------------------------------------
+
+struct Walk<'a> {
+    names: &'a Names,
+    findings: &'a mut Findings,
+    places: usize,
+    bytes: usize,
+    /// Something was left out.
+    cut: bool,
+}
+
+impl Walk<'_> {
+    fn text(&mut self, text: &str, place: &str, surface: Surface) {
+        if self.places >= PLACES_MAX || self.bytes >= TOTAL_BYTES_MAX {
+            self.cut = true;
+            return;
+        }
+        self.places += 1;
+        self.bytes += text.len();
+        text::scan(text, place, surface, self.names, self.findings);
+    }
+
+    /// A name that is a sentence is read as one.
+    fn name(&mut self, name: &str, place: &str) {
+        let words = identifier_words(name);
+        if words.len() >= NAME_WORDS_MIN || !name.is_ascii() {
+            self.text(&words.join(" "), place, Surface::Value);
+        }
+    }
+
+    /// A description that is itself JSON carries texts of its own.
+    fn embedded(&mut self, text: &str, place: &str) {
+        if !text.trim_start().starts_with(['{', '[']) || text.len() > text::TEXT_BYTES_MAX {
+            return;
+        }
+        if let Ok(value) = serde_json::from_str::<Value>(text) {
+            self.value(&value, place, 0);
+        }
+    }
+
+    fn value(&mut self, value: &Value, place: &str, depth: usize) {
+        if depth > DEPTH_MAX {
+            self.cut = true;
+            return;
+        }
+        match value {
+            Value::String(text) => self.string(text, place),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.value(item, &format!("{place}/{index}"), depth + 1);
+                }
+            }
+            Value::Object(members) => {
+                for (key, member) in members {
+                    let place = format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"));
+                    self.name(key, &place);
+                    self.value(member, &place, depth + 1);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn string(&mut self, text: &str, place: &str) {
+        let prose = place.ends_with("/description") || place.ends_with("/title") || place.ends_with("/$comment");
+        if prose {
+            self.text(text, place, Surface::Prose);
+        } else if text.split_whitespace().nth(VALUE_WORDS_MIN - 1).is_some() || !text.is_ascii() || text.len() > 24 {
+            self.text(text, place, Surface::Value);
+        } else {
+            self.name(text, place);
+        }
+    }
+}

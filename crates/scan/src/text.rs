@@ -1,0 +1,218 @@
+//! Scans one text of a definition, or an output: everything that can be said without knowing where it stands.
+//!
+//! The score of a text is the sum of its loudest rule per family, over the text as written and the text hidden in it.
+//! Findings carry the severity of the whole text, because it is the combination that condemns.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+use crate::decode;
+use crate::finding::{FindingKind, Findings, Severity};
+use crate::lexicon;
+use crate::normalise::{Hidden, Plain, normalise};
+use crate::rules::{self, RULES, Rule, Scope};
+use crate::wording;
+use crate::words::{Names, sentences};
+
+/// Longest text that is read, in bytes; the rest is a finding.
+pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// A description longer than this is remarked upon.
+const TEXT_BYTES_USUAL: usize = 16 * 1024;
+/// Only texts up to this length are also tried as rot13.
+const ROT13_BYTES_MAX: usize = 8 * 1024;
+/// Score from which decoded text counts: it has no reason to be encoded at all.
+const ENCODED_SCORE_MIN: u32 = 4;
+
+/// Weight of an order that stands where data belongs.
+const VALUE_WEIGHT: u32 = 4;
+/// Weight of the rule that makes a value an order.
+const VALUE_WEIGHT_MIN: u32 = 4;
+
+/// What kind of text is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// Prose of a definition: title and descriptions.
+    Prose,
+    /// Values of a definition that are data for the tool: names, enum values, defaults, examples.
+    Value,
+    /// What a tool returned.
+    Output,
+}
+
+/// Scans `text`, which stands at `place`.
+pub(crate) fn scan(text: &str, place: &str, surface: Surface, names: &Names, findings: &mut Findings) {
+    let text = bounded(text, place, findings);
+    let plain = normalise(text);
+    report_hidden(&plain, place, findings);
+    if !plain.smuggled.trim().is_empty() {
+        let reason = "text is spelled in invisible characters";
+        findings.add(FindingKind::HiddenText, Severity::High, place, reason, &plain.smuggled);
+    }
+    let score = Score::of(&plain.text, surface, names);
+    score.report(place, findings);
+    let mut hidden = decode::decoded(&plain.text);
+    if plain.text.len() <= ROT13_BYTES_MAX {
+        hidden.push(decode::rot13(&plain.text));
+    }
+    for decoded in hidden {
+        let inner = Score::of(&normalise(&decoded).text, surface, names);
+        // An entity form is decoded within its text: only what decoding adds is held against it.
+        if inner.total >= ENCODED_SCORE_MIN.max(score.total + 1) {
+            let reason = "encoded text carries instructions";
+            findings.add(FindingKind::Encoded, Severity::High, place, reason, inner.excerpt());
+            inner.report(place, findings);
+        }
+    }
+}
+
+// --- Score ---------------------------------------------------------------------------------------------------------
+
+/// What the rules say about one text.
+#[derive(Debug, Default)]
+struct Score {
+    total: u32,
+    /// The loudest rule of each family, with the sentence it was found in.
+    said: BTreeMap<&'static str, Said>,
+}
+
+#[derive(Debug)]
+struct Said {
+    kind: FindingKind,
+    weight: u32,
+    reason: &'static str,
+    excerpt: String,
+}
+
+impl Score {
+    fn of(text: &str, surface: Surface, names: &Names) -> Self {
+        let mut score = Self::default();
+        let other = if surface == Surface::Output { Scope::Definition } else { Scope::Output };
+        for sentence in sentences(text, names, surface == Surface::Output) {
+            let hits = lexicon::hits(&sentence);
+            if let Some(weight) = wording::weight(&sentence).filter(|_| surface != Surface::Output) {
+                let reason = "worded like orders to a model";
+                score.hear("wording", FindingKind::InstructionToModel, weight, reason, &sentence.written);
+            }
+            for rule in RULES.iter().filter(|rule| rule.scope != other && rules::matches(rule, &hits)) {
+                score.say(rule, &sentence.written);
+            }
+        }
+        for (pattern, weight, reason) in patterns() {
+            if let Some(found) = pattern.find(text) {
+                score.hear("markup", FindingKind::HiddenText, *weight, reason, found.as_str());
+            }
+        }
+        if surface == Surface::Value && score.said.values().any(|said| said.weight >= VALUE_WEIGHT_MIN) {
+            let reason = "an order where a value belongs";
+            score.hear("place", FindingKind::InstructionToModel, VALUE_WEIGHT, reason, text);
+        }
+        score.total = score.said.values().map(|said| said.weight).sum();
+        score
+    }
+
+    fn say(&mut self, rule: &Rule, excerpt: &str) {
+        self.hear(rule.family, rule.kind, rule.weight, rule.reason, excerpt);
+    }
+
+    fn hear(&mut self, family: &'static str, kind: FindingKind, weight: u32, reason: &'static str, excerpt: &str) {
+        if self.said.get(family).is_none_or(|said| said.weight < weight) {
+            self.said.insert(family, Said { kind, weight, reason, excerpt: excerpt.to_owned() });
+        }
+    }
+
+    fn excerpt(&self) -> &str {
+        self.said.values().max_by_key(|said| said.weight).map_or("", |said| said.excerpt.as_str())
+    }
+
+    fn report(&self, place: &str, findings: &mut Findings) {
+        let severity = match self.total {
+            score if score >= rules::BLOCK => Severity::High,
+            score if score >= rules::REVIEW => Severity::Medium,
+            _ => Severity::Low,
+        };
+        for said in self.said.values() {
+            findings.add(said.kind, severity, place, said.reason, &said.excerpt);
+        }
+    }
+}
+
+// --- what is not a sentence ----------------------------------------------------------------------------------------
+
+fn report_hidden(plain: &Plain, place: &str, findings: &mut Findings) {
+    for hidden in &plain.hidden {
+        let (severity, reason) = match hidden {
+            Hidden::Tags => (Severity::High, "invisible tag characters"),
+            Hidden::Selectors => (Severity::High, "a run of variation selectors"),
+            Hidden::ZeroWidth => (Severity::Medium, "characters of no width within the text"),
+            Hidden::Bidi => (Severity::Medium, "characters that turn the direction of the text"),
+            Hidden::Escape => (Severity::High, "terminal escape sequences"),
+            Hidden::Control => (Severity::Medium, "control characters"),
+            Hidden::LookAlike => (Severity::Medium, "letters of another script inside Latin words"),
+            Hidden::Padding => (Severity::Medium, "text is pushed out of sight by blank space"),
+        };
+        findings.add(FindingKind::HiddenText, severity, place, reason, &plain.text);
+    }
+}
+
+fn bounded<'a>(text: &'a str, place: &str, findings: &mut Findings) -> &'a str {
+    if text.len() > TEXT_BYTES_MAX {
+        findings.add(FindingKind::Oversized, Severity::Medium, place, "longer than what is read", text);
+    } else if text.len() > TEXT_BYTES_USUAL {
+        findings.add(FindingKind::Oversized, Severity::Low, place, "unusually long", text);
+    }
+    let mut end = TEXT_BYTES_MAX.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+/// Mark-up that a person does not see or that imitates the frame of a conversation, with weight and reason.
+fn patterns() -> &'static [(Regex, u32, &'static str)] {
+    const PATTERNS: &[(&str, u32, &str)] = &[
+        (
+            r"(?i)</?(important|instructions?|critical|note_to_ai|rules?|attention|urgent|mandatory|requirements?|information)[a-z_ -]{0,24}>",
+            5,
+            "an order in a tag",
+        ),
+        (
+            r"(?i)</?(system|secret|hidden|admin|assistant|developer|prompt|user|human|tool_result|tool_response|description|internal|private|override)[a-z_ -]{0,24}>",
+            7,
+            "a tag that imitates the frame of the conversation",
+        ),
+        (
+            r"(?i)\[/?(inst|system|sys|assistant|hidden|system [a-z]{1,12})\]|<<sys>>|<\|[a-z_]{1,24}\|>",
+            8,
+            "a token that imitates the frame of the conversation",
+        ),
+        (r"(?is)<!--.{12}", 5, "a comment in mark-up"),
+        (
+            r"(?i)(display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0[^.1-9]|color\s*:\s*(white|transparent|#fff))",
+            8,
+            "styled so that it cannot be seen",
+        ),
+        (r"(?im)^\s*(human|user|assistant|system)\s*:\s*\S", 5, "imitates a turn of the conversation"),
+        (r"(?i)!\[[^\]]{0,80}\]\(https?://[^)\s]{1,200}\?[^)\s]{0,200}=", 6, "an image address that carries data out"),
+        (
+            r"(?i)#{2,}\s{0,3}\(?(new |system |important |hidden )?(system_message|instructions? (to|for)|system|override|prompt)\b",
+            7,
+            "a heading that imitates instructions",
+        ),
+    ];
+    static COMPILED: OnceLock<Vec<(Regex, u32, &str)>> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        PATTERNS.iter().filter_map(|(text, weight, reason)| Some((Regex::new(text).ok()?, *weight, *reason))).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_compiles() {
+        assert_eq!(patterns().len(), 8);
+    }
+}
