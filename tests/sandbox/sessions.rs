@@ -166,6 +166,20 @@ async fn a_warm_process_that_crashes_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_program_that_is_edited_ends_the_processes_that_run_it() {
+    let workshop = Workshop::with([warm("edited")]);
+    let gantry = workshop.open().await;
+    let first = result(&gantry, "edited", json!({})).await;
+    assert_eq!(result(&gantry, "edited", json!({})).await["process"], first["process"]);
+    let program = PathBuf::from(workshop.path("tools/edited/main.py"));
+    write(&program, SESSION.replace("SELF = os.urandom(8).hex()", "SELF = 'edited'").as_bytes(), 0o644);
+    let start = std::time::Instant::now();
+    while result(&gantry, "edited", json!({})).await["process"] != "edited" {
+        assert!(start.elapsed() < crate::support::PATIENCE, "the edit was not noticed");
+    }
+}
+
+#[tokio::test]
 async fn nothing_that_a_warm_tool_leaves_behind_runs_between_two_calls() {
     let (workshop, word) = (Workshop::new(), marker());
     let place = workshop.place("open", &[]);
