@@ -216,7 +216,8 @@ impl WasmExecutor {
                 Streams { stdin: parameters.clone().into_bytes(), stdout: Some(stdout.clone()), log: log.clone() }
             }
         };
-        if !self.engine.nobody().is_kept() && !(permissions.read.is_empty() && permissions.write.is_empty()) {
+        let wants_directories = !permissions.read.is_empty() || !permissions.write.is_empty();
+        if wants_directories && !self.engine.nobody().is_kept() {
             return Err(too_many_rights());
         }
         let wasi = grants::wasi(permissions, &self.confinement, env, streams)?;

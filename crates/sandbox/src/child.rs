@@ -31,8 +31,10 @@ pub struct Child {
     _held: Held,
 }
 
-/// How often a sandbox that is to stand still is looked at, and the pause between two looks.
-const FREEZE_LOOKS_MAX: u32 = 20;
+/// How often a sandbox that is to stand still is looked at, how often without a pause (asking takes as long as most need), and
+/// the pause between two later looks.
+const FREEZE_LOOKS_MAX: u32 = 24;
+const FREEZE_LOOKS_AT_ONCE: u32 = 8;
 const FREEZE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a child keeps for as long as it lives: its place among those that may, and the launcher.
@@ -161,10 +163,11 @@ impl Child {
     /// The launcher is gone, and the sandbox with it.
     pub async fn freeze(&mut self) -> io::Result<bool> {
         self.frozen = true;
-        for _ in 0..FREEZE_LOOKS_MAX {
+        for look in 1..=FREEZE_LOOKS_MAX {
             match self.stillness(Question::Freeze).await? {
                 Stillness::Frozen => return Ok(true),
                 Stillness::Running => break,
+                Stillness::Stopping if look < FREEZE_LOOKS_AT_ONCE => {}
                 Stillness::Stopping => tokio::time::sleep(FREEZE_PAUSE).await,
             }
         }
