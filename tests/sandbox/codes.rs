@@ -10,6 +10,15 @@ use super::*;
 const END_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 #[tokio::test]
+async fn a_name_without_its_namespace_is_answered_with_the_whole_name() {
+    let workshop = Workshop::with([Tool::shell("counts_something", "echo 1")]);
+    let gantry = workshop.open().await;
+    let answer = gantry.invoke("counts_something", json!({})).await;
+    assert_eq!(answer.code(), "E3101", "{}", answer.text);
+    assert!(answer.text.contains("did you mean `t.counts_something`?"), "{}", answer.text);
+}
+
+#[tokio::test]
 async fn each_bad_end_has_its_code_and_the_next_call_works() {
     let small = json!({ "cpu": "1", "memory": "64Mi", "ephemeral_storage": "8Mi" });
     let cases: [(Tool, &str, &str); 18] = [

@@ -192,7 +192,47 @@ result = {"names": names, "text": text, "lengths": [len(one) for one in text.val
     assert!(!gantry.log().contains("correct-horse"), "{}", gantry.log());
     // A file that others may read is no secret.
     write(&place.join("api_key"), b"correct-horse-battery\n", 0o644);
-    assert_eq!(call(&gantry, "knows", json!({})).await.code(), "E3601");
+    let answer = call(&gantry, "knows", json!({})).await;
+    assert_eq!(answer.code(), "E3602", "{}", answer.text);
+    assert!(answer.text.contains("cannot be used so") && !answer.text.contains("try again"), "{}", answer.text);
+    for said in ["mode 644", "chmod 600"] {
+        wait_for(said, || gantry.log().contains(said).then_some(()));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_given_is_refused_with_what_is_wrong_and_what_to_do() {
+    let workshop = Workshop::new();
+    let pipe = workshop.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let here = workshop.place("here", &[]);
+    let config = here.join("gantry.toml");
+    write(&config, b"[server]\n", 0o644);
+    let loopback = Loopback::start().await;
+    let port = loopback.port;
+    workshop.add(&Tool::python("pipes", "result = 1").may(&[format!("filesystem:read:{pipe}")]));
+    workshop.add(&Tool::python("configures", "result = 1").may(&[format!("filesystem:read:{}", here.display())]));
+    workshop.add(&Tool::python("fat", "result = 1").run("env", json!({ "FAT": "x".repeat(150_000) })));
+    for (id, host) in [("local", "localhost"), ("unspecified", "0.0.0.0")] {
+        workshop.add(&Tool::python(id, DOES).may(&[format!("network:http://{host}:{port}")]));
+    }
+    let gantry = workshop.open_with(Start::new().arg("--config").arg(config.to_str().unwrap())).await;
+    let get = |host: &str| json!({ "do": "get", "path": format!("http://{host}:{port}/1") });
+    for (id, parameters, code, words) in [
+        ("pipes", json!({}), "E3405", &["neither a file nor a directory", "regular file", pipe.as_str()][..]),
+        ("configures", json!({}), "E3405", &["gives to no tool"]),
+        ("fat", json!({}), "E3405", &["too long", "execution.env"]),
+        ("local", get("localhost"), "E3406", &["declares", "open_networks", "127.0.0.1"]),
+        ("unspecified", get("0.0.0.0"), "E3406", &["declares", "open_networks"]),
+    ] {
+        let answer = call(&gantry, id, parameters).await;
+        assert_eq!(answer.code(), code, "{id}: {}", answer.text);
+        for word in words {
+            assert!(answer.text.contains(word), "{id}, {word}: {}", answer.text);
+        }
+        assert!(!answer.text.contains("has to be declared"), "{id}: {}", answer.text);
+    }
+    assert_eq!(loopback.connections(), 0);
 }
 
 #[tokio::test]

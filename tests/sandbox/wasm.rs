@@ -24,6 +24,9 @@ async fn each_word_opens_exactly_what_it_says() {
     let (declared, other) = (Loopback::start().await, Loopback::start().await);
     let workshop = Workshop::new();
     let open = workshop.place("open", &[("file", "text")]);
+    // The tool is nobody, and nobody may write where everybody may.
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    write(&open.join("private"), b"of the server's user alone", 0o600);
     let at = |name: &str| open.join(name).to_str().unwrap().to_owned();
     workshop.add(&probe("bare"));
     workshop.add(&probe("reads").may(&[format!("filesystem:read:{}", open.display())]));
@@ -39,6 +42,9 @@ async fn each_word_opens_exactly_what_it_says() {
     assert_eq!(std::fs::read_to_string(open.join("new")).unwrap(), "x");
     for id in ["reads", "writes"] {
         assert!(is_refused(&tried(&gantry, id, &["read", "/etc/passwd"]).await), "{id}");
+        if rustix::process::geteuid().is_root() {
+            assert!(is_refused(&tried(&gantry, id, &["read", &at("private")]).await), "{id}: as for a process");
+        }
     }
 
     let authority = |server: &Loopback| format!("127.0.0.1:{}", server.port);

@@ -9,7 +9,7 @@
 //! Not here: where data lives (`--data-dir`, `GANTRY_DATA_DIR`), because the configuration may itself speak about it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
@@ -33,7 +33,8 @@ pub(crate) mod tools;
 pub(crate) mod visibility;
 
 use key::{Key, Value};
-use settings::{ConfigFile, Problem, Settings};
+pub(crate) use settings::ConfigFile;
+use settings::{Problem, Settings};
 
 /// The file that is read when `--config` names none.
 const DEFAULT_FILE: &str = "gantry.toml";
@@ -77,6 +78,8 @@ pub(crate) struct Config {
     pub(crate) isolation: isolation::IsolationSection,
     pub(crate) secrets: secrets::SecretsSection,
     pub(crate) model: Option<executors::ModelConfig>,
+    /// The file it was read from, as the user wrote it.
+    pub(crate) file: Option<PathBuf>,
     /// Where each value came from.
     pub(crate) settings: Settings,
 }
@@ -130,6 +133,7 @@ impl Config {
                 isolation,
                 secrets,
                 model,
+                file: file.map(|file| PathBuf::from(&file.name)),
                 settings,
             }),
             _ => Err(problems),

@@ -2,7 +2,7 @@
 //! taken out of it. (EXEC-019, decision 0019)
 //!
 //! Invariants
-//! - REACH-1: the data directory, the audit log, the store and the secrets are private, wherever they are and whatever the
+//! - REACH-1: the configuration file, the data directory, the audit log, the store and the secrets are private, wherever they are and whatever the
 //!   configuration says; the folders tools and policies are loaded from are blocked.
 //! - REACH-2: every fence is absolute, and canonical where it exists: a declared path is opened without following links, so
 //!   a fence that is itself a link would stand beside the way. What is blocked is blocked under both names.
@@ -46,6 +46,8 @@ fn own_places(config: &Config, data_dir: &Path) -> Vec<PathBuf> {
     });
     let mut places = vec![data_dir.to_owned(), config.audit.dir(data_dir), config.secrets.dir(data_dir), store];
     places.extend(beside);
+    // It names secrets' places and addresses, and who may write it decides what the server does when it starts again.
+    places.extend(config.file.clone());
     places
 }
 
@@ -94,6 +96,19 @@ mod tests {
             assert!(reach.private_paths.contains(&elsewhere.join(name)), "{name}: {:?}", reach.blocked_paths);
         }
         assert!(reach.private_paths.iter().all(|path| path.is_absolute()));
+        assert!(!reach.private_paths.iter().any(|path| path.ends_with("gantry.toml")), "none is in use");
+    }
+
+    #[test]
+    fn the_configuration_file_in_use_is_the_servers_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let name = root.join("etc/gantry.toml").display().to_string();
+        std::fs::create_dir(root.join("etc")).unwrap();
+        std::fs::write(&name, "").unwrap();
+        let file = crate::config::ConfigFile { name: name.clone(), text: String::new() };
+        let config = Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
+        assert!(reach(&config, &root.join("data")).private_paths.contains(&PathBuf::from(name)));
     }
 
     #[test]

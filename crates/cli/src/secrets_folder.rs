@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use contract::ids::TenantId;
 use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
 
-use crate::secret_file;
+use crate::secret_file::{self, SecretFileError};
 
 /// The folder.
 #[derive(Debug)]
@@ -32,6 +32,9 @@ impl SecretsFolder {
         match secret_file::read(&dir.join(tenant).join(name)) {
             Ok(Some(secret)) => Secret::new(secret.text).ok_or(SecretError::Missing),
             Ok(None) => Err(SecretError::Missing),
+            Err(error @ (SecretFileError::Open { .. } | SecretFileError::NotText { .. })) => {
+                Err(SecretError::Unusable(format!("{error}: {}", error.remedy()).into()))
+            }
             Err(error) => Err(SecretError::Unavailable(Box::new(error))),
         }
     }
@@ -70,6 +73,10 @@ mod tests {
         for name in ["only", "../other/only", "..", "", ".", "mail/", "/etc/passwd"] {
             assert!(matches!(folder.secret(&acme, name).await, Err(SecretError::Missing)), "{name}");
         }
-        assert!(matches!(folder.secret(&acme, "open").await, Err(SecretError::Unavailable(_))));
+        let Err(SecretError::Unusable(cause)) = folder.secret(&acme, "open").await else {
+            panic!("everybody can read it")
+        };
+        let said = cause.to_string();
+        assert!(said.contains("mode 644") && said.contains("chmod 600"), "{said}");
     }
 }

@@ -128,7 +128,7 @@ impl Confinement {
                 ErrorCode::E3405,
                 format!("{what} holds the server's own data, so it is shown to no tool"),
             )
-            .hint("move the data directory (`--data-dir`) to a place of its own")
+            .hint("move the data directory (`--data-dir`) and the configuration file to a place of their own")
             .retryable(false));
         }
         Ok(())
@@ -162,7 +162,8 @@ impl Confinement {
         let mut found = Vec::new();
         for name in &permissions.credentials {
             let secret = self.secrets.secret(&call.tenant, name).await.map_err(|error| {
-                tracing::warn!(tool = %call.tool.id, credential = %name, %error, "a tool's credential cannot be had");
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(tool = %call.tool.id, tenant = %call.tenant, credential = %name, %error, %cause, "a tool's credential cannot be had");
                 error.refusal(name)
             })?;
             found.push((name.clone(), secret));
@@ -204,11 +205,36 @@ pub(crate) fn settled(call: &ToolCall, gate: Option<&Gate>, usage: &mut Usage) -
     if traffic.violations == 0 {
         return Ok(());
     }
-    let tried: Vec<String> =
-        traffic.kept.iter().map(|violation| format!("{}:{}", violation.host, violation.port)).collect();
+    let tried: Vec<String> = traffic.kept.iter().map(ToString::to_string).collect();
     tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, times = traffic.violations, ?tried, "a tool tried to connect to where it may not");
-    Err(forbidden_destinations(&call.tool, tried.iter().map(String::as_str)))
+    Err(forbidden(call, &tried))
 }
+
+/// The refusal for connections that were not let through, each as `host:port`. An author who has declared a place is not
+/// told to declare it, but why that is not enough.
+pub(crate) fn forbidden(call: &ToolCall, tried: &[String]) -> Refusal {
+    let declared = call.tool.permissions().map(|permissions| permissions.network.as_slice()).unwrap_or_default();
+    let declared = Policy { rules: declared.iter().filter_map(|one| rule(one).ok()).collect(), ..Policy::default() };
+    let is_declared = |place: &&String| {
+        let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
+        host.parse().ok().zip(port.parse().ok()).is_some_and(|(host, port)| declared.admits(&host, port))
+    };
+    let (known, unknown): (Vec<_>, Vec<_>) = tried.iter().partition(is_declared);
+    if !unknown.is_empty() {
+        return forbidden_destinations(&call.tool, unknown.into_iter().map(String::as_str));
+    }
+    let mut refusal = forbidden_destinations(&call.tool, known.into_iter().map(String::as_str));
+    refusal.message = refusal.message.replace(NOT_ALLOWED, NOT_GIVEN);
+    refusal.hint(
+        "a declared name must not lead to this machine or into a network that is not public: declare the address itself, \
+         for example `network:http://127.0.0.1:8080`, or let the operator open the network (`[egress] open_networks`); \
+         `[egress] allowed_hosts` and `allowed_networks` may leave it out too",
+    )
+}
+
+/// The end of the usual words, and what stands there if they would not be true.
+const NOT_ALLOWED: &str = "which its manifest does not allow";
+const NOT_GIVEN: &str = "which its manifest declares, but to which this server lets no tool";
 
 // ------------------------------------------------------------------------------------------------------ CallSecrets
 

@@ -12,7 +12,7 @@
 //! - PROC-1: no shell. Program and arguments are handed over as they stand in the manifest.
 //! - PROC-2: the child gets an environment of our making and inherits nothing (EXEC-020).
 //! - PROC-3: when the call ends, for whatever reason, everything the program has started ends with it (EXEC-022). A warm
-//!   process is the declared exception, and then everything it has started belongs to it.
+//!   process is the declared exception: it and everything it has started stand still until its next call.
 //! - PROC-4: the demanded isolation is given or the call is refused. Without a sandbox nothing runs, unless the operator
 //!   has said so ([`ProcessIsolation::Unsandboxed`]), and then no limit is promised.
 //! - PROC-5: what the child writes is bounded; secrets are taken out of all of it.

@@ -56,6 +56,7 @@ mod library;
 mod limits;
 mod loaded;
 mod metered;
+mod nobody;
 mod outbound;
 mod state;
 mod streams;
@@ -116,7 +117,7 @@ impl WasmExecutor {
     /// Compiles a component of a folder in the background, so that the first call finds it ready. What is wrong with it is
     /// said when it is called.
     pub fn prepare(&self, folder: &Path, binding: &Execution) {
-        if let (Execution::Wasm { component, .. }, Some(threads)) = (binding, self.engine.threads())
+        if let (Execution::Wasm { component, .. }, Some(threads)) = (binding, self.engine.compiling_threads())
             && let Err(error) = self.library.ask(threads, folder, component)
         {
             tracing::warn!(%error, "a component cannot be made ready");
@@ -128,7 +129,7 @@ impl WasmExecutor {
     /// # Errors
     /// E3108 if it is not a component that can run here, E3405 if it cannot be read.
     pub async fn load(&self, folder: &Path, component: &str) -> Result<Arc<Loaded>, Refusal> {
-        let threads = self.engine.threads().ok_or_else(going)?;
+        let threads = self.engine.compiling_threads().ok_or_else(going)?;
         self.library.get(threads, folder, component).await.map_err(|error| error.refusal())
     }
 
@@ -182,7 +183,7 @@ impl WasmExecutor {
         let host = Host::of(companion, Secrets::of(&secrets)?);
         let guest = self.guest(call, loaded, host, env, bounds)?;
         let ticking = self.engine.ticking();
-        let threads = self.engine.threads().ok_or_else(going)?;
+        let threads = self.engine.guest_threads().ok_or_else(going)?;
         let cpu = CpuTime::default();
         let metered = Metered::new(guest.run(cpu.clone()), cpu, bounds.cpu_millicores);
         let task = threads.spawn(async move {
@@ -215,6 +216,10 @@ impl WasmExecutor {
                 Streams { stdin: parameters.clone().into_bytes(), stdout: Some(stdout.clone()), log: log.clone() }
             }
         };
+        let wants_directories = !permissions.read.is_empty() || !permissions.write.is_empty();
+        if wants_directories && !self.engine.nobody().is_kept() {
+            return Err(too_many_rights());
+        }
         let wasi = grants::wasi(permissions, &self.confinement, env, streams)?;
         let gate: Arc<dyn Outbound> = Arc::new(Gated(self.confinement.gate_even_if_closed(call, permissions)?));
         let state = State::new(wasi, Sender::new(Arc::clone(&gate)), Limiter::new(bounds), host);
@@ -282,6 +287,15 @@ fn unbound() -> Refusal {
 
 fn going() -> Refusal {
     Refusal::new(ErrorCode::E3405, "the server is about to stop")
+}
+
+fn too_many_rights() -> Refusal {
+    Refusal::new(
+        ErrorCode::E3405,
+        "directories cannot be given to a WASM tool here without the server's rights over them",
+    )
+    .hint("start the server as an ordinary user, or where the user 65534 exists; the server's log says what failed")
+    .retryable(false)
 }
 
 fn no_way_for_secrets() -> Refusal {

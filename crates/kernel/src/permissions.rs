@@ -8,16 +8,24 @@
 //! `network_policy` lists it. `network_policy.deny_all_egress` closes all of it (decision 0019). What the network policy
 //! opens is asked of the token too ([`Permissions::needs`]), or it would be a way around the scopes.
 //!
+//! A word that nobody here knows is refused: whoever writes `filesytem:read:/x` must not find out by a tool that reads
+//! nothing. The kinds that open nothing by themselves (`tool:`, `database:`) are rights of the caller.
+//!
 //! Invariants
 //! - PRM-1: nothing is open that neither member lists.
 //! - PRM-2: whatever is open is either a word of `required_permissions` or one of [`Permissions::needs`].
 //! - PRM-3: a tool that calls itself pure writes nowhere (DESIGN §8.18).
 //!
-//! Not here: whether a listed place may be had at all. `/` and every host are kept as they are written; the executor's
-//! policy has the last word about them.
+//! Not here: whether a listed place may be had at all. `/` and every host of a scheme are kept as they are written; the
+//! executor's policy has the last word about them.
 
 use contract::manifest::{Finding, Manifest, NetworkPolicy, SideEffectPolicy};
 use policy::{NetworkPlace, Place, PlacePort, Scope};
+
+/// The kinds of words, as an author writes them (MAN-011).
+const KNOWN_WORDS: &str = "`filesystem:read:/path`, `filesystem:write:/path`, `network:https://host[:port]`, `credentials:name`, `tool:name` and `database:name`";
+/// Of these, the kinds that open nothing.
+const RIGHTS_OF_CALLERS: [&str; 2] = ["tool", "database"];
 
 /// Ports of a host that is named without one: what MAN-017 allows by default.
 const PORTS_DEFAULT: [u16; 2] = [80, 443];
@@ -118,6 +126,10 @@ impl Reading {
             Place::Network(NetworkPlace { port: PlacePort::Unknown, .. }) => {
                 self.findings.push(Finding::new(path, format!("`{word}`: the scheme has no usual port, so name one")));
             }
+            Place::Network(NetworkPlace { host: None, port: PlacePort::Any }) => self.findings.push(Finding::new(
+                path,
+                format!("`{word}`: name the hosts, for example `network:https://*.example.com`; every host by one scheme is `network:https:*`"),
+            )),
             Place::Network(place) => self.found.network.extend(opened(place)),
             Place::Word { kind: "credentials", name } if is_file_name(name) => {
                 self.found.credentials.push(name.into());
@@ -130,7 +142,11 @@ impl Reading {
                 self.findings.push(Finding::new(path, format!("`{word}`: name each credential")));
             }
             // Rights of the caller that no sandbox keeps, such as `tool:x`.
-            Place::Everything | Place::AllOf { .. } | Place::Word { .. } => {}
+            Place::Word { kind, .. } if RIGHTS_OF_CALLERS.contains(&kind) => {}
+            Place::AllOf { prefix } if RIGHTS_OF_CALLERS.iter().any(|kind| prefix.split(':').next() == Some(kind)) => {}
+            Place::Everything | Place::AllOf { .. } | Place::Word { .. } => {
+                self.findings.push(Finding::new(path, format!("`{word}` opens nothing; the words are {KNOWN_WORDS}")));
+            }
         }
     }
 

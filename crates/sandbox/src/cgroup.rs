@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Step, StepFailure};
 use crate::spec::{Access, Limits, Spec};
-use crate::wire::GroupUsage;
+use crate::wire::{GroupUsage, Stillness};
 
 mod files;
 mod v1;
@@ -77,6 +77,14 @@ impl Groups {
         }
     }
 
+    /// Makes it possible to freeze a group whose only member is its first process. Where it cannot be, it is not: asked
+    /// to freeze, such a group says that it runs.
+    pub(crate) fn make_freezable(&self, group: &mut Group, first: i32) {
+        if let (Self::V1(hierarchy), Kind::V1(kind)) = (self, &mut group.kind) {
+            group.dirs.extend(hierarchy.make_freezable(kind, first));
+        }
+    }
+
     /// Removes everything of this launcher, and of launchers that are gone.
     pub(crate) fn leave(&self) {
         match self {
@@ -119,6 +127,24 @@ impl Group {
         match &self.kind {
             Kind::V1(group) => group.forget_peak(),
             Kind::V2(_) | Kind::None(_) => {}
+        }
+    }
+
+    /// Lets its members stand still, or says that they cannot be made to.
+    pub(crate) fn freeze(&self) -> Stillness {
+        match &self.kind {
+            Kind::V2(group) => group.freeze(),
+            Kind::V1(group) => group.freeze(),
+            Kind::None(_) => Stillness::Running,
+        }
+    }
+
+    /// Lets its members run. Whoever ends a sandbox does this too: in version 1 a frozen process does not even die.
+    pub(crate) fn thaw(&self) {
+        match &self.kind {
+            Kind::V2(group) => group.thaw(),
+            Kind::V1(group) => group.thaw(),
+            Kind::None(_) => {}
         }
     }
 
@@ -204,6 +230,8 @@ fn remove_with_children(dir: &Path) -> io::Result<()> {
 fn remove_tree(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            // What its launcher had frozen when it died waits for this to follow it.
+            v1::thaw(&entry.path());
             let _ = remove_with_children(&entry.path());
         }
     }

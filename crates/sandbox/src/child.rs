@@ -12,7 +12,7 @@ use tokio::net::unix::pipe;
 use crate::error::{SpawnError, Step, StepFailure};
 use crate::sandbox::Link;
 use crate::system;
-use crate::wire::{self, EndOfProgram, GroupUsage, MESSAGE_BYTES_MAX, Question, Word};
+use crate::wire::{self, EndOfProgram, GroupUsage, MESSAGE_BYTES_MAX, Question, Stillness, Word};
 
 /// A program in its sandbox. Dropping it ends everything inside at once.
 #[derive(Debug)]
@@ -26,8 +26,16 @@ pub struct Child {
     line: Line,
     process: OwnedFd,
     ended: Option<EndOfProgram>,
+    /// Whether it may stand still.
+    frozen: bool,
     _held: Held,
 }
+
+/// How often a sandbox that is to stand still is looked at, how often without a pause (asking takes as long as most need), and
+/// the pause between two later looks.
+const FREEZE_LOOKS_MAX: u32 = 24;
+const FREEZE_LOOKS_AT_ONCE: u32 = 8;
+const FREEZE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a child keeps for as long as it lives: its place among those that may, and the launcher.
 #[derive(Debug)]
@@ -94,6 +102,7 @@ impl Child {
             line,
             process,
             ended: first_words.ended,
+            frozen: false,
             _held: held,
         };
         if let Some(failure) = first_words.failure {
@@ -109,6 +118,10 @@ impl Child {
     pub fn kill(&self) {
         // The usual failure is that it is gone already.
         let _ = rustix::process::pidfd_send_signal(&self.process, Signal::KILL);
+        if self.frozen {
+            // Where a frozen process does not die. If the launcher cannot be told it is gone, and its successor does it.
+            let _ = wire::send(self.line.socket.get_ref().as_fd(), &Question::Thaw, &[]);
+        }
     }
 
     /// Waits until nothing of the sandbox is left.
@@ -135,6 +148,50 @@ impl Child {
                 Some((Word::Gone(usage), _)) => return Ok(self.usage(Some(usage))),
                 Some(_) => {}
                 None => return Err(io::ErrorKind::BrokenPipe.into()),
+            }
+        }
+    }
+
+    /// Lets everything inside stand still until [`thaw`](Self::thaw). False: that cannot be had on this machine, or the
+    /// specification was not [`freezable`](crate::Spec::freezable), or something did not come to rest in time; then it
+    /// runs on, and is better ended.
+    ///
+    /// Not by stopping signals: whoever is stopped can have asked the kernel beforehand to be continued (a timer whose
+    /// signal is SIGCONT), so only a control group keeps what is promised here.
+    ///
+    /// # Errors
+    /// The launcher is gone, and the sandbox with it.
+    pub async fn freeze(&mut self) -> io::Result<bool> {
+        self.frozen = true;
+        for look in 1..=FREEZE_LOOKS_MAX {
+            match self.stillness(Question::Freeze).await? {
+                Stillness::Frozen => return Ok(true),
+                Stillness::Running => break,
+                Stillness::Stopping if look < FREEZE_LOOKS_AT_ONCE => {}
+                Stillness::Stopping => tokio::time::sleep(FREEZE_PAUSE).await,
+            }
+        }
+        self.thaw().await.map(|()| false)
+    }
+
+    /// Lets it run on.
+    ///
+    /// # Errors
+    /// The launcher is gone, and the sandbox with it.
+    pub async fn thaw(&mut self) -> io::Result<()> {
+        self.stillness(Question::Thaw).await?;
+        self.frozen = false;
+        Ok(())
+    }
+
+    async fn stillness(&mut self, question: Question) -> io::Result<Stillness> {
+        self.line.ask(question).await?;
+        loop {
+            match self.line.hear().await? {
+                Some((Word::Stillness(stillness), _)) => return Ok(stillness),
+                Some((Word::Ended(end), _)) => self.ended = Some(end),
+                Some((Word::Gone(_), _)) | None => return Err(io::ErrorKind::BrokenPipe.into()),
+                Some(_) => {}
             }
         }
     }
@@ -195,7 +252,7 @@ impl FirstWords {
                     "the first process was ended",
                 ));
             }
-            Word::Gone(_) | Word::Usage(_) => {}
+            Word::Gone(_) | Word::Usage(_) | Word::Stillness(_) => {}
         }
         if self.started || self.failure.is_some() { self.process.take() } else { None }
     }

@@ -23,7 +23,7 @@ use crate::error::{Step, StepFailure};
 use crate::inside::{self, Birth, BirthKind, identity, seccomp};
 use crate::spec::Confinement;
 use crate::system::{self, Side};
-use crate::wire::{self, GroupUsage, MESSAGE_BYTES_MAX, Order, Question, Word};
+use crate::wire::{self, GroupUsage, MESSAGE_BYTES_MAX, Order, Question, Stillness, Word};
 
 /// First processes that wait for an order, so that it need not wait for them. They hold nothing of anybody.
 const SPARES: usize = 3;
@@ -206,6 +206,9 @@ impl Launcher {
                 spare.cpu_micros = spare.group.usage().cpu_micros.unwrap_or(0);
                 spare.group.forget_peak();
             }
+            if order.spec.freezable {
+                self.groups.make_freezable(&mut spare.group, spare.pid);
+            }
             let given = spare.group.limit(&order.spec).and_then(|()| {
                 wire::send(spare.orders.as_fd(), order, &fds)
                     .map_err(|error| StepFailure::new(Step::Namespaces, error, "telling the first process"))
@@ -287,9 +290,18 @@ impl Launcher {
                 let _ = wire::send(control.as_fd(), &Word::Usage(sandbox.usage()), &[]);
                 sandbox.group.forget_peak();
             }
+            Ok(Some((Question::Freeze, _))) => {
+                let _ = wire::send(control.as_fd(), &Word::Stillness(sandbox.group.freeze()), &[]);
+            }
+            Ok(Some((Question::Thaw, _))) => {
+                sandbox.group.thaw();
+                let _ = wire::send(control.as_fd(), &Word::Stillness(Stillness::Running), &[]);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(None) | Err(_) => {
                 let _ = rustix::process::pidfd_send_signal(&sandbox.process, Signal::KILL);
+                // After the signal, so that nothing inside runs once more.
+                sandbox.group.thaw();
                 sandbox.control = None;
             }
         }
@@ -320,6 +332,7 @@ impl Launcher {
         self.let_spares_go();
         for sandbox in self.sandboxes.values() {
             let _ = rustix::process::pidfd_send_signal(&sandbox.process, Signal::KILL);
+            sandbox.group.thaw();
         }
         for _ in 0..FAREWELL_ROUNDS_MAX {
             self.bury();

@@ -31,6 +31,8 @@ pub struct Spec {
     pub network: Network,
     /// How much of the sandbox is built around it.
     pub confinement: Confinement,
+    /// Whether it is to be frozen at times ([`Child::freeze`](crate::Child::freeze)), which has to be known beforehand.
+    pub freezable: bool,
 }
 
 /// Where programs are looked for inside.
@@ -152,6 +154,7 @@ impl Spec {
             limits: Limits::default(),
             network: Network::None,
             confinement: Confinement::Full,
+            freezable: false,
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) enum Word {
     Gone(GroupUsage),
     /// The answer to a question for usage.
     Usage(GroupUsage),
+    /// The answer to freezing and thawing.
+    Stillness(Stillness),
 }
 
 /// Gantry → launcher, on the child's control socket.
@@ -55,6 +57,20 @@ pub(crate) enum Word {
 pub(crate) enum Question {
     /// How much has been used, and start counting the peak anew.
     UsageSoFar,
+    /// Let everything inside stand still. Asked again, it says how far that is.
+    Freeze,
+    /// Let it run on.
+    Thaw,
+}
+
+/// Whether what is inside runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stillness {
+    Running,
+    /// Some of it still is in the kernel.
+    Stopping,
+    Frozen,
 }
 
 /// How the program ended, as its parent saw it.

@@ -408,3 +408,39 @@ async fn an_ordinary_user_has_gvisor_without_writable_paths_and_is_told_what_is_
     };
     assert!(unusable.reason.contains("needs root"), "{unusable:?}");
 }
+
+#[tokio::test]
+async fn what_is_frozen_in_a_container_does_nothing_until_it_is_thawed() {
+    for kind in KINDS {
+        let sandbox = sandbox();
+        let spec =
+            python("import sys\nfor line in sys.stdin:\n print(line, end='', flush=True); sum(range(100000000))");
+        let spec = Spec { freezable: true, ..spec };
+        let mut child = runtime(kind).spawn(&sandbox, spec, Root::HostSystem).await.unwrap();
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        stdin.write_all(b"1\n").await.unwrap();
+        stdout.read_exact(&mut [0; 2]).await.unwrap();
+        assert!(child.freeze().await.unwrap(), "{kind:?}");
+        let before = child.usage_so_far().await.unwrap().cpu;
+        for _ in 0..5 {
+            outcome(sandbox.spawn(python("sum(range(1000000))")).await.unwrap()).await;
+        }
+        assert_eq!(child.usage_so_far().await.unwrap().cpu, before, "{kind:?}");
+        child.thaw().await.unwrap();
+        stdin.write_all(b"2\n").await.unwrap();
+        let mut answer = [0; 2];
+        let heard = tokio::time::timeout(PATIENCE, stdout.read_exact(&mut answer)).await;
+        heard.expect("it goes on").unwrap();
+        assert_eq!(&answer, b"2\n", "{kind:?}");
+        // And once more, because it is frozen between any two calls, and ended so.
+        assert!(child.freeze().await.unwrap(), "{kind:?}");
+        child.kill();
+        tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends");
+        let launcher = sandbox.launcher().unwrap();
+        drop((child, sandbox));
+        let start = Instant::now();
+        while !groups_of(launcher).is_empty() {
+            assert!(start.elapsed() < PATIENCE, "{:?}", groups_of(launcher));
+        }
+    }
+}

@@ -318,3 +318,71 @@ async fn two_hundred_at_once_all_run() {
     }
     assert_eq!(sandbox.room(), 64);
 }
+
+/// Works without a pause, and tells so.
+const BUSY: &str = "import sys\nwhile True:\n sum(range(100000)); print('x', flush=True)";
+
+#[tokio::test]
+async fn what_is_frozen_does_nothing_until_it_is_thawed() {
+    let sandbox = sandbox();
+    let mut child = sandbox.spawn(Spec { freezable: true, ..python(BUSY) }).await.unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 2]).await.unwrap();
+    assert!(child.freeze().await.unwrap(), "this machine has control groups");
+    let before = child.usage_so_far().await.unwrap().cpu;
+    // Some time passes.
+    for _ in 0..5 {
+        outcome(sandbox.spawn(python("sum(range(1000000))")).await.unwrap()).await;
+    }
+    assert_eq!(child.usage_so_far().await.unwrap().cpu, before);
+    child.thaw().await.unwrap();
+    let start = Instant::now();
+    while child.usage_so_far().await.unwrap().cpu == before {
+        assert!(start.elapsed() < PATIENCE, "it goes on");
+    }
+}
+
+#[tokio::test]
+async fn what_is_frozen_can_be_ended_and_so_can_its_launcher() {
+    let sandbox = sandbox();
+    for round in 0..3 {
+        let marker = format!("frozen-{}-{round}", std::process::id());
+        let mut spec = python(BUSY);
+        spec.command.push(marker.clone());
+        let mut child = sandbox.spawn(Spec { freezable: true, ..spec }).await.unwrap();
+        assert!(child.freeze().await.unwrap());
+        match round {
+            0 => {
+                child.kill();
+                let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends");
+                assert_eq!(ended.exit, Exit::Ended);
+            }
+            1 => drop(child),
+            _ => {
+                // Nobody is left who could thaw it but the next launcher.
+                let launcher = rustix::process::Pid::from_raw(sandbox.launcher().unwrap().cast_signed()).unwrap();
+                rustix::process::kill_process(launcher, rustix::process::Signal::KILL).unwrap();
+                child.wait().await;
+                drop(child);
+                let _ = sandbox.spawn(script("true")).await;
+                outcome(sandbox.spawn(script("true")).await.unwrap()).await;
+            }
+        }
+        until("the end", || alive(&marker) == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_control_group_nothing_is_frozen_and_it_says_so() {
+    for (sandbox, freezable) in [(sandbox_of_an_ordinary_user(), true), (sandbox(), false)] {
+        let spec = Spec { freezable, ..script("read line; echo $line") };
+        let mut child = sandbox.spawn(spec).await.unwrap();
+        // Version 2 needs no preparation, so there it may be frozen all the same.
+        if child.freeze().await.unwrap() {
+            child.thaw().await.unwrap();
+        }
+        child.stdin.as_mut().unwrap().write_all(b"on\n").await.unwrap();
+        let (out, _, ended) = outcome(child).await;
+        assert_eq!((out.as_str(), ended.exit), ("on\n", Exit::Code(0)));
+    }
+}

@@ -2,15 +2,11 @@
 # Text digest: a tool in plain Bash.
 #
 # The parameters are one JSON object on stdin. Bash cannot read JSON, so python3 takes the text out of it; `jq -j .text`
-# does the same where it is installed. The result goes to the result channel if there is one, else to stdout; so whatever
-# a command prints by accident is a line of the log and no damage.
+# does the same where it is installed. stdout is kept for the result and the log takes its place, so whatever a command
+# prints by accident is a line of the log and no damage.
 set -euo pipefail
 
-if [[ -n "${GANTRY_RESULT_FD:-}" ]]; then
-    exec {result}>&"${GANTRY_RESULT_FD}"
-else
-    exec {result}>&1 1>&2
-fi
+exec {result}>&1 1>&2
 
 text_of() {
     python3 -c 'import json, sys; sys.stdout.write(json.load(sys.stdin)["text"])'

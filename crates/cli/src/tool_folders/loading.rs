@@ -9,10 +9,11 @@
 //! - LOAD-3: a process that was started from a folder before it changed serves no call after that was noticed.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::hash::{Hash as _, Hasher as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
@@ -46,8 +47,8 @@ pub(crate) struct Loader {
     pub(crate) said: HashMap<PathBuf, String>,
 }
 
-/// How a folder looks from outside: how many entries, and when the newest of them was written.
-pub(crate) type Stamp = (usize, Option<SystemTime>);
+/// How a folder looks from outside: how many entries, and a number over the name, size and times of each.
+pub(crate) type Stamp = (usize, u64);
 
 /// Entries that are looked at for a [`Stamp`]. A change beyond them is noticed with the next version.
 const STAMPED_ENTRIES_MAX: usize = 1_000;
@@ -219,8 +220,16 @@ impl Loader {
 /// Only what stands directly in the folder: a watcher sees no further either.
 fn stamp(folder: &Path) -> Stamp {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(STAMPED_ENTRIES_MAX);
-    entries.fold((0, None), |(count, newest), entry| {
-        (count + 1, newest.max(entry.metadata().and_then(|found| found.modified()).ok()))
+    entries.fold((0, 0), |(count, all), entry| {
+        let mut one = DefaultHasher::new();
+        entry.file_name().hash(&mut one);
+        if let Ok(found) = entry.metadata() {
+            // The time of the last change of any kind cannot be set, so a file that was put back in time is seen too.
+            (found.ino(), found.len(), found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec())
+                .hash(&mut one);
+        }
+        // Folders are read in any order.
+        (count + 1, all ^ one.finish())
     })
 }
 
@@ -232,8 +241,10 @@ fn in_full(refusal: Refusal) -> String {
 #[cfg(test)]
 mod tests {
     use contract::ids::TenantId;
+    use kernel::ports::clock::Clock as _;
 
     use super::*;
+    use crate::machine::SystemClock;
     use crate::manifest_file::tests::smallest;
 
     async fn loader(dir: &Path) -> Loader {
@@ -306,12 +317,13 @@ mod tests {
         let mut loader = loader(dir.path()).await;
         let (kernel, tool_homes) = (Arc::clone(&loader.kernel), loader.tool_homes.clone());
         let watcher = std::thread::spawn(move || {
-            let start = std::time::Instant::now();
+            let clock = SystemClock::start();
+            let start = clock.monotonic();
             loop {
                 if let Some(tool) = kernel.registry().snapshot().find(&TenantId::home(), "demo.word_stats") {
                     return tool_homes.of(&tool.versions()[0]).map_err(|refusal| refusal.message);
                 }
-                assert!(start.elapsed().as_secs() < 60, "the version never appeared");
+                assert!((clock.monotonic() - start).as_secs() < 60, "the version never appeared");
                 std::hint::spin_loop();
             }
         });
@@ -335,16 +347,19 @@ mod tests {
     #[test]
     fn a_folder_that_changes_looks_different() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(stamp(&dir.path().join("nowhere")), (0, None));
+        assert_eq!(stamp(&dir.path().join("nowhere")), (0, 0));
         std::fs::write(dir.path().join("main.py"), "1").unwrap();
         let first = stamp(dir.path());
         assert_eq!(stamp(dir.path()), first);
         let file = std::fs::File::options().write(true).open(dir.path().join("main.py")).unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         let older = stamp(dir.path());
         assert_ne!(older, first, "also when a file becomes older, as with a checkout");
         std::fs::write(dir.path().join("tool.toml"), "").unwrap();
-        assert_ne!(stamp(dir.path()), older);
+        let two = stamp(dir.path());
+        assert_ne!(two, older);
+        std::fs::rename(dir.path().join("main.py"), dir.path().join("other.py")).unwrap();
+        assert_ne!(stamp(dir.path()), two, "as many, and as old");
     }
 
     #[tokio::test]

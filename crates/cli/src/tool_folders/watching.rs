@@ -1,4 +1,5 @@
-//! Watching tool folders: when a manifest changes, everything is looked at again.
+//! Watching tool folders: when something in one changes, everything is looked at again. A manifest may be a new version; a
+//! program may be one that processes run which wait for their next call (LOAD-3). What lies deeper in a folder is not seen.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,7 +7,6 @@ use std::sync::Arc;
 use kernel::ports::clock::Clock;
 
 use super::loading::Loader;
-use crate::manifest_file;
 use crate::watching::FolderWatcher;
 
 /// Notices changes of tool folders.
@@ -37,10 +37,10 @@ impl ToolWatcher {
     }
 }
 
-/// A manifest; or a name without an extension, which may be a tool folder that came or went.
+/// Everything but what editors and version control keep for themselves.
 fn matters(path: &Path) -> bool {
-    let is_manifest = path.file_name().is_some_and(|name| manifest_file::NAMES.iter().any(|known| name == *known));
-    is_manifest || path.extension().is_none()
+    let name = path.file_name().map_or(&b""[..], |name| name.as_encoded_bytes());
+    !name.starts_with(b".") && !name.ends_with(b"~")
 }
 
 #[cfg(test)]
@@ -48,10 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_manifests_and_folders_matter() {
-        for (path, expected) in
-            [("/t/a/tool.toml", true), ("/t/a/tool.yaml", true), ("/t/new_tool", true), ("/t/a/output.log", false)]
-        {
+    fn what_is_hidden_does_not_matter() {
+        for (path, expected) in [
+            ("/t/a/tool.toml", true),
+            ("/t/a/main.py", true),
+            ("/t/new_tool", true),
+            ("/t/a/.main.py.swp", false),
+            ("/t/a/main.py~", false),
+        ] {
             assert_eq!(matters(Path::new(path)), expected, "{path}");
         }
     }

@@ -27,7 +27,9 @@ pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> Refusal {
         }
         SpawnError::Unusable(_) => {
             tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool was not started");
-            Refusal::new(ErrorCode::E3405, error.to_string()).retryable(false)
+            Refusal::new(ErrorCode::E3405, format!("what the tool is to be started with cannot be handed over: {error}"))
+                .hint("shorten `execution.command` and `execution.env`, declare fewer paths, or hand large values over as files in the tool's folder: all of it together, credentials included, may have about 100 KiB")
+                .retryable(false)
         }
         SpawnError::LauncherDied | SpawnError::NoLauncher(_) | SpawnError::System(_) => {
             tracing::error!(tool = %call.tool.id, invocation = %call.invocation_id, error = ?error, "the tool was not started");
@@ -45,6 +47,7 @@ fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
         Step::Program => Refusal::new(ErrorCode::E3401, "the tool's program could not be started")
             .hint(match failure.errno {
                 libc_errno::ENOENT => "`execution.command` names a program, or a script an interpreter, that is neither installed in /usr nor in the tool's folder",
+                libc_errno::E2BIG => "an argument or a variable of `execution.env` is longer than the system takes (128 KiB): hand it over as a file in the tool's folder",
                 libc_errno::EACCES => "the file that `execution.command` names is not executable: `chmod +x` it",
                 _ => "check that `execution.command` names a program that is installed or stands in the tool's folder",
             })
@@ -55,10 +58,17 @@ fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
         Step::Mount => {
             let permissions = call.tool.permissions().ok();
             let mut declared = permissions.into_iter().flat_map(|all| all.read.iter().chain(&all.write));
-            let what = declared.find(|path| ***path == *failure.detail);
+            // What the system did not refuse is told behind the path.
+            let names = |path: &str| failure.detail.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+            let what = declared.find(|path| names(path));
             let what = what.map_or_else(|| "the tool's folder".to_owned(), |path| format!("`{path}`, which the tool declares,"));
-            Refusal::new(ErrorCode::E3405, format!("{what} cannot be given to it: {}", failure.reason()))
+            let why = match failure.errno {
+                0 => "it is neither a file nor a directory".to_owned(),
+                _ => failure.reason(),
+            };
+            Refusal::new(ErrorCode::E3405, format!("{what} cannot be given to it: {why}"))
                 .hint(match failure.errno {
+                    0 => "declare a regular file or a directory: pipes, sockets and devices lead to somebody, so they are given to no tool",
                     libc_errno::ELOOP => "a symbolic link stands in the path: declare where it leads",
                     _ => "let the operator make the path available on this server",
                 })
@@ -76,6 +86,7 @@ fn failed_step(call: &ToolCall, failure: &StepFailure) -> Refusal {
 /// Error numbers by their names; the same on every Linux.
 mod libc_errno {
     pub(super) const ENOENT: i32 = 2;
+    pub(super) const E2BIG: i32 = 7;
     pub(super) const ENOMEM: i32 = 12;
     pub(super) const EACCES: i32 = 13;
     pub(super) const ELOOP: i32 = 40;

@@ -27,11 +27,14 @@ pub struct Running {
     counted: Counted,
 }
 
+/// What was counted before the call began, and is not its doing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     cpu: Duration,
     sent: u64,
     received: u64,
+    oom_kills: u64,
+    pids_refused: u64,
 }
 
 impl Running {
@@ -68,24 +71,55 @@ impl Running {
         self.gate.as_deref()
     }
 
+    /// Lets it stand still with everything it has started, so that nothing it left behind runs between two calls. False:
+    /// that cannot be had, so it must not be kept.
+    pub(super) async fn rest(&mut self) -> io::Result<bool> {
+        self.child.freeze().await
+    }
+
+    /// Lets it run again. False: it is not fit for another call. Asked while it still stands, so that what an earlier
+    /// call has left behind is not taken for the doing of this one.
+    pub(super) async fn wake(&mut self) -> bool {
+        let quiet = match self.session.as_mut() {
+            Some(session) => session.is_quiet().await,
+            None => false,
+        };
+        quiet && self.is_innocent() && self.child.thaw().await.is_ok()
+    }
+
+    /// Has it never tried to connect to where it may not?
+    pub(super) fn is_innocent(&self) -> bool {
+        self.gate.as_deref().is_none_or(|gate| gate.meter().snapshot().violations == 0)
+    }
+
     /// What the call that has just ended used, of a process that lives on.
     pub(super) async fn used_by_this_call(&mut self) -> io::Result<Usage> {
         let so_far = self.child.usage_so_far().await?;
-        let mut usage = ended::usage(so_far);
-        let cpu = so_far.cpu.saturating_sub(self.counted.cpu);
-        usage.cpu_millicore_seconds = ended::millis(cpu);
-        self.counted.cpu = so_far.cpu;
+        let mut usage = ended::usage(self.of_this_call(so_far));
+        let Counted { cpu, oom_kills, pids_refused, .. } = &mut self.counted;
+        (*cpu, *oom_kills, *pids_refused) = (so_far.cpu, so_far.oom_kills, so_far.pids_refused);
         if let Some(gate) = &self.gate {
             let traffic = gate.meter().snapshot();
-            usage.network_bytes_sent = traffic.bytes_sent.saturating_sub(self.counted.sent);
-            usage.network_bytes_received = traffic.bytes_received.saturating_sub(self.counted.received);
+            (usage.network_bytes_sent, usage.network_bytes_received) = (traffic.bytes_sent, traffic.bytes_received);
+            self.bytes_of_this_call(&mut usage);
             (self.counted.sent, self.counted.received) = (traffic.bytes_sent, traffic.bytes_received);
         }
         Ok(usage)
     }
 
-    /// Has it tried to connect to where it may not?
-    pub(super) fn gate(&self) -> Option<&Gate> {
-        self.gate.as_deref()
+    /// The part of what was counted since the start that was counted since the call began.
+    pub(super) fn of_this_call(&self, so_far: sandbox::Usage) -> sandbox::Usage {
+        sandbox::Usage {
+            cpu: so_far.cpu.saturating_sub(self.counted.cpu),
+            oom_kills: so_far.oom_kills.saturating_sub(self.counted.oom_kills),
+            pids_refused: so_far.pids_refused.saturating_sub(self.counted.pids_refused),
+            ..so_far
+        }
+    }
+
+    /// The same for what went through the gate.
+    pub(super) fn bytes_of_this_call(&self, usage: &mut Usage) {
+        usage.network_bytes_sent = usage.network_bytes_sent.saturating_sub(self.counted.sent);
+        usage.network_bytes_received = usage.network_bytes_received.saturating_sub(self.counted.received);
     }
 }

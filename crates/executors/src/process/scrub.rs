@@ -3,7 +3,8 @@
 //!
 //! A tool that prints its request, or an error with the header in it, does so without malice; this is for that. Besides
 //! the value itself the forms are found in which programs put a value into text: JSON-escaped, percent-encoded, base64 (also
-//! in the middle of something longer, as in `Basic …`), hexadecimal. A tool that *wants* to smuggle a secret out (reversed,
+//! in the middle of something longer, as in `Basic …`), hexadecimal; the last two also in lines and in groups ([`loose`]).
+//! A tool that *wants* to smuggle a secret out (reversed,
 //! split over two strings, encrypted) can; what stops it is that it may reach only the hosts it declares.
 //!
 //! Invariants
@@ -14,7 +15,8 @@
 //! Secrets shorter than [`SECRET_BYTES_MIN`] are not looked for: they would be found by accident everywhere. If two
 //! keys of one object become equal, one of the two members is kept.
 //!
-//! Not here: where secrets come from. The cost is one search of the text for each form, about twenty a secret.
+//! Not here: where secrets come from. The cost is one search of the text for each form, about twenty a secret. The forms
+//! are made anew for every call, in microseconds: whoever kept them would keep secrets longer than the call (DESIGN §6.4).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,6 +27,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use contract::error::Refusal;
 use serde_json::Value;
+
+use self::loose::Digits;
+
+mod loose;
 
 /// The shortest secret that is looked for.
 pub const SECRET_BYTES_MIN: usize = 4;
@@ -39,6 +45,7 @@ const ALL_GONE: &str = "[redacted]";
 pub struct Scrubber {
     /// Longest first, so that a form inside another does not break it up.
     forms: Vec<Form>,
+    digits: Vec<Digits>,
 }
 
 struct Form {
@@ -56,17 +63,18 @@ pub fn scrub(value: Value, secrets: &[(&str, &str)]) -> Value {
 impl Scrubber {
     /// Prepares for pairs of name and value. Names are shown; values never.
     pub fn new(secrets: &[(&str, &str)]) -> Self {
-        let mut forms = Vec::new();
+        let (mut forms, mut digits) = (Vec::new(), Vec::new());
         for (name, secret) in secrets.iter().filter(|(_, secret)| secret.len() >= SECRET_BYTES_MIN) {
             let label = format!("[secret {name}]");
             forms.push(Form { text: (*secret).to_owned(), label: label.clone(), exact: true });
             // A key in several lines may come out one line at a time.
             let lines = secret.lines().map(str::trim).filter(|line| line.len() >= LINE_BYTES_MIN && line != secret);
             forms.extend(lines.map(|line| Form { text: line.to_owned(), label: label.clone(), exact: true }));
+            digits.extend(loose::digits(secret, &label));
             forms.extend(encodings(secret).into_iter().map(|text| Form { text, label: label.clone(), exact: false }));
         }
         forms.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
-        Self { forms }
+        Self { forms, digits }
     }
 
     /// Nothing to look for?
@@ -110,7 +118,7 @@ impl Scrubber {
     }
 
     fn finds(&self, text: &str) -> bool {
-        self.forms.iter().any(|form| text.contains(&form.text))
+        self.forms.iter().any(|form| text.contains(&form.text)) || loose::finds(text, &self.digits)
     }
 
     fn owned(&self, text: String) -> String {
@@ -122,11 +130,25 @@ impl Scrubber {
         if !self.finds(text) {
             return None;
         }
-        let replaced = self.forms.iter().fold(text.to_owned(), |text, form| {
+        let replaced = self.forms.iter().fold(self.without_digits(text), |text, form| {
             if text.contains(&form.text) { text.replace(&form.text, &form.label) } else { text }
         });
         // SCRUB-1. The labels are text too, and may have grown together with what stands beside them.
         [replaced, ALL_GONE.to_owned()].into_iter().find(|text| !self.finds(text)).or_else(|| Some(String::new()))
+    }
+}
+
+impl Scrubber {
+    /// First, because they may stand around what else would be found.
+    fn without_digits(&self, text: &str) -> String {
+        let (mut rest, mut end) = (String::with_capacity(text.len()), 0);
+        for (range, label) in loose::places(text, &self.digits) {
+            rest.push_str(text.get(end..range.start).unwrap_or_default());
+            rest.push_str(label);
+            end = range.end;
+        }
+        rest.push_str(text.get(end..).unwrap_or_default());
+        rest
     }
 }
 
@@ -153,12 +175,6 @@ fn encodings(secret: &str) -> BTreeSet<String> {
         forms.insert(lower_escapes(&upper));
         forms.insert(upper);
     }
-    let hex = secret.bytes().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    forms.insert(hex.to_ascii_uppercase());
-    forms.insert(hex);
     // A byte can stand at three places in a group of base64.
     for padding in [&b""[..], b"\0", b"\0\0"] {
         let (before, bytes) = (padding.len(), [padding, secret.as_bytes()].concat());

@@ -18,6 +18,8 @@
 //!   leaves unread ([`SessionBounds`]).
 //! - SESS-3: nothing that was said between two calls is taken for part of the next: such a process is not used again.
 //! - SESS-4: progress and log lines above the pace are dropped; they are news, not data.
+//! - SESS-5: the id of `invoke` is the invocation's own, made from randomness for this call. So what an earlier call has
+//!   left running in the process cannot answer a later one ahead of it, and an answer to an earlier id answers nothing.
 //!
 //! Not here: starting and ending the process, the deadline (the kernel drops the future), secrets in the result
 //! ([`scrub`](super::scrub)); what the companion hears can be freed of them by [`Scrubbed`].
@@ -195,19 +197,23 @@ impl Session {
         Self { pipe: Pipe::new(streams, bounds), bounds, open: None, calls: 0, spoiled: false }
     }
 
+    /// Has the process said nothing since its last call? SESS-3; what it says before its first can belong to no other.
+    pub async fn is_quiet(&mut self) -> bool {
+        self.calls == 0 || self.pipe.is_quiet().await
+    }
+
     /// Asks the tool once and waits for its answer; the companion hears and answers what it says meanwhile.
     ///
     /// Dropping the future leaves the tool working: [`cancel`](Self::cancel) it, or end the process.
     pub async fn invoke(&mut self, call: &Call, companion: &Arc<dyn Companion>) -> Result<Value, SessionError> {
-        // SESS-3. What a process says before its first call can belong to no other.
-        if !self.is_reusable() || (self.calls > 0 && !self.pipe.is_quiet().await) {
+        if !self.is_reusable() || !self.is_quiet().await {
             self.spoiled = true;
             return Err(SessionError::Unfit);
         }
         self.calls += 1;
         self.pipe.begin();
-        let open = self.open.insert(Open::new(self.calls, self.bounds));
-        self.pipe.send(&wire::invoke(self.calls, call))?;
+        let open = self.open.insert(Open::new(call.invocation_id.to_string().into(), self.bounds));
+        self.pipe.send(&wire::invoke(call))?;
         let ended = open.answer(&mut self.pipe, companion).await;
         // What is still asked for will not be answered, and a tool that waits for it is no good.
         self.spoiled = open.is_waited_for() || ended.as_ref().is_err_and(|error| !error.is_reusable());

@@ -1,8 +1,6 @@
 //! Simple mode: parameters as JSON on stdin, the result as JSON, the end of the process says how it went (DESIGN §3).
 //!
-//! The result comes on a channel of its own if the tool uses it (descriptor [`RESULT_FD`](super::streams::RESULT_FD),
-//! EXEC-011); then stdout is a log like stderr. A tool that writes nothing there is taken at its stdout. The decision is
-//! made at the end, by what came: a tool need not announce anything.
+//! stdout carries the result and nothing else, stderr the log and nothing else (EXEC-011).
 //!
 //! Invariants
 //! - SIMPLE-1: all streams are served at once; a tool that writes before it reads cannot deadlock us.
@@ -17,7 +15,7 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::scrub::Scrubber;
 use super::streams::{FromTool, Streams, Tail, ToTool, last_lines};
@@ -27,7 +25,7 @@ use super::streams::{FromTool, Streams, Tail, ToTool, last_lines};
 pub struct Bounds {
     /// Bytes of a result. Default 1 MiB (VALID-013). One more breaks the conversation off.
     pub result_bytes_max: usize,
-    /// Bytes of stderr, and of stdout where the result has its own channel. Default 64 MiB; one more breaks off.
+    /// Bytes of stderr. Default 64 MiB; one more breaks off.
     pub log_bytes_max: u64,
     /// Bytes of the end of the log that are kept. Default 4 KiB.
     pub log_bytes_kept: usize,
@@ -50,8 +48,6 @@ impl Default for Bounds {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conversation {
     stdout: Vec<u8>,
-    /// What came on the result channel; empty without one.
-    channel: Vec<u8>,
     stderr_end: Vec<u8>,
 }
 
@@ -69,17 +65,9 @@ pub enum Broken {
     Io(#[from] io::Error),
 }
 
-/// Hands the parameters over and listens until the tool has closed its streams.
-///
-/// This is for tools whose end nobody watches; whoever holds a process wants [`talk_until`].
-pub async fn talk(streams: Streams, input: &[u8], bounds: &Bounds) -> Result<Conversation, Broken> {
-    let mut heard = Heard::new(bounds);
-    heard.listen(streams, input, bounds).await?;
-    heard.conversation(bounds)
-}
-
-/// The same, with an eye on the process: `ended` completes when it has ended and is what the caller wants to know about
-/// that. Whoever writes that future also ends there what the process left behind, so that the pipes close.
+/// Hands the parameters over and listens, with an eye on the process: `ended` completes when it has ended and is what the
+/// caller wants to know about that. Whoever writes that future also ends there what the process left behind, so that the
+/// pipes close.
 ///
 /// Waits for both: a tool may close its streams and go on working.
 pub async fn talk_until<E>(
@@ -106,22 +94,20 @@ pub async fn talk_until<E>(
             }
         }
     };
-    Ok((end, heard.conversation(bounds)?))
+    Ok((end, heard.conversation()))
 }
 
 // ----------------------------------------------------------------------------------------------------- Conversation
 
 impl Conversation {
-    /// The result as the tool wrote it: what came on the channel, or else stdout.
+    /// The result as the tool wrote it.
     pub fn result(&self) -> &[u8] {
-        if self.channel.is_empty() { &self.stdout } else { &self.channel }
+        &self.stdout
     }
 
-    /// The last lines of the log without secrets, fit for the operator: stdout (if it is a log here), then stderr.
+    /// The last lines of the log without secrets, fit for the operator.
     pub fn log(&self, secrets: &Scrubber) -> String {
-        let stderr = last_lines(&self.stderr_end, secrets);
-        let stdout = if self.channel.is_empty() { String::new() } else { last_lines(&self.stdout, secrets) };
-        if stdout.is_empty() || stderr.is_empty() { stdout + &stderr } else { format!("{stdout}\n{stderr}") }
+        last_lines(&self.stderr_end, secrets)
     }
 }
 
@@ -130,45 +116,27 @@ impl Conversation {
 /// What has been heard so far. Kept outside the futures that read, so that stopping them loses nothing.
 struct Heard {
     stdout: Vec<u8>,
-    /// Bytes on stdout in all; more than are kept only where there is a result channel.
-    stdout_seen: u64,
-    channel: Vec<u8>,
     stderr: Tail,
 }
 
 impl Heard {
     fn new(bounds: &Bounds) -> Self {
-        let stderr = Tail::new(bounds.log_bytes_kept);
-        Self { stdout: Vec::new(), stdout_seen: 0, channel: Vec::new(), stderr }
+        Self { stdout: Vec::new(), stderr: Tail::new(bounds.log_bytes_kept) }
     }
 
     async fn listen(&mut self, streams: Streams, input: &[u8], bounds: &Bounds) -> Result<(), Broken> {
-        let Streams { stdin, stdout, stderr, result } = streams;
-        let Self { stdout: output, stdout_seen, channel, stderr: log } = self;
+        let Streams { stdin, stdout, stderr } = streams;
         // SIMPLE-1.
-        match result {
-            None => {
-                let whole = whole(stdout, output, bounds.result_bytes_max);
-                tokio::try_join!(feed(stdin, input), whole, end_of(stderr, log, bounds.log_bytes_max))?;
-                *stdout_seen = output.len() as u64;
-            }
-            Some(result) => tokio::try_join!(
-                feed(stdin, input),
-                beginning(stdout, output, stdout_seen, bounds),
-                whole(result, channel, bounds.result_bytes_max),
-                end_of(stderr, log, bounds.log_bytes_max),
-            )
-            .map(drop)?,
-        }
-        Ok(())
+        tokio::try_join!(
+            feed(stdin, input),
+            whole(stdout, &mut self.stdout, bounds.result_bytes_max),
+            end_of(stderr, &mut self.stderr, bounds.log_bytes_max),
+        )
+        .map(drop)
     }
 
-    fn conversation(self, bounds: &Bounds) -> Result<Conversation, Broken> {
-        // Only now is it known whether stdout was the result.
-        if self.channel.is_empty() && self.stdout_seen > bounds.result_bytes_max as u64 {
-            return Err(Broken::ResultTooLarge { limit: bounds.result_bytes_max });
-        }
-        Ok(Conversation { stdout: self.stdout, channel: self.channel, stderr_end: self.stderr.to_vec() })
+    fn conversation(self) -> Conversation {
+        Conversation { stdout: self.stdout, stderr_end: self.stderr.to_vec() }
     }
 }
 
@@ -185,38 +153,16 @@ async fn whole(stream: FromTool, into: &mut Vec<u8>, limit: usize) -> Result<(),
     if into.len() > limit { Err(Broken::ResultTooLarge { limit }) } else { Ok(()) }
 }
 
-/// The beginning of a stream; the rest is read and thrown away up to the bound of a log.
-async fn beginning(stream: FromTool, into: &mut Vec<u8>, seen: &mut u64, bounds: &Bounds) -> Result<(), Broken> {
-    read_on(stream, bounds.log_bytes_max, |chunk| {
-        *seen += chunk.len() as u64;
-        let room = bounds.result_bytes_max.saturating_sub(into.len());
-        into.extend(chunk.iter().take(room));
-        *seen
-    })
-    .await
-}
-
-async fn end_of(stream: FromTool, into: &mut Tail, limit: u64) -> Result<(), Broken> {
-    read_on(stream, limit, |chunk| {
-        into.extend(chunk);
-        into.seen()
-    })
-    .await
-}
-
-/// Reads a log to its end. `keep` takes each chunk and says how much there was so far.
-async fn read_on(
-    mut stream: impl AsyncRead + Unpin,
-    limit: u64,
-    mut keep: impl FnMut(&[u8]) -> u64,
-) -> Result<(), Broken> {
+/// Reads a log to its end, of which the last is kept.
+async fn end_of(mut stream: FromTool, into: &mut Tail, limit: u64) -> Result<(), Broken> {
     let mut chunk = vec![0_u8; 8192];
     loop {
         let count = stream.read(&mut chunk).await?;
         if count == 0 {
             return Ok(());
         }
-        if keep(chunk.get(..count).unwrap_or_default()) > limit {
+        into.extend(chunk.get(..count).unwrap_or_default());
+        if into.seen() > limit {
             return Err(Broken::LogTooLarge { limit });
         }
     }

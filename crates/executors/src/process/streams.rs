@@ -23,11 +23,6 @@ pub type FromTool = Box<dyn AsyncRead + Send + Unpin>;
 /// A stream that Gantry writes and a tool reads.
 pub type ToTool = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// The name of the environment variable that tells a tool in simple mode the descriptor of the result channel.
-pub const RESULT_FD_ENV: &str = "GANTRY_RESULT_FD";
-/// The descriptor of the result channel inside the tool (EXEC-011).
-pub const RESULT_FD: i32 = 3;
-
 /// Lines of the end of a log that are shown.
 const LINES_SHOWN: usize = 20;
 /// Characters of one shown line.
@@ -38,31 +33,22 @@ pub struct Streams {
     pub stdin: ToTool,
     pub stdout: FromTool,
     pub stderr: FromTool,
-    /// The reading end of what the tool has as descriptor [`RESULT_FD`], if it was given one. Simple mode only.
-    pub result: Option<FromTool>,
 }
 
 impl Streams {
-    /// Without a result channel.
+    /// Of a process.
     pub fn new(
         stdin: impl AsyncWrite + Send + Unpin + 'static,
         stdout: impl AsyncRead + Send + Unpin + 'static,
         stderr: impl AsyncRead + Send + Unpin + 'static,
     ) -> Self {
-        Self { stdin: Box::new(stdin), stdout: Box::new(stdout), stderr: Box::new(stderr), result: None }
-    }
-
-    /// Adds the reading end of the result channel.
-    #[must_use]
-    pub fn with_result(mut self, result: impl AsyncRead + Send + Unpin + 'static) -> Self {
-        self.result = Some(Box::new(result));
-        self
+        Self { stdin: Box::new(stdin), stdout: Box::new(stdout), stderr: Box::new(stderr) }
     }
 }
 
 impl fmt::Debug for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Streams").field("result", &self.result.is_some()).finish_non_exhaustive()
+        f.debug_struct("Streams").finish_non_exhaustive()
     }
 }
 

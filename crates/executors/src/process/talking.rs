@@ -1,6 +1,6 @@
 //! One call of a process tool from start to end, in either of the two protocols.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
@@ -21,6 +21,9 @@ use crate::walls::Walls;
 
 /// Before the deadline a session is told that it is over, so that a tool can put its things in order.
 const NOTICE: Duration = Duration::from_millis(200);
+
+/// Says once that nothing can be kept warm on this machine.
+static NOT_KEPT: Once = Once::new();
 
 /// Parameters in, result out, one process.
 pub(crate) async fn simply(walls: &Walls, call: &ToolCall, prepared: Prepared) -> Result<ToolOutput, Refusal> {
@@ -53,7 +56,7 @@ pub(crate) async fn simply(walls: &Walls, call: &ToolCall, prepared: Prepared) -
 pub(crate) async fn in_session(
     walls: &Walls,
     call: &ToolCall,
-    prepared: Prepared,
+    mut prepared: Prepared,
     pool: Option<&Arc<WarmPool<Running>>>,
 ) -> Result<ToolOutput, Refusal> {
     let Some(pool) = pool else {
@@ -61,9 +64,13 @@ pub(crate) async fn in_session(
         let answer = asked(call, &mut running, &prepared.scrubber).await;
         return concluded(call, running, answer, &prepared.scrubber).await;
     };
+    prepared.spec.freezable = true;
     let key = WarmKey::new(call.tool.id.clone(), &call.tool.version, call.tenant.clone(), prepared.digest()?);
     // One that turns out to be unfit was not asked anything, so another one may be.
     while let Some(mut warm) = pool.take(&key) {
+        if !warm.process.wake().await {
+            continue;
+        }
         let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
         if !matches!(&answer, Err(error) if !error.was_asked()) {
             return kept(call, pool, warm, answer, &prepared.scrubber).await;
@@ -108,9 +115,11 @@ async fn concluded(
         Err(SessionError::Ended) => running.child.wait().await,
         _ => running.end().await,
     };
+    let end = Ended { usage: running.of_this_call(end.usage), ..end };
     let lines = running.session.as_ref().map(|session| session.log(secrets)).unwrap_or_default();
     let mut usage = ended::usage(end.usage);
     settled(call, running.closed_gate().await, &mut usage)?;
+    running.bytes_of_this_call(&mut usage);
     match answer {
         Ok(value) => {
             log_lines(call, &lines);
@@ -136,8 +145,17 @@ async fn kept(
     secrets: &Scrubber,
 ) -> Result<ToolOutput, Refusal> {
     let reusable = warm.process.session.as_ref().is_some_and(Session::is_reusable);
-    let clean = warm.process.gate().is_none_or(|gate| gate.meter().snapshot().violations == 0);
-    if !reusable || !clean || !answer.as_ref().err().is_none_or(SessionError::is_reusable) {
+    if !reusable || !answer.as_ref().err().is_none_or(SessionError::is_reusable) {
+        return concluded(call, warm.process, answer, secrets).await;
+    }
+    // Before its doings are judged, so that nothing it still does is left to the next call.
+    let rests = warm.process.rest().await;
+    if matches!(rests, Ok(false)) {
+        NOT_KEPT.call_once(|| {
+            tracing::warn!(tool = %call.tool.id, "no control group here can freeze a process, so none is kept warm between calls; `gantry doctor` says what is missing");
+        });
+    }
+    if !matches!(rests, Ok(true)) || !warm.process.is_innocent() {
         return concluded(call, warm.process, answer, secrets).await;
     }
     let Ok(usage) = warm.process.used_by_this_call().await else {

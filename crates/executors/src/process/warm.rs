@@ -5,6 +5,9 @@
 //! else its confinement was made from. A process is put under its key once, when it is started, and carries it from then
 //! on ([`Warm`]); there is no way to give it back under another.
 //!
+//! Between two calls a process stands still ([`Child::freeze`](sandbox::Child::freeze)): what a call has left running
+//! must not go on in the tenant's name when nobody has asked for anything. Where it cannot be made to, it is not kept.
+//!
 //! The pool is generic over what it keeps: it moves values and counts time, and that can be tested without a process.
 //! **Dropping the value must end the process.**
 //!

@@ -1,7 +1,7 @@
 //! The one engine of a server: how guests are compiled, where their memory comes from, which threads they run on, and
 //! what interrupts them.
 //!
-//! Guests run on threads of their own. They are interrupted every tick and then give the thread away, so a guest that
+//! Guests run on threads of their own, which have nobody's rights over files ([`nobody`](super::nobody)). They are interrupted every tick and then give the thread away, so a guest that
 //! never ends takes its share of these threads and nothing from those that serve requests; and a guest whose future is
 //! dropped has run for the last time when the next tick comes.
 //!
@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use wasmtime::{Config, Engine, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::config::WasmConfig;
+use super::nobody::Nobody;
 
 /// Core modules one component may consist of: itself, its adapters and the glue between them.
 const MODULES_PER_COMPONENT: u32 = 16;
@@ -32,8 +33,10 @@ const TABLES_PER_COMPONENT: u32 = 8;
 const GUEST_STACK_BYTES: usize = 1 << 20;
 /// Bytes of the whole stack of a call: the guest's, and that of the host functions it calls.
 const CALL_STACK_BYTES: usize = 2 << 20;
-/// Threads for blocking work of guests (files) and for compilation, beside the guest threads.
+/// Threads for blocking work of guests (files), beside the guest threads.
 const BLOCKING_THREADS_MAX: usize = 32;
+/// Threads that read and compile components.
+const COMPILING_THREADS_MAX: usize = 8;
 /// Bytes of a freed memory or table that are cleared by writing and not given back to the kernel; a page fault costs
 /// more than clearing a few pages.
 const RESIDENT_BYTES: usize = 64 << 10;
@@ -43,8 +46,16 @@ const RESIDENT_BYTES: usize = 64 << 10;
 pub(super) struct GuestEngine {
     engine: Engine,
     /// `None` only while being dropped.
-    runtime: Option<Runtime>,
+    runtimes: Option<Runtimes>,
+    nobody: Nobody,
     ticker: Arc<Ticker>,
+}
+
+/// Two, because what reads tools' folders and writes the cache has the server's rights, and guests must not.
+#[derive(Debug)]
+struct Runtimes {
+    guests: Runtime,
+    compiling: Runtime,
 }
 
 /// Why there is no engine.
@@ -63,24 +74,43 @@ impl GuestEngine {
     pub(super) fn start(settings: &WasmConfig) -> Result<Self, EngineError> {
         let engine = Engine::new(&config(settings)).map_err(|error| EngineError::Engine(error.into()))?;
         let threads = settings.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
+        let nobody = Nobody::default();
+        let becoming = nobody.clone();
+        let guests = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .max_blocking_threads(BLOCKING_THREADS_MAX)
             .thread_name("gantry-wasm")
+            .on_thread_start(move || becoming.become_it())
             .enable_all()
             .build()
             .map_err(EngineError::Threads)?;
+        let compiling = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(COMPILING_THREADS_MAX)
+            .thread_name("gantry-wasm-compiler")
+            .build()
+            .map_err(EngineError::Threads)?;
         let ticker = Ticker::start(engine.weak(), settings.tick).map_err(EngineError::Threads)?;
-        Ok(Self { engine, runtime: Some(runtime), ticker })
+        Ok(Self { engine, runtimes: Some(Runtimes { guests, compiling }), nobody, ticker })
     }
 
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Where guests and compilations are spawned. `None` only while the engine is being dropped.
-    pub(super) fn threads(&self) -> Option<&tokio::runtime::Handle> {
-        self.runtime.as_ref().map(Runtime::handle)
+    /// Where guests are spawned. `None` only while the engine is being dropped.
+    pub(super) fn guest_threads(&self) -> Option<&Handle> {
+        self.runtimes.as_ref().map(|runtimes| runtimes.guests.handle())
+    }
+
+    /// Where components are read and compiled. `None` only while the engine is being dropped.
+    pub(super) fn compiling_threads(&self) -> Option<&Handle> {
+        self.runtimes.as_ref().map(|runtimes| runtimes.compiling.handle())
+    }
+
+    /// Whether guests have nobody's rights over files.
+    pub(super) fn nobody(&self) -> &Nobody {
+        &self.nobody
     }
 
     /// Keeps the clock ticking for as long as the answer lives (ENGINE-2).
@@ -95,8 +125,9 @@ impl Drop for GuestEngine {
     fn drop(&mut self) {
         // A runtime dropped inside another one would have to block, which is a panic there. Guests end at their next
         // tick; nobody waits for them.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+        if let Some(Runtimes { guests, compiling }) = self.runtimes.take() {
+            guests.shutdown_background();
+            compiling.shutdown_background();
         }
         self.ticker.ended.store(1, Ordering::Release);
         self.ticker.thread.unpark();

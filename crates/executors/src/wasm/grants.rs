@@ -2,7 +2,8 @@
 //!
 //! A guest starts with nothing: no arguments, no environment, no directories, no sockets, stdin with its parameters.
 //! `filesystem:read:/x` opens the directory `/x` under the same name, read-only; `filesystem:write:/x` for both. Below it
-//! WASI itself keeps the guest: `..`, absolute paths and links that lead out are refused there.
+//! WASI itself keeps the guest: `..`, absolute paths and links that lead out are refused there. What it may read and write
+//! of that is what nobody may, as for a process ([`nobody`](super::nobody)).
 //!
 //! Invariants
 //! - GRANT-1: what cannot be given as declared is a refusal, never less and never more.

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::companion::{Companion, LogLevel, Progress, Unaccompanied};
 use kernel::ports::secret_source::Secret;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker, Lower};
 
@@ -58,15 +60,17 @@ impl fmt::Debug for Secrets {
 #[derive(Debug)]
 pub(super) struct Host {
     companion: Arc<dyn Companion>,
+    /// The server's own threads: a guest's have not the rights that getting a document may need.
+    server: Handle,
     secrets: Secrets,
     /// Lines written so far.
     lines: u32,
 }
 
 impl Host {
-    /// For one call.
+    /// For one call, which comes on a thread of the server's.
     pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets) -> Self {
-        Self { companion, secrets, lines: 0 }
+        Self { companion, server: Handle::current(), secrets, lines: 0 }
     }
 
     /// For an instance that is made and never called.
@@ -151,11 +155,16 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         Ok(())
     })?;
     host.func_wrap_async("get-document", |store: StoreContextMut<'_, State>, (id,): (String,)| {
-        let companion = Arc::clone(&store.data().host.companion);
+        let Host { companion, server, .. } = &store.data().host;
+        let companion = Arc::clone(companion);
+        // A set, because it ends with the guest.
+        let mut asked = JoinSet::new();
+        asked.spawn_on(async move { companion.document(&id).await }, server);
         Box::new(async move {
-            let answer: Result<String, String> = match companion.document(&id).await {
-                Ok(document) => Ok(document.to_string()),
-                Err(refusal) => Err(refusal.message),
+            let answer: Result<String, String> = match asked.join_next().await {
+                Some(Ok(Ok(document))) => Ok(document.to_string()),
+                Some(Ok(Err(refusal))) => Err(refusal.message),
+                Some(Err(_)) | None => Err("the document cannot be had".to_owned()),
             };
             Ok((answer,))
         })

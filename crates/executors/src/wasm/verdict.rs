@@ -8,7 +8,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::{ToolCall, ToolOutput, Usage, forbidden_destinations};
+use kernel::ports::executor::{ToolCall, ToolOutput, Usage};
 use serde_json::Value;
 use wasmtime::Trap;
 
@@ -16,6 +16,7 @@ use super::guest::{Ended, Outcome};
 use super::host::{ErrorKind, ToolError};
 use super::limits::OUTPUT_BYTES_MAX;
 use super::streams::printable;
+use crate::confinement::forbidden;
 
 /// Characters of a tool's own error message that reach the caller.
 const MESSAGE_CHARS_MAX: usize = 500;
@@ -25,7 +26,7 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal
     log(call, &ended);
     // VERDICT-3.
     if !ended.traffic.violations.is_empty() {
-        return Err(forbidden_destinations(&call.tool, ended.traffic.violations.iter().map(String::as_str)));
+        return Err(forbidden(call, &ended.traffic.violations));
     }
     let usage = Usage {
         cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),

@@ -12,7 +12,7 @@ use gantry_executors::process::output::{Exit, judged};
 use gantry_executors::process::scrub::Scrubber;
 use gantry_executors::process::session::{Call, Session, SessionBounds, SessionError};
 use gantry_executors::process::simple::{Bounds, talk_until};
-use gantry_executors::process::streams::{RESULT_FD_ENV, Streams};
+use gantry_executors::process::streams::Streams;
 use kernel::ports::companion::{Companion, LogLevel, Progress};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
@@ -31,7 +31,6 @@ fn start(command: &[String], home: &Path) -> (Child, Streams) {
     let mut child = Command::new(program)
         .args(arguments)
         .current_dir(home)
-        .env_remove(RESULT_FD_ENV)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -88,31 +87,6 @@ async fn the_examples_in_simple_mode_answer() {
         assert_eq!((result.unwrap(), said.as_str()), (expected, log), "{name}");
         let (failed, _) = run(&command, &home, &json!({ "wrong": 1 })).await;
         assert!(failed.unwrap_err().message.contains("exit code 1"), "{name}");
-    }
-}
-
-/// Lets a real tool write to a named pipe as its descriptor 3, as a sandbox would give it an unnamed one.
-#[tokio::test]
-async fn a_result_on_its_own_channel_leaves_stdout_to_the_log() {
-    let room = tempfile::tempdir().unwrap();
-    let pipe = room.path().join("result");
-    assert!(Command::new("mkfifo").arg(&pipe).status().await.unwrap().success());
-    let home = Path::new(EXAMPLES).join("text_digest");
-    let bounds = Bounds { drain_max: Duration::from_millis(300), ..Bounds::default() };
-    for (script, expected, log) in [
-        ("exec bash main.sh", json!(1), "digesting 1 characters"),
-        ("echo chatter; echo '{\"bytes\": 7}' >&3", json!(7), "chatter"),
-        ("echo '{\"bytes\": 8}'", json!(8), ""),
-    ] {
-        // Open for both ways, because a named pipe says "end" as long as nobody writes. It then never ends by itself.
-        let receiver = tokio::net::unix::pipe::OpenOptions::new().read_write(true).open_receiver(&pipe).unwrap();
-        let script = format!("exec 3>\"$0\"; export {RESULT_FD_ENV}=3; {script}");
-        let (mut child, streams) = start(&words(&["bash", "-c", &script, pipe.to_str().unwrap()]), &home);
-        let ended = async { child.wait().await.unwrap() };
-        let talk = talk_until(streams.with_result(receiver), b"{\"text\": \"x\"}", &bounds, ended);
-        let (status, said) = tokio::time::timeout(PATIENCE, talk).await.unwrap().unwrap();
-        assert_eq!(judged(status.into(), said.result()).unwrap()["bytes"], expected, "{script}");
-        assert_eq!(said.log(&Scrubber::default()), log, "{script}");
     }
 }
 

@@ -49,6 +49,9 @@ pub enum SecretError {
     /// The tenant has none of this name. The same whether another tenant has one.
     #[error("there is no such credential")]
     Missing,
+    /// There is one, but not as one may be kept: others can read it, or it is no text. The cause is for the log.
+    #[error("the credential is kept in a way in which it is not used")]
+    Unusable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Nobody could be asked. The cause is for the log.
     #[error("credentials cannot be had at the moment")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -60,6 +63,10 @@ impl SecretError {
         match self {
             Self::Missing => Refusal::new(ErrorCode::E3602, format!("the credential `{name}` is not provisioned"))
                 .hint(format!("let the operator provision `{name}` for this tenant; the tool was not started")),
+            Self::Unusable(_) => {
+                Refusal::new(ErrorCode::E3602, format!("the credential `{name}` is provisioned, but cannot be used so"))
+                    .hint(format!("let the operator look at the server's log, which says what is wrong with `{name}`; the tool was not started"))
+            }
             Self::Unavailable(_) => {
                 Refusal::new(ErrorCode::E3601, format!("the credential `{name}` cannot be had at the moment"))
                     .hint("try again later; the tool was not started")
@@ -94,9 +101,12 @@ mod tests {
     #[test]
     fn refusals_name_the_credential_and_nothing_of_the_cause() {
         let away = SecretError::Unavailable("vault at 10.0.0.1 said no".into());
-        for (error, code, retryable) in
-            [(SecretError::Missing, ErrorCode::E3602, false), (away, ErrorCode::E3601, true)]
-        {
+        let open = SecretError::Unusable("everybody on 10.0.0.1 can read it".into());
+        for (error, code, retryable) in [
+            (SecretError::Missing, ErrorCode::E3602, false),
+            (open, ErrorCode::E3602, false),
+            (away, ErrorCode::E3601, true),
+        ] {
             let refusal = error.refusal("mail");
             assert_eq!(refusal.code, code);
             assert!(refusal.message.contains("`mail`") && !format!("{refusal:?}").contains("10.0.0.1"));

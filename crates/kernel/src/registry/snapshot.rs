@@ -199,11 +199,13 @@ impl Snapshot {
     /// The refusal for a name that nothing has; suggests the nearest of the names the caller may know.
     pub fn not_found(&self, tenant: &TenantId, name: &str, may_know: impl Fn(&Tool) -> bool) -> Refusal {
         // Not the very name: it may be there and not be for this caller.
-        let known = self.tools_of(tenant).filter(|tool| may_know(tool)).map(|tool| tool.id.as_str());
-        let known = known.filter(|id| *id != name);
+        let known = || self.tools_of(tenant).filter(|tool| may_know(tool)).map(|tool| tool.id.as_str());
+        let known = || known().filter(|id| *id != name);
+        // The usual slip: the name without its namespace.
+        let in_a_namespace = known().find(|id| id.rsplit_once('.').is_some_and(|(_, own)| own == name));
         let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
         let refusal = Refusal::new(ErrorCode::E3101, format!("there is no tool `{shown}`"));
-        match nearest(name, known) {
+        match in_a_namespace.or_else(|| nearest(name, known())) {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")).details(json!({ "nearest": near })),
             None => refusal.hint("list what there is with `gantry tool list` or GET /v1/tools"),
         }

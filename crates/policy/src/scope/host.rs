@@ -4,6 +4,10 @@
 //! names which look alike cannot be confused. A dot at the end is refused, because `example.com.` and `example.com` are
 //! one host and two texts. What looks like an address must be one in its only usual spelling: resolvers read `127.1`,
 //! `0x7f000001` and `017700000001` as `127.0.0.1`, and a rule that compares texts must not be asked about those.
+//!
+//! `sandbox::egress` has the same grammar once more (`looks_like_address`, `is_below`). Twice on purpose: the sandbox depends
+//! on no crate of the house and this crate on no sandbox, and a third one for two functions would be a room for one chair.
+//! Whoever changes one changes the other.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

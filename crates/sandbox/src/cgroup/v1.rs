@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::files::{self, counted, number, set, set_if_there};
 use super::{FOR_RUNTIMES, Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
 use crate::error::{Step, StepFailure};
 use crate::spec::Limits;
-use crate::wire::GroupUsage;
+use crate::wire::{GroupUsage, Stillness};
 
 /// Without these there are no limits worth the name.
 const NEEDED: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
 /// Used if it is there.
 const DISK: &str = "blkio";
+/// Used if it is there, and only for sandboxes that are to be frozen: every tree costs a start some microseconds.
+const FREEZER: &str = "freezer";
+const FREEZER_STATE: &str = "freezer.state";
 
 /// The directory of this launcher in each controller's tree.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ impl Hierarchy {
     pub(super) fn prepare(own: &str, mountinfo: &str, stem: &str) -> Result<Self, String> {
         let mounts = files::group_mounts(mountinfo);
         let mut stems = BTreeMap::new();
-        for controller in NEEDED.into_iter().chain([DISK, FOR_RUNTIMES]) {
+        for controller in NEEDED.into_iter().chain([DISK, FREEZER, FOR_RUNTIMES]) {
             let found = own.lines().find_map(|line| {
                 let (_, rest) = line.split_once(':')?;
                 let (controllers, group) = rest.split_once(':')?;
@@ -41,7 +44,7 @@ impl Hierarchy {
             let mount =
                 mounts.iter().find(|mount| mount.kind == "cgroup" && mount.options.iter().any(|o| o == controller));
             let Some(base) = found.zip(mount).and_then(|(group, mount)| files::within(mount, group)) else {
-                if controller == DISK || controller == FOR_RUNTIMES {
+                if [DISK, FREEZER, FOR_RUNTIMES].contains(&controller) {
                     continue;
                 }
                 return Err(format!("the controller `{controller}` is not there"));
@@ -62,7 +65,8 @@ impl Hierarchy {
     pub(super) fn make(&self, name: &str, runtime: bool) -> Result<(super::Group, Membership), StepFailure> {
         let mut group = super::Group { kind: Kind::None(String::new()), dirs: Vec::new() };
         let mut dirs = BTreeMap::new();
-        for (controller, stem) in self.stems.iter().filter(|(controller, _)| runtime || **controller != FOR_RUNTIMES) {
+        let wanted = |controller: &str| controller != FREEZER && (runtime || controller != FOR_RUNTIMES);
+        for (controller, stem) in self.stems.iter().filter(|(controller, _)| wanted(controller)) {
             let dir = stem.join(name);
             match std::fs::create_dir(&dir) {
                 Ok(()) => group.dirs.push(dir.clone()),
@@ -83,6 +87,17 @@ impl Hierarchy {
                 Err(failure)
             }
         }
+    }
+
+    /// Gives a group a directory in the freezer's tree too, with its first process as member. The new directory.
+    pub(super) fn make_freezable(&self, group: &mut Group, first: i32) -> Option<PathBuf> {
+        let name = group.dirs.values().next()?.file_name()?;
+        let dir = self.stems.get(FREEZER)?.join(name);
+        std::fs::create_dir(&dir).ok()?;
+        if files::write(&dir.join("cgroup.procs"), &first.to_string()).is_ok() {
+            group.dirs.insert(FREEZER, dir.clone());
+        }
+        Some(dir)
     }
 
     pub(super) fn leave(&self) {
@@ -141,11 +156,34 @@ impl Group {
         }
     }
 
+    pub(super) fn freeze(&self) -> Stillness {
+        let Some(dir) = self.dirs.get(FREEZER) else { return Stillness::Running };
+        if files::write(&dir.join(FREEZER_STATE), "FROZEN").is_err() {
+            return Stillness::Running;
+        }
+        match std::fs::read_to_string(dir.join(FREEZER_STATE)).unwrap_or_default().trim() {
+            "FROZEN" => Stillness::Frozen,
+            "FREEZING" => Stillness::Stopping,
+            _ => Stillness::Running,
+        }
+    }
+
+    pub(super) fn thaw(&self) {
+        if let Some(dir) = self.dirs.get(FREEZER) {
+            thaw(dir);
+        }
+    }
+
     pub(super) fn forget_peak(&self) {
         if let Some(dir) = self.dirs.get("memory") {
             let _ = files::write(&dir.join("memory.max_usage_in_bytes"), "0");
         }
     }
+}
+
+/// Thaws a directory of the freezer's tree; in other trees there is no such file.
+pub(super) fn thaw(dir: &Path) {
+    let _ = files::write(&dir.join(FREEZER_STATE), "THAWED");
 }
 
 #[cfg(test)]

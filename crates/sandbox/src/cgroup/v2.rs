@@ -11,7 +11,7 @@ use super::files::{self, counted, number, set, set_if_there};
 use super::{Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
 use crate::error::{Step, StepFailure};
 use crate::spec::Limits;
-use crate::wire::GroupUsage;
+use crate::wire::{GroupUsage, Stillness};
 
 /// Without these there are no limits worth the name.
 const NEEDED: [&str; 3] = ["memory", "cpu", "pids"];
@@ -124,6 +124,20 @@ impl Group {
             pids_refused: counted(&self.dir, "pids.events", "max").unwrap_or(0),
         }
     }
+
+    pub(super) fn freeze(&self) -> Stillness {
+        if files::write(&self.dir.join("cgroup.freeze"), "1").is_err() {
+            return Stillness::Running;
+        }
+        match counted(&self.dir, "cgroup.events", "frozen") {
+            Some(1) => Stillness::Frozen,
+            _ => Stillness::Stopping,
+        }
+    }
+
+    pub(super) fn thaw(&self) {
+        let _ = files::write(&self.dir.join("cgroup.freeze"), "0");
+    }
 }
 
 #[cfg(test)]
@@ -188,5 +202,22 @@ mod tests {
         let expected =
             GroupUsage { cpu_micros: Some(1234), memory_peak_bytes: Some(4096), oom_kills: 1, pids_refused: 3 };
         assert_eq!(usage, expected);
+    }
+
+    #[test]
+    fn a_group_is_frozen_when_the_kernel_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let group = Group { dir: dir.path().to_owned() };
+        assert_eq!(group.freeze(), Stillness::Running, "kernels before 5.2 have no freezer here");
+        fs::write(dir.path().join("cgroup.freeze"), "0").unwrap();
+        for (events, stillness) in
+            [("populated 1\nfrozen 0\n", Stillness::Stopping), ("populated 1\nfrozen 1\n", Stillness::Frozen)]
+        {
+            fs::write(dir.path().join("cgroup.events"), events).unwrap();
+            assert_eq!(group.freeze(), stillness);
+            assert_eq!(fs::read_to_string(dir.path().join("cgroup.freeze")).unwrap(), "1");
+        }
+        group.thaw();
+        assert_eq!(fs::read_to_string(dir.path().join("cgroup.freeze")).unwrap(), "0");
     }
 }

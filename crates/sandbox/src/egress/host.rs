@@ -7,6 +7,9 @@
 //! What a resolver would read as an IPv4 address must be one in its usual spelling. `127.1`, `0x7f.1`, `2130706433` and
 //! `0177.0.0.1` are nothing at all: not an address, and above all not a name, which would be resolved to 127.0.0.1.
 //!
+//! The grammar stands in `policy::scope` once more (`looks_like_address`, `is_below`), because this crate depends on no other
+//! of the house. Whoever changes one changes the other.
+//!
 //! INVARIANT: an address is kept in its plain form, `::ffff:10.0.0.1` as `10.0.0.1`, so one address has one [`Host`].
 
 use std::fmt;

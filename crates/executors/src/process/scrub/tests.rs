@@ -28,6 +28,59 @@ fn a_secret_is_found_in_every_form_programs_write_it() {
     }
 }
 
+/// A line end after every so many characters.
+fn wrapped(text: &str, columns: usize, end: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    characters.chunks(columns).map(|line| line.iter().collect::<String>()).collect::<Vec<_>>().join(end)
+}
+
+#[test]
+fn a_secret_is_found_in_lines_and_in_groups() {
+    let long = "correct-horse-battery-staple-".repeat(6);
+    let hex = |sign: &str, between: &str| {
+        long.bytes().map(|byte| format!("{sign}{byte:02x}")).collect::<Vec<_>>().join(between)
+    };
+    let words: Vec<String> =
+        long.as_bytes().chunks(2).map(|pair| pair.iter().map(|byte| format!("{byte:02X}")).collect()).collect();
+    let mut forms = vec![
+        wrapped(&hex("", ""), 60, "\n"),
+        wrapped(&hex("", ""), 64, "\r\n"),
+        hex("", " "),
+        hex("", ":"),
+        hex("", "-").to_uppercase(),
+        hex("%", ""),
+        hex("%", "").to_uppercase(),
+        hex("\\x", ""),
+        hex("0x", ", "),
+        words.join(" "),
+        wrapped(&words.join(" "), 40, "\n"),
+    ];
+    for columns in [60, 64, 76] {
+        for (engine, end) in [(STANDARD_NO_PAD, "\n"), (URL_SAFE_NO_PAD, "\r\n"), (STANDARD_NO_PAD, "\\n")] {
+            forms.push(wrapped(&engine.encode(format!("ab{long}c")), columns, end));
+        }
+    }
+    for form in forms {
+        let scrubbed = scrub(json!(format!("é before {form} after")), &[("key", &long)]);
+        let text = scrubbed.as_str().unwrap();
+        assert!(
+            text.starts_with("é before ") && text.ends_with(" after") && text.contains("[secret key]"),
+            "{form}: {text}"
+        );
+        assert!(text.len() < 60, "{form}: {text}");
+    }
+}
+
+#[test]
+fn digits_of_something_else_stay() {
+    let scrubber = Scrubber::new(&[("key", "s3cr3t-s3cr3t")]);
+    for text in
+        ["73:33:63:72", "7333 6372 3374", "the words that follow each other", "%73%33%63", "c2VjcmV0 c2VjcmV0", ""]
+    {
+        assert_eq!(scrubber.text(text), text);
+    }
+}
+
 #[test]
 fn base64_is_found_wherever_the_secret_stands_in_it() {
     for before in ["", "u", "us", "user:", "somebody:"] {

@@ -31,7 +31,8 @@ const METHOD_CHARS_SHOWN: usize = 64;
 /// A call that the tool has not answered yet.
 #[derive(Debug)]
 pub(super) struct Open {
-    id: u64,
+    /// The invocation's own, which nobody could know before (SESS-5).
+    id: Box<str>,
     bounds: SessionBounds,
     /// Requests of the tool that nobody has answered yet, by the task that is at it.
     asked: HashMap<task::Id, Id>,
@@ -45,7 +46,7 @@ pub(super) struct Open {
 type Answers = JoinSet<Result<Value, Refusal>>;
 
 impl Open {
-    pub(super) fn new(id: u64, bounds: SessionBounds) -> Self {
+    pub(super) fn new(id: Box<str>, bounds: SessionBounds) -> Self {
         let pace = Pace { since: Instant::now(), notes: 0 };
         Self { id, bounds, asked: HashMap::new(), messages: 0, pace, puzzled: false }
     }
@@ -71,7 +72,7 @@ impl Open {
                 }
             };
             match self.message(heard)? {
-                Message::Response { id, outcome } if id == self.id => return outcome.map_err(SessionError::Failed),
+                Message::Response { id, outcome } if id == *self.id => return outcome.map_err(SessionError::Failed),
                 Message::Response { .. } => self.puzzle("an answer to nothing that was asked"),
                 Message::Notification { method, params } => self.note(&method, &params, companion.as_ref()),
                 Message::Request { id, method, params } => {
@@ -98,7 +99,7 @@ impl Open {
         loop {
             let heard = pipe.next().await?;
             match self.message(heard)? {
-                Message::Response { id, .. } if id == self.id => return Ok(()),
+                Message::Response { id, .. } if id == *self.id => return Ok(()),
                 Message::Request { id, .. } => pipe.send(&wire::refuse(&id, wire::CANCELLED, WHY))?,
                 Message::Response { .. } | Message::Notification { .. } => {}
             }

@@ -54,7 +54,7 @@ pub(super) enum Heard {
 
 impl Pipe {
     pub(super) fn new(streams: Streams, bounds: SessionBounds) -> Self {
-        let Streams { stdin, stdout, stderr, result: _ } = streams;
+        let Streams { stdin, stdout, stderr } = streams;
         Self {
             stdin,
             stdin_open: true,

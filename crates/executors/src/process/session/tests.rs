@@ -138,7 +138,7 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
         let invoke = tool.hear().await;
         assert_eq!(
             invoke,
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "invoke", "params": {
+            json!({ "jsonrpc": "2.0", "id": "00000000-0000-7000-8000-000000000001", "method": "invoke", "params": {
                 "invocation_id": "00000000-0000-7000-8000-000000000001", "tool_id": "demo.tool", "tool_version": "1.2.3",
                 "parameters": { "text": "line\nline" }, "deadline_ms": 1500, "trace_id": "01".repeat(16) } })
         );
@@ -168,7 +168,10 @@ async fn progress_log_checkpoints_and_documents_reach_the_companion() {
         tool.tell("log", json!({ "level": "WARNING", "message": "careful" })).await;
         tool.tell("log", json!({ "message": 5 })).await;
         tool.tell("unknown", json!({})).await;
-        tool.say(json!({ "jsonrpc": "2.0", "id": 99, "result": "late" })).await;
+        // Answers to calls that are over, or that somebody guesses.
+        for id in [json!(1), json!(99), json!("00000000-0000-7000-8000-000000000002"), Value::Null] {
+            tool.say(json!({ "jsonrpc": "2.0", "id": id, "result": "late" })).await;
+        }
         tool.ask(json!(7), "checkpoint", json!({ "name": "half", "state": { "row": 3 } })).await;
         assert_eq!(tool.hear().await, json!({ "jsonrpc": "2.0", "id": 7, "result": { "checkpoint_id": "cp-1" } }));
         tool.ask(json!("d"), "document", json!({ "id": "doc-9" })).await;
@@ -256,7 +259,7 @@ async fn a_process_serves_one_call_after_another_also_after_its_own_error() {
     let program = tokio::spawn(async move {
         for round in 1..=3 {
             let invoke = tool.hear().await;
-            assert_eq!(invoke["id"], round);
+            assert_eq!(invoke["id"], invoke["params"]["invocation_id"]);
             if round == 2 {
                 let error = json!({ "code": 42, "message": "no such\nrow", "data": { "row": 7 } });
                 tool.say(json!({ "jsonrpc": "2.0", "id": invoke["id"], "error": error })).await;

@@ -132,33 +132,34 @@ impl Failure {
 
 // ---------------------------------------------------------------------------------------------------------- to tool
 
-/// A line that asks the tool to run.
-pub(super) fn invoke(id: u64, call: &Call) -> Vec<u8> {
+/// A line that asks the tool to run. The request's id is the invocation's.
+pub(super) fn invoke(call: &Call) -> Vec<u8> {
     #[derive(Serialize)]
     struct Line<'a> {
         jsonrpc: &'static str,
-        id: u64,
+        id: &'a str,
         method: &'static str,
         params: Params<'a>,
     }
     #[derive(Serialize)]
     struct Params<'a> {
-        invocation_id: String,
+        invocation_id: &'a str,
         tool_id: &'a str,
         tool_version: String,
         parameters: &'a Value,
         deadline_ms: u64,
         trace_id: String,
     }
+    let id = call.invocation_id.to_string();
     let params = Params {
-        invocation_id: call.invocation_id.to_string(),
+        invocation_id: &id,
         tool_id: call.tool_id.as_str(),
         tool_version: call.tool_version.to_string(),
         parameters: &call.parameters,
         deadline_ms: u64::try_from(call.time_left.as_millis()).unwrap_or(u64::MAX),
         trace_id: call.trace_id.to_string(),
     };
-    line(&Line { jsonrpc: "2.0", id, method: "invoke", params })
+    line(&Line { jsonrpc: "2.0", id: &id, method: "invoke", params })
 }
 
 /// A line that tells the tool to stop.

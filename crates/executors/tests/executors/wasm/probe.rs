@@ -1,5 +1,6 @@
 //! What a `wasi:cli/command` guest may do, shown by a probe that tries it (`testdata/wasm/probe`).
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use contract::envelope::CallLimits;
@@ -162,6 +163,10 @@ async fn a_declared_directory_can_be_read_and_nothing_else() {
 async fn a_directory_declared_for_writing_can_be_written_and_nothing_else() {
     let place = Place::new();
     let open = place.path("open");
+    // A guest is nobody, and nobody may write where everybody may.
+    for dir in [open.clone(), format!("{open}/below")] {
+        std::fs::set_permissions(dir, PermissionsExt::from_mode(0o777)).unwrap();
+    }
     let tool = probe(&[format!("filesystem:write:{open}")]);
     let at = |name: &str| format!("{open}/{name}");
     for (words, answer) in [
@@ -189,6 +194,40 @@ async fn a_directory_declared_for_writing_can_be_written_and_nothing_else() {
     }
     assert_eq!(std::fs::read_to_string(at("file")).unwrap(), "open");
     place.closed_is_untouched();
+}
+
+#[tokio::test]
+async fn in_a_declared_directory_a_guest_may_what_nobody_may() {
+    if !rustix::process::geteuid().is_root() {
+        // A guest of an ordinary user is that user, as a process tool is.
+        return;
+    }
+    let place = Place::new();
+    let open = place.path("open");
+    let at = |name: &str| format!("{open}/{name}");
+    let mode = |name: &str, mode| std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();
+    let tool = probe(&[format!("filesystem:write:{open}")]);
+    // The way to a declared directory is the server's business.
+    std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(attempt(&tool, &["read", &at("file")]).await.unwrap(), json!({ "answer": "open" }));
+    mode("file", 0o600);
+    mode("below", 0o700);
+    for words in [
+        &["read", &at("file")][..],
+        &["write", &at("file"), "changed"],
+        &["write", &at("new"), "new"],
+        &["remove", &at("file")],
+        &["list", &at("below")],
+        &["read", &at("below/file")],
+        &["read", &at("inside")],
+    ] {
+        let answer = attempt(&tool, words).await.unwrap();
+        assert!(answer["refused"].is_string(), "{words:?}: {answer}");
+    }
+    mode("", 0o777);
+    assert_eq!(attempt(&tool, &["write", &at("new"), "new"]).await.unwrap(), json!({ "answer": "written" }));
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(at("new")).unwrap());
+    assert_eq!(owner, 65534, "what it makes is nobody's");
 }
 
 #[tokio::test]
