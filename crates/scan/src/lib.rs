@@ -30,7 +30,7 @@ mod words;
 
 pub use definition::{Definition, Neighbours};
 pub use finding::{Finding, FindingKind, Severity, Verdict, verdict};
-pub use normalise::normalise;
+pub use normalise::{Hidden, Plain, normalise};
 
 use finding::Findings;
 use text::Surface;
