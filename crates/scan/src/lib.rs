@@ -4,10 +4,10 @@
 //! crate reads the same text first. It is a pure function of the definition and the names around it: no model, no
 //! network, no clock, so that the same definition gets the same findings on every machine and an audit can repeat them.
 //!
-//! The way of a text: [`normalise`] takes out what a person cannot see (and remembers it), [`decode`] opens what is
-//! written in base64, hex, percent or entity form, [`words`] cuts it into sentences of plain tokens, [`lexicon`] marks
-//! phrases, [`rules`] combines the marks of one sentence (who is told, to do what, with what, to where, hidden from whom)
-//! into a weighted sum, to which [`wording`] adds how much the text sounds like orders. One word never condemns a text; a
+//! The way of a text: `normalise` takes out what a person cannot see (and remembers it), `decode` opens what is
+//! written in base64, hex, percent or entity form, `words` cuts it into sentences of plain tokens, `lexicon` marks
+//! phrases, `rules` combines the marks of one sentence (who is told, to do what, with what, to where, hidden from whom)
+//! into a weighted sum, to which `wording` adds how much the text sounds like orders. One word never condemns a text; a
 //! combination does.
 //!
 //! Invariants
@@ -30,7 +30,7 @@ mod words;
 
 pub use definition::{Definition, Neighbours};
 pub use finding::{Finding, FindingKind, Severity, Verdict, verdict};
-pub use normalise::normalise;
+pub use normalise::{Hidden, Plain, normalise};
 
 use finding::Findings;
 use text::Surface;

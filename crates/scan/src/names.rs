@@ -109,7 +109,7 @@ mod tests {
             ("raed_file", "read_file", Some(Severity::Medium)),
             ("send_emaill", "send_email", Some(Severity::Medium)),
             ("get_users", "get_user", Some(Severity::Low)),
-            ("list_tasks", "list_tags", Some(Severity::Low)),
+            ("list_tasks", "list_masks", Some(Severity::Low)),
             ("readFile", "read_file", Some(Severity::Low)),
             ("read_file", "read_file", Some(Severity::Low)),
             ("read_file", "write_file", None),

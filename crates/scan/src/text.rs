@@ -197,7 +197,7 @@ fn patterns() -> &'static [(Regex, u32, &'static str)] {
         (r"(?i)!\[[^\]]{0,80}\]\(https?://[^)\s]{1,200}\?[^)\s]{0,200}=", 6, "an image address that carries data out"),
         (
             r"(?i)#{2,}\s{0,3}\(?(new |system |important |hidden )?(system_message|instructions? (to|for)|system|override|prompt)\b",
-            7,
+            8,
             "a heading that imitates instructions",
         ),
     ];

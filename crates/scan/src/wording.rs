@@ -3,11 +3,10 @@
 //! Rules know the attacks that were thought of. What they do not know is still written in another voice than a
 //! description: it tells a reader what to do afterwards, with whatever was said, instead of the usual. A linear model over
 //! single words and pairs catches that voice. It was fitted by logistic regression on two thirds of
-//! `testdata/definitions.jsonl` and on descriptions of public tools (cloud and code-hosting servers, API documents, two
-//! research sets), taking from each malicious text the sentence that scored highest.
+//! `testdata/definitions.jsonl`, on `testdata/fitted.jsonl` and on descriptions of public tools (cloud and code-hosting
+//! servers, API documents, two research sets), taking from each malicious text the sentence that scored highest.
 //!
-//! It counts for little by itself: only the far end of the scale reaches a review without a rule beside it, because a
-//! voice is no proof.
+//! A voice is no proof: the wording by itself stays below a review, it can only tip the scale beside a rule.
 
 mod weights;
 
@@ -16,7 +15,7 @@ use weights::{BIAS, WEIGHTS};
 use crate::words::Sentence;
 
 /// Scores, in hundredths, from which the wording counts, with what it counts for.
-const STEPS: &[(i32, u32)] = &[(280, 8), (150, 5), (40, 3)];
+const STEPS: &[(i32, u32)] = &[(200, 6), (50, 4), (-40, 2)];
 
 /// What the wording of a sentence counts for.
 pub(crate) fn weight(sentence: &Sentence) -> Option<u32> {

