@@ -82,8 +82,11 @@ fn the_suite_sees_an_escape_when_there_is_one() {
         assert_eq!(Tally::of(&report).escaped, 1, "{}", table::render(&report));
     }
     // A component has no way round its sandbox; it is given what it must not get.
-    for id in ["read_host_file", "read_private_host_file", "write_world_writable_host_dir"] {
+    // Of that it gets what nobody may, so what is root's alone stays so.
+    let private = if rustix::process::geteuid().is_root() { 0 } else { 1 };
+    let probes = [("read_host_file", 1), ("read_private_host_file", private), ("write_world_writable_host_dir", 1)];
+    for (id, escaped) in probes {
         let report = suite::run(&Plan { isolations: vec![Isolation::Wasm], ..only(id) }).unwrap();
-        assert_eq!(Tally::of(&report).escaped, 1, "{}", table::render(&report));
+        assert_eq!(Tally::of(&report).escaped, escaped, "{}", table::render(&report));
     }
 }

@@ -300,7 +300,7 @@ impl Launcher {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(None) | Err(_) => {
                 let _ = rustix::process::pidfd_send_signal(&sandbox.process, Signal::KILL);
-                // After the signal, so that nothing inside runs once more.
+                // After the signal: what is inside wakes up to its end.
                 sandbox.group.thaw();
                 sandbox.control = None;
             }

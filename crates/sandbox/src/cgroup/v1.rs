@@ -55,6 +55,8 @@ impl Hierarchy {
                 Ok(()) => {}
                 // Controllers that share a tree share the directory.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                // Without it nothing can be frozen, and all else is as it was.
+                Err(_) if controller == FREEZER => continue,
                 Err(error) => return Err(format!("no right to make groups of `{controller}` ({error})")),
             }
             stems.insert(controller, dir);
@@ -93,7 +95,15 @@ impl Hierarchy {
     pub(super) fn make_freezable(&self, group: &mut Group, first: i32) -> Option<PathBuf> {
         let name = group.dirs.values().next()?.file_name()?;
         let dir = self.stems.get(FREEZER)?.join(name);
-        std::fs::create_dir(&dir).ok()?;
+        match std::fs::create_dir(&dir) {
+            Ok(()) => {}
+            // Controllers that share a tree share the directory, and its member is in it.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                group.dirs.insert(FREEZER, dir);
+                return None;
+            }
+            Err(_) => return None,
+        }
         if files::write(&dir.join("cgroup.procs"), &first.to_string()).is_ok() {
             group.dirs.insert(FREEZER, dir.clone());
         }
