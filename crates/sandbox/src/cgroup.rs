@@ -114,6 +114,15 @@ impl Group {
         }
     }
 
+    /// Only the processor's part of that.
+    pub(crate) fn cpu_micros(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::V2(group) => group.cpu_micros(),
+            Kind::V1(group) => group.cpu_micros(),
+            Kind::None(_) => None,
+        }
+    }
+
     /// Counts the peak of memory from now on, where the kernel can.
     pub(crate) fn forget_peak(&self) {
         match &self.kind {

@@ -134,11 +134,15 @@ impl Group {
     pub(super) fn usage(&self) -> GroupUsage {
         let from = |controller: &str| self.dirs.get(controller);
         GroupUsage {
-            cpu_micros: from("cpuacct").and_then(|dir| number(dir, "cpuacct.usage")).map(|nanos| nanos / 1000),
+            cpu_micros: self.cpu_micros(),
             memory_peak_bytes: from("memory").and_then(|dir| number(dir, "memory.max_usage_in_bytes")),
             oom_kills: from("memory").and_then(|dir| counted(dir, "memory.oom_control", "oom_kill")).unwrap_or(0),
             pids_refused: from("pids").and_then(|dir| counted(dir, "pids.events", "max")).unwrap_or(0),
         }
+    }
+
+    pub(super) fn cpu_micros(&self) -> Option<u64> {
+        self.dirs.get("cpuacct").and_then(|dir| number(dir, "cpuacct.usage")).map(|nanos| nanos / 1000)
     }
 
     pub(super) fn forget_peak(&self) {

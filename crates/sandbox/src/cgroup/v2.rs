@@ -116,9 +116,13 @@ impl Group {
         limit(&self.dir, limits, devices)
     }
 
+    pub(super) fn cpu_micros(&self) -> Option<u64> {
+        counted(&self.dir, "cpu.stat", "usage_usec")
+    }
+
     pub(super) fn usage(&self) -> GroupUsage {
         GroupUsage {
-            cpu_micros: counted(&self.dir, "cpu.stat", "usage_usec"),
+            cpu_micros: self.cpu_micros(),
             memory_peak_bytes: number(&self.dir, "memory.peak"),
             oom_kills: counted(&self.dir, "memory.events", "oom_kill").unwrap_or(0),
             pids_refused: counted(&self.dir, "pids.events", "max").unwrap_or(0),

@@ -3,45 +3,56 @@
 //! When the first process of a process namespace leaves, the kernel ends all the others, whatever they ignore and
 //! however often they have forked. So there is nothing to hunt down, here or anywhere else.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::bundle::Bundle;
 use crate::system::{self, Reaped};
-use crate::wire::{self, EndOfProgram, Word};
+use crate::wire::{self, EndOfProgram};
 
-/// Waits for the program (process `main` of this namespace), tells, and leaves.
-pub(crate) fn wait_and_leave(control: BorrowedFd<'_>, main: i32, bundle: Option<&Bundle>) -> ! {
-    loop {
-        match system::reap(true) {
-            Ok(Some(reaped)) if reaped.pid == main => tell_and_leave(control, &reaped, bundle),
-            Ok(Some(_)) => {}
-            // No child left although the program was one: it cannot be waited for, so it cannot be told.
-            Ok(None) => system::leave(1),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => system::leave(1),
-        }
-    }
+/// What a first process holds on to until it leaves.
+pub(super) struct Farewell {
+    pub(super) launcher: OwnedFd,
+    /// The mount namespace, for whoever takes it apart.
+    pub(super) mounts: Option<OwnedFd>,
+    pub(super) bundle: Option<Bundle>,
 }
 
-/// Tells how the program ended, and leaves.
-pub(crate) fn tell_and_leave(control: BorrowedFd<'_>, reaped: &Reaped, bundle: Option<&Bundle>) -> ! {
-    let (code, signal) = match bundle {
-        None => (reaped.code, reaped.signal),
-        // The runtime failed while the program ran: how the program ended is not known.
-        Some(bundle) if bundle.failure().is_some() => (None, None),
-        Some(_) => of_program(reaped),
-    };
-    let end = EndOfProgram {
-        code,
-        signal,
-        cpu_micros: reaped.cpu_micros,
-        memory_peak_bytes: reaped.memory_peak_bytes,
-        scratch_full: scratch_is_full(bundle),
-    };
-    // If nobody listens any more, nobody wants to know.
-    let _ = wire::send(control, &Word::Ended(end), &[]);
-    system::leave(0)
+impl Farewell {
+    /// Waits for the program (process `main` of this namespace), tells, and leaves.
+    pub(super) fn wait_and_leave(&self, main: i32) -> ! {
+        loop {
+            match system::reap(true) {
+                Ok(Some(reaped)) if reaped.pid == main => self.tell_and_leave(&reaped),
+                Ok(Some(_)) => {}
+                // No child left although the program was one: it cannot be waited for, so it cannot be told.
+                Ok(None) => system::leave(1),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => system::leave(1),
+            }
+        }
+    }
+
+    /// Tells how the program ended, and leaves.
+    pub(super) fn tell_and_leave(&self, reaped: &Reaped) -> ! {
+        let (code, signal) = match &self.bundle {
+            None => (reaped.code, reaped.signal),
+            // The runtime failed while the program ran: how the program ended is not known.
+            Some(bundle) if bundle.failure().is_some() => (None, None),
+            Some(_) => of_program(reaped),
+        };
+        let end = EndOfProgram {
+            code,
+            signal,
+            cpu_micros: reaped.cpu_micros,
+            memory_peak_bytes: reaped.memory_peak_bytes,
+            scratch_full: scratch_is_full(self.bundle.as_ref()),
+        };
+        let mounts: Vec<BorrowedFd<'_>> = self.mounts.iter().map(|fd| fd.as_fd()).collect();
+        // Read when this process is gone. If nobody listens any more, nobody wants to know.
+        let _ = wire::send(self.launcher.as_fd(), &end, &mounts);
+        system::leave(0)
+    }
 }
 
 /// Runtimes tell a signal as shells do. A program that exits with such a code is taken at its word.
