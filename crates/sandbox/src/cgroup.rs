@@ -89,19 +89,39 @@ impl Groups {
 
 impl Group {
     /// Gives it the limits of a specification.
-    pub(crate) fn limit(&self, spec: &Spec) -> Result<(), StepFailure> {
+    pub(crate) fn limit(&mut self, spec: &Spec) -> Result<(), StepFailure> {
         let devices = match spec.limits.io_bytes_per_second {
             Some(_) => devices_behind(spec)?,
             None => Vec::new(),
         };
         let limits = crate::oci::group_limits(spec);
-        match &self.kind {
+        match &mut self.kind {
             Kind::V2(group) => group.limit(&limits, &devices),
             Kind::V1(group) => group.limit(&limits, &devices),
             Kind::None(why) if spec.limits.io_bytes_per_second.is_some() => {
                 Err(StepFailure::refused(Step::ControlGroup, format!("disk bandwidth cannot be limited here: {why}")))
             }
             Kind::None(_) => Ok(()),
+        }
+    }
+
+    /// Gives it limits that are likely to be wanted, as far as setting them takes time. So little of the processor that
+    /// nobody could get ready with it is not given beforehand.
+    pub(crate) fn foresee(&mut self, limits: &Limits) {
+        if let Kind::V1(group) = &mut self.kind
+            && limits.cpu_millicores >= READY_MILLICORES_MIN
+        {
+            // The order tries again, and tells.
+            let _ = group.foresee(limits);
+        }
+    }
+
+    /// The way into it once more, for another sandbox, if it is as good as new. Nobody may be in it.
+    pub(crate) fn renewed(&mut self) -> Option<Membership> {
+        match &mut self.kind {
+            Kind::V1(group) => group.renew().then(|| v1::membership(&self.dirs).ok())?,
+            // One directory, and its counters cannot be set back.
+            Kind::V2(_) | Kind::None(_) => None,
         }
     }
 
@@ -246,6 +266,9 @@ fn devices_behind(spec: &Spec) -> Result<Vec<String>, StepFailure> {
 fn quota_micros(limits: &Limits) -> u64 {
     (limits.cpu_millicores.saturating_mul(PERIOD_MICROS) / 1000).max(QUOTA_MICROS_MIN)
 }
+
+/// With this much of a core a first process is ready in no time.
+const READY_MILLICORES_MIN: u64 = 100;
 
 const PERIOD_MICROS: u64 = 100_000;
 /// The kernel takes no less.

@@ -7,12 +7,13 @@
 //!
 //! Invariants
 //! - LAUNCH-1: when the server's end of the socket closes, every sandbox is ended, waited for and cleaned up.
-//! - LAUNCH-2: the last word about a sandbox is sent when no process of it is left and what it used has been counted. Its
-//!   empty control group and its mount namespace, which nobody can reach any more, go after that, when nobody waits.
+//! - LAUNCH-2: the last word about a sandbox is sent when no process of its program is left and what it used has been
+//!   counted. The first process, which is ours and the last one inside, its empty control group and its mount namespace go
+//!   after that, when nobody waits.
 //! - LAUNCH-3: one thread, always: [`system::clone`] relies on it.
 //! - LAUNCH-4: it waits for nobody's disk while it serves: what could take long is done in the first process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
-use crate::cgroup::{self, Group, Groups};
+use crate::cgroup::{self, Group, Groups, Membership};
 use crate::error::{Step, StepFailure};
 use crate::inside::{self, Birth, BirthKind, identity, root, seccomp};
 use crate::spec::{Confinement, Limits};
@@ -39,8 +40,8 @@ const REFILL_AFTER_NANOS: i64 = 2_000_000;
 const REMOVAL_RETRY_NANOS: i64 = 5_000_000;
 /// Longest last word of a first process.
 const LAST_WORD_BYTES_MAX: usize = 1024;
-/// Empty groups that wait for their removal; with more it is not put off any longer.
-const REMAINS_MAX: usize = 32;
+/// Empty groups that wait to be used again, or removed when nothing else is to be done; with more that is not put off.
+const EMPTIES_MAX: usize = 16;
 /// How long a launcher whose server is gone waits for the last sandbox.
 const FAREWELL_ROUNDS_MAX: u32 = 2000;
 
@@ -70,11 +71,14 @@ struct Launcher {
     /// Who we are, if not root.
     user: Option<(u32, u32)>,
     sandboxes: HashMap<i32, Sandbox>,
-    spares: Vec<Spare>,
+    /// The one that has waited longest first: it is ready.
+    spares: VecDeque<Spare>,
     /// What the last order was like: the next one is expected to be the same.
     usual: Option<(BirthKind, Limits)>,
     sweeper: Sweeper,
-    /// Groups that are empty, and to be removed when nobody waits for anything else.
+    /// Groups that are empty, for the next sandbox.
+    empties: Vec<Group>,
+    /// Groups that are to be removed.
     remains: Vec<Group>,
     made: u64,
     buffer: Vec<u8>,
@@ -96,26 +100,56 @@ struct Sandbox {
     control: Option<OwnedFd>,
     /// Where the first process says its last word.
     line: OwnedFd,
+    /// It has said it, or will not.
+    is_silent: bool,
+    /// What that was.
+    end: Option<EndOfProgram>,
     process: OwnedFd,
     group: Group,
     cpu_micros: u64,
 }
 
 impl Sandbox {
+    fn new(control: Option<OwnedFd>, spare: Spare) -> Self {
+        let Spare { orders: line, pid: _, process, group, cpu_micros } = spare;
+        Self { control, line, is_silent: false, end: None, process, group, cpu_micros }
+    }
+
     fn usage(&self) -> GroupUsage {
         let usage = self.group.usage();
         GroupUsage { cpu_micros: usage.cpu_micros.map(|all| all.saturating_sub(self.cpu_micros)), ..usage }
     }
 
-    /// What the first process said before it left, and its mount namespace.
-    fn last_word(&self) -> (Option<EndOfProgram>, Vec<OwnedFd>) {
+    /// Hears what the first process says before it leaves. Gives its mount namespace.
+    fn hear(&mut self) -> Vec<OwnedFd> {
         let mut buffer = [0; LAST_WORD_BYTES_MAX];
-        // Does not wait: what is not there by now does not come.
+        // Does not wait.
         match wire::receive::<EndOfProgram>(&self.line, &mut buffer) {
-            Ok(Some((end, mounts))) => (Some(end), mounts),
-            Ok(None) | Err(_) => (None, Vec::new()),
+            Ok(Some((end, mounts))) => {
+                (self.is_silent, self.end) = (true, Some(end));
+                mounts
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => Vec::new(),
+            Ok(None) | Err(_) => {
+                self.is_silent = true;
+                Vec::new()
+            }
         }
     }
+
+    /// LAUNCH-2. Only once.
+    fn take_leave(&mut self) {
+        if let Some(control) = self.control.take() {
+            let _ = wire::send(control.as_fd(), &Word::Gone { usage: self.usage(), end: self.end }, &[]);
+        }
+    }
+}
+
+/// Who may have something to say about a sandbox.
+#[derive(Clone, Copy)]
+enum Speaker {
+    Owner(i32),
+    FirstProcess(i32),
 }
 
 impl Launcher {
@@ -129,9 +163,10 @@ impl Launcher {
             groups: Groups::prepare(&cgroup::stem()),
             user: (!identity::is_root()).then_some(user),
             sandboxes: HashMap::new(),
-            spares: Vec::new(),
+            spares: VecDeque::new(),
             usual: None,
             sweeper: Sweeper::start(),
+            empties: Vec::new(),
             remains: Vec::new(),
             made: 0,
             buffer: vec![0; MESSAGE_BYTES_MAX],
@@ -141,19 +176,21 @@ impl Launcher {
     /// Until the server is gone.
     fn serve(&mut self) {
         loop {
-            let heard = self.sandboxes.iter().filter(|(_, sandbox)| sandbox.control.is_some());
-            let pids: Vec<i32> = heard.map(|(pid, _)| *pid).collect();
-            let mut watched = vec![
-                PollFd::from_borrowed_fd(self.orders.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-            ];
-            watched.extend(
-                pids.iter()
-                    .filter_map(|pid| self.sandboxes.get(pid)?.control.as_ref())
-                    .map(|control| PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)),
-            );
+            let (mut speakers, mut watched) = (Vec::new(), Vec::new());
+            watched.push(PollFd::from_borrowed_fd(self.orders.as_fd(), PollFlags::IN));
+            watched.push(PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN));
+            for (pid, sandbox) in &self.sandboxes {
+                if let Some(control) = &sandbox.control {
+                    speakers.push(Speaker::Owner(*pid));
+                    watched.push(PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN));
+                }
+                if !sandbox.is_silent {
+                    speakers.push(Speaker::FirstProcess(*pid));
+                    watched.push(PollFd::from_borrowed_fd(sandbox.line.as_fd(), PollFlags::IN));
+                }
+            }
             let wants_spares = self.usual.is_some() && self.spares.len() < SPARES;
-            let patience = match (wants_spares, self.remains.is_empty()) {
+            let patience = match (wants_spares, self.remains.is_empty() && self.empties.is_empty()) {
                 (true, _) if self.spares.is_empty() => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
                 (true, _) => Some(Timespec { tv_sec: 0, tv_nsec: REFILL_AFTER_NANOS }),
                 (false, false) => Some(Timespec { tv_sec: 0, tv_nsec: REMOVAL_RETRY_NANOS }),
@@ -168,8 +205,11 @@ impl Launcher {
             drop(watched);
             let mut stirred = stirred.into_iter();
             let (order, signal) = (stirred.next().unwrap_or(false), stirred.next().unwrap_or(false));
-            for (pid, _) in pids.iter().zip(stirred).filter(|(_, stirred)| *stirred) {
-                self.question(*pid);
+            for (speaker, _) in speakers.into_iter().zip(stirred).filter(|(_, stirred)| *stirred) {
+                match speaker {
+                    Speaker::Owner(pid) => self.question(pid),
+                    Speaker::FirstProcess(pid) => self.last_word(pid),
+                }
             }
             if signal {
                 self.bury();
@@ -180,7 +220,8 @@ impl Launcher {
             // Only when nobody waits for anything else.
             if idle && wants_spares {
                 self.refill();
-            } else if idle || self.remains.len() >= REMAINS_MAX {
+            } else if idle || self.empties.len() >= EMPTIES_MAX {
+                self.remains.append(&mut self.empties);
                 self.remove_remains();
             }
         }
@@ -193,7 +234,7 @@ impl Launcher {
     fn refill(&mut self) {
         let Some((kind, limits)) = self.usual.clone() else { return };
         match self.bear(&kind, &limits) {
-            Ok(spare) => self.spares.push(spare),
+            Ok(spare) => self.spares.push_back(spare),
             // The next order finds out why, and tells it.
             Err(_) => self.usual = None,
         }
@@ -238,7 +279,7 @@ impl Launcher {
         let trees = trees.unwrap_or_default();
         let fds: Vec<_> = descriptors.iter().chain(trees.iter().map(|tree| &tree.fd)).map(|fd| fd.as_fd()).collect();
         loop {
-            let waiting = if is_usual { self.spares.pop() } else { None };
+            let waiting = if is_usual { self.spares.pop_front() } else { None };
             let (mut spare, waited) = match waiting {
                 Some(spare) => (spare, true),
                 None => (self.bear(&kind, &order.spec.limits)?, false),
@@ -253,8 +294,7 @@ impl Launcher {
             });
             match given {
                 Ok(()) => {
-                    let Spare { orders: line, pid, process, group, cpu_micros } = spare;
-                    self.sandboxes.insert(pid, Sandbox { control: Some(control), line, process, group, cpu_micros });
+                    self.sandboxes.insert(spare.pid, Sandbox::new(Some(control), spare));
                     return Ok(());
                 }
                 Err(failure) => {
@@ -280,9 +320,16 @@ impl Launcher {
 
     /// A first process, in a group of its own.
     fn bear(&mut self, kind: &BirthKind, limits: &Limits) -> Result<Spare, StepFailure> {
-        let filter = self.filter.as_ref().map_err(Clone::clone)?;
-        self.made += 1;
-        let (group, membership) = self.groups.make(&self.made.to_string(), kind.runtime)?;
+        let (mut group, membership) = self.group(kind.runtime)?;
+        group.foresee(limits);
+        let cpu_micros = group.cpu_micros().unwrap_or(0);
+        let filter = match &self.filter {
+            Ok(filter) => filter,
+            Err(failure) => {
+                self.remains.push(group);
+                return Err(failure.clone());
+            }
+        };
         let pair = wire::pair().map_err(|error| StepFailure::new(Step::Namespaces, error, "a socket"));
         let flags = inside::namespaces(self.user.is_none());
         let cloned = pair.and_then(|(ours, theirs)| match system::clone(flags, membership.birthplace()) {
@@ -301,19 +348,30 @@ impl Launcher {
             Err(error) => Err(StepFailure::new(Step::Namespaces, error, "making the first process")),
         });
         match cloned {
-            Ok((orders, pid, process)) => Ok(Spare { orders, pid, process, group, cpu_micros: 0 }),
+            Ok((orders, pid, process)) => Ok(Spare { orders, pid, process, group, cpu_micros }),
             Err(failure) => {
-                self.remains.extend(group.remove());
+                self.remains.push(group);
                 Err(failure)
             }
         }
     }
 
+    /// A group that nobody is in: one that was used before, if it is as good as new.
+    fn group(&mut self, runtime: bool) -> Result<(Group, Membership), StepFailure> {
+        while !runtime && let Some(mut group) = self.empties.pop() {
+            if let Some(membership) = group.renewed() {
+                return Ok((group, membership));
+            }
+            self.remains.push(group);
+        }
+        self.made += 1;
+        self.groups.make(&self.made.to_string(), runtime)
+    }
+
     /// Ends one that has no order; what is left of it is buried like the others.
     fn let_go(&mut self, spare: Spare) {
         let _ = rustix::process::pidfd_send_signal(&spare.process, Signal::KILL);
-        let Spare { orders: line, pid, process, group, cpu_micros } = spare;
-        self.sandboxes.insert(pid, Sandbox { control: None, line, process, group, cpu_micros });
+        self.sandboxes.insert(spare.pid, Sandbox::new(None, spare));
     }
 
     fn let_spares_go(&mut self) {
@@ -346,19 +404,27 @@ impl Launcher {
         while rustix::io::read(&self.signals, &mut drained).is_ok_and(|count| count > 0) {}
         while let Ok(Some(reaped)) = system::reap(false) {
             if let Some(dead) = self.spares.iter().position(|spare| spare.pid == reaped.pid) {
-                self.remains.push(self.spares.swap_remove(dead).group);
+                self.remains.extend(self.spares.remove(dead).map(|spare| spare.group));
                 // Nothing kills a spare but want of memory: not another one before it is needed.
                 self.usual = None;
             }
-            let Some(sandbox) = self.sandboxes.remove(&reaped.pid) else { continue };
-            // LAUNCH-2.
-            let (usage, (end, mounts)) = (sandbox.usage(), sandbox.last_word());
-            if let Some(control) = sandbox.control {
-                let _ = wire::send(control.as_fd(), &Word::Gone { usage, end }, &[]);
+            let Some(mut sandbox) = self.sandboxes.remove(&reaped.pid) else { continue };
+            if !sandbox.is_silent {
+                sandbox.hear().into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
             }
-            mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
-            self.remains.push(sandbox.group);
+            sandbox.take_leave();
+            self.empties.push(sandbox.group);
         }
+    }
+
+    /// The first process has told the end of the program, or closed its line.
+    fn last_word(&mut self, pid: i32) {
+        let Some(sandbox) = self.sandboxes.get_mut(&pid) else { return };
+        let mounts = sandbox.hear();
+        if sandbox.end.is_some_and(|end| end.alone) {
+            sandbox.take_leave();
+        }
+        mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
     }
 
     /// LAUNCH-1.
@@ -369,6 +435,7 @@ impl Launcher {
         }
         for _ in 0..FAREWELL_ROUNDS_MAX {
             self.bury();
+            self.remains.append(&mut self.empties);
             self.remove_remains();
             if self.sandboxes.is_empty() && self.remains.is_empty() {
                 break;

@@ -123,6 +123,17 @@ pub(crate) fn reap(block: bool) -> io::Result<Option<Reaped>> {
     }
 }
 
+/// Is there any child, ended or not?
+pub(crate) fn has_children() -> bool {
+    // SAFETY: all-zero is a valid value of this structure of numbers.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: the pointer is to a live value of the right type.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) };
+    // Any other answer than that there is none counts as one.
+    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
+}
+
 fn micros(time: libc::timeval) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(time.tv_usec).unwrap_or(0))

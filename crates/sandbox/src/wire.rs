@@ -69,6 +69,8 @@ pub(crate) struct EndOfProgram {
     pub(crate) memory_peak_bytes: u64,
     /// No room was left in its scratch space.
     pub(crate) scratch_full: bool,
+    /// Nothing it has started is left; the first process is the last one inside.
+    pub(crate) alone: bool,
 }
 
 /// What the control group counted; absent where there is none.

@@ -15,6 +15,10 @@ const NEEDED: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
 /// Used if it is there.
 const DISK: &str = "blkio";
 
+/// Memory that may still be charged to a group for it to be used again: what the kernel keeps in reserve on each processor
+/// and frees a moment later. Beyond that, files the last program has read, which the next one should not be charged for.
+const RESIDUE_BYTES_MAX: u64 = 1 << 20;
+
 /// The directory of this launcher in each controller's tree.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
@@ -25,6 +29,11 @@ pub(crate) struct Hierarchy {
 #[derive(Debug)]
 pub(super) struct Group {
     dirs: BTreeMap<&'static str, PathBuf>,
+    /// The limits it has, but for the disk's.
+    limits: Option<Limits>,
+    /// Events of those who had it before: the kernel does not forget them.
+    oom_kills_before: u64,
+    pids_refused_before: u64,
 }
 
 impl Hierarchy {
@@ -75,9 +84,9 @@ impl Hierarchy {
             }
             dirs.insert(*controller, dir);
         }
-        group.kind = Kind::V1(Group { dirs });
-        match lists(&group.dirs) {
-            Ok(lists) => Ok((group, Membership { born_into: None, lists })),
+        group.kind = Kind::V1(Group { dirs, limits: None, oom_kills_before: 0, pids_refused_before: 0 });
+        match membership(&group.dirs) {
+            Ok(membership) => Ok((group, membership)),
             Err(failure) => {
                 group.remove();
                 Err(failure)
@@ -90,7 +99,8 @@ impl Hierarchy {
     }
 }
 
-fn lists(dirs: &[PathBuf]) -> Result<Vec<OwnedFd>, StepFailure> {
+/// The way into a group.
+pub(super) fn membership(dirs: &[PathBuf]) -> Result<Membership, StepFailure> {
     let open = |dir: &PathBuf| {
         std::fs::OpenOptions::new()
             .write(true)
@@ -98,14 +108,24 @@ fn lists(dirs: &[PathBuf]) -> Result<Vec<OwnedFd>, StepFailure> {
             .map(OwnedFd::from)
             .map_err(|error| StepFailure::new(Step::ControlGroup, error, "opening the list of members"))
     };
-    dirs.iter().map(open).collect()
+    let lists = dirs.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>()?;
+    Ok(Membership { born_into: None, lists })
 }
 
 impl Group {
-    pub(super) fn limit(&self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+    /// Sets the limits of memory, processor and processes, unless it has them.
+    pub(super) fn foresee(&mut self, limits: &Limits) -> Result<(), StepFailure> {
+        let same = |had: &Limits| {
+            (had.memory_bytes, had.cpu_millicores, had.pids) == (limits.memory_bytes, limits.cpu_millicores, limits.pids)
+        };
+        if self.limits.as_ref().is_some_and(same) {
+            return Ok(());
+        }
+        self.limits = None;
         if let Some(memory) = self.dirs.get("memory") {
+            // The one with the swap included, where it is counted at all, can never be the lower one: off while it changes.
+            set_if_there(memory, "memory.memsw.limit_in_bytes", &-1)?;
             set(memory, "memory.limit_in_bytes", &limits.memory_bytes)?;
-            // With the swap included, where it is counted at all.
             set_if_there(memory, "memory.memsw.limit_in_bytes", &limits.memory_bytes)?;
             set_if_there(memory, "memory.swappiness", &0)?;
         }
@@ -116,6 +136,12 @@ impl Group {
         if let Some(pids) = self.dirs.get("pids") {
             set(pids, "pids.max", &(u64::from(limits.pids) + OWN_PIDS))?;
         }
+        self.limits = Some(*limits);
+        Ok(())
+    }
+
+    pub(super) fn limit(&mut self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+        self.foresee(limits)?;
         let Some(rate) = limits.io_bytes_per_second else { return Ok(()) };
         let Some(disk) = self.dirs.get(DISK) else {
             return if devices.is_empty() {
@@ -136,9 +162,33 @@ impl Group {
         GroupUsage {
             cpu_micros: self.cpu_micros(),
             memory_peak_bytes: from("memory").and_then(|dir| number(dir, "memory.max_usage_in_bytes")),
-            oom_kills: from("memory").and_then(|dir| counted(dir, "memory.oom_control", "oom_kill")).unwrap_or(0),
-            pids_refused: from("pids").and_then(|dir| counted(dir, "pids.events", "max")).unwrap_or(0),
+            oom_kills: self.oom_kills().saturating_sub(self.oom_kills_before),
+            pids_refused: self.pids_refused().saturating_sub(self.pids_refused_before),
         }
+    }
+
+    fn oom_kills(&self) -> u64 {
+        self.dirs.get("memory").and_then(|dir| counted(dir, "memory.oom_control", "oom_kill")).unwrap_or(0)
+    }
+
+    fn pids_refused(&self) -> u64 {
+        self.dirs.get("pids").and_then(|dir| counted(dir, "pids.events", "max")).unwrap_or(0)
+    }
+
+    /// Makes it as good as new, if that can be done. Nobody may be in it.
+    pub(super) fn renew(&mut self) -> bool {
+        let is_small = |dir: &PathBuf| number(dir, "memory.usage_in_bytes").is_some_and(|used| used <= RESIDUE_BYTES_MAX);
+        // Limits of the disk stay until somebody takes each of them back, and container runtimes leave more than that.
+        if self.dirs.contains_key(FOR_RUNTIMES)
+            || self.limits.is_none_or(|limits| limits.io_bytes_per_second.is_some())
+            || !self.dirs.get("memory").is_some_and(is_small)
+        {
+            return false;
+        }
+        (self.oom_kills_before, self.pids_refused_before) = (self.oom_kills(), self.pids_refused());
+        // Written again, because that gives back what the last program has used of the period.
+        let Some((cpu, limits)) = self.dirs.get("cpu").zip(self.limits) else { return false };
+        set(cpu, "cpu.cfs_quota_us", &quota_micros(&limits)).is_ok()
     }
 
     pub(super) fn cpu_micros(&self) -> Option<u64> {

@@ -47,11 +47,24 @@ impl Farewell {
             cpu_micros: reaped.cpu_micros,
             memory_peak_bytes: reaped.memory_peak_bytes,
             scratch_full: scratch_is_full(self.bundle.as_ref()),
+            alone: is_alone(),
         };
         let mounts: Vec<BorrowedFd<'_>> = self.mounts.iter().map(|fd| fd.as_fd()).collect();
-        // Read when this process is gone. If nobody listens any more, nobody wants to know.
+        // If nobody listens any more, nobody wants to know.
         let _ = wire::send(self.launcher.as_fd(), &end, &mounts);
         system::leave(0)
+    }
+}
+
+/// Is there nobody left in this namespace? Whoever has lost its parent is a child of the first process, so having none
+/// means just that.
+fn is_alone() -> bool {
+    loop {
+        match system::reap(false) {
+            Ok(Some(_)) => {}
+            Ok(None) => return !system::has_children(),
+            Err(_) => return false,
+        }
     }
 }
 
