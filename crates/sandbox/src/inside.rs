@@ -100,7 +100,7 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
     let Some(Given { spec, control, streams, trees }) = order(&orders) else { system::leave(0) };
     let started = ready.and_then(|ready| match ready {
         Ready::Program(ready) => ready.start(spec, &streams, trees),
-        Ready::Runtime => container::start(spec, streams, limits_by_process, privileged),
+        Ready::Runtime => container::start(&spec, streams, limits_by_process, privileged),
     });
     let told = started.and_then(|started| {
         let own = rustix::process::pidfd_open(Pid::INIT, PidfdFlags::empty())

@@ -116,7 +116,8 @@ impl Group {
     /// Sets the limits of memory, processor and processes, unless it has them.
     pub(super) fn foresee(&mut self, limits: &Limits) -> Result<(), StepFailure> {
         let same = |had: &Limits| {
-            (had.memory_bytes, had.cpu_millicores, had.pids) == (limits.memory_bytes, limits.cpu_millicores, limits.pids)
+            (had.memory_bytes, had.cpu_millicores, had.pids)
+                == (limits.memory_bytes, limits.cpu_millicores, limits.pids)
         };
         if self.limits.as_ref().is_some_and(same) {
             return Ok(());
@@ -177,7 +178,8 @@ impl Group {
 
     /// Makes it as good as new, if that can be done. Nobody may be in it.
     pub(super) fn renew(&mut self) -> bool {
-        let is_small = |dir: &PathBuf| number(dir, "memory.usage_in_bytes").is_some_and(|used| used <= RESIDUE_BYTES_MAX);
+        let is_small =
+            |dir: &PathBuf| number(dir, "memory.usage_in_bytes").is_some_and(|used| used <= RESIDUE_BYTES_MAX);
         // Limits of the disk stay until somebody takes each of them back, and container runtimes leave more than that.
         if self.dirs.contains_key(FOR_RUNTIMES)
             || self.limits.is_none_or(|limits| limits.io_bytes_per_second.is_some())

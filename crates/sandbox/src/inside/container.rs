@@ -27,7 +27,7 @@ pub(super) fn wait(proc: OwnedFd) -> Result<Ready, StepFailure> {
 
 /// Builds the bundle and lets the runtime run it.
 pub(super) fn start(
-    spec: Spec,
+    spec: &Spec,
     streams: [OwnedFd; 3],
     limits_by_process: bool,
     privileged: bool,
@@ -46,9 +46,9 @@ pub(super) fn start(
         Network::Proxied => Some(proxy_listener()?),
     };
     fixed_limits()?;
-    let open_files = u64::from(crate::oci::group_limits(&spec).open_files).saturating_add(RUNTIME_OPEN_FILES);
-    limits(open_files, &spec, limits_by_process)?;
-    let bundle = bundle::build(&spec, container, !privileged, limits_by_process)?;
+    let open_files = u64::from(crate::oci::group_limits(spec).open_files).saturating_add(RUNTIME_OPEN_FILES);
+    limits(open_files, spec, limits_by_process)?;
+    let bundle = bundle::build(spec, container, !privileged, limits_by_process)?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
     // The directory of the program is the runtime's to enter.

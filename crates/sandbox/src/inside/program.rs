@@ -185,7 +185,10 @@ impl Execution {
             path.split(':').map(|dir| Path::new(dir).join(name)).collect()
         };
         Ok(Self {
-            candidates: candidates.into_iter().map(|path| text(path.display().to_string())).collect::<Result<_, _>>()?,
+            candidates: candidates
+                .into_iter()
+                .map(|path| text(path.display().to_string()))
+                .collect::<Result<_, _>>()?,
             arguments: command.iter().map(|argument| text(argument.clone())).collect::<Result<_, _>>()?,
             environment: env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?,
         })
