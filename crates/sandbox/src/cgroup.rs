@@ -14,6 +14,9 @@ use crate::error::{Step, StepFailure};
 use crate::spec::{Access, Limits, Spec};
 use crate::wire::GroupUsage;
 
+pub(crate) use self::counters::Counters;
+
+mod counters;
 mod files;
 mod v1;
 mod v2;
@@ -125,22 +128,28 @@ impl Group {
         }
     }
 
+    /// Its counters, opened.
+    pub(crate) fn counters(&self) -> Counters {
+        match &self.kind {
+            Kind::V2(group) => group.counters(),
+            Kind::V1(group) => group.counters(),
+            Kind::None(_) => Counters::default(),
+        }
+    }
+
     /// What was used so far.
     pub(crate) fn usage(&self) -> GroupUsage {
-        match &self.kind {
-            Kind::V2(group) => group.usage(),
-            Kind::V1(group) => group.usage(),
-            Kind::None(_) => GroupUsage::default(),
-        }
+        self.counters().usage()
     }
 
     /// Only the processor's part of that.
     pub(crate) fn cpu_micros(&self) -> Option<u64> {
-        match &self.kind {
-            Kind::V2(group) => group.cpu_micros(),
-            Kind::V1(group) => group.cpu_micros(),
-            Kind::None(_) => None,
-        }
+        let cpu = match &self.kind {
+            Kind::V2(group) => group.cpu(),
+            Kind::V1(group) => group.cpu(),
+            Kind::None(_) => return None,
+        };
+        cpu.cpu_micros()
     }
 
     /// Counts the peak of memory from now on, where the kernel can.

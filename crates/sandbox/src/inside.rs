@@ -34,7 +34,7 @@ use rustix::thread::UnshareFlags;
 use self::bundle::Bundle;
 use self::program::{Second, Waiting};
 use self::seccomp::Program as Filter;
-use crate::cgroup::Membership;
+use crate::cgroup::{Group, Membership};
 use crate::error::{Step, StepFailure};
 use crate::spec::{Network, PROXY_PORT, Spec};
 use crate::system::{self, Reaped};
@@ -55,6 +55,7 @@ pub(crate) struct Birth<'l> {
     /// The size of scratch that is expected; the order may say another.
     pub(crate) scratch_bytes: u64,
     pub(crate) filter: &'l Filter,
+    pub(crate) group: &'l Group,
     pub(crate) membership: &'l Membership,
     /// Bounds that no control group keeps.
     pub(crate) limits_by_process: bool,
@@ -89,6 +90,7 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
     let joined = birth.membership.join();
     let Birth { kind, scratch_bytes, filter, limits_by_process, user, .. } = birth;
     let Some(orders) = alone_with(birth.orders) else { system::leave(1) };
+    let counters = birth.group.counters();
     let privileged = user.is_none();
     let ready = joined.and_then(|()| common(kind, user)).and_then(|proc| {
         if kind.runtime {
@@ -98,6 +100,8 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
         program_to_be(kind, scratch_bytes, &second, proc)
     });
     let Some(Given { spec, control, streams, trees }) = order(&orders) else { system::leave(0) };
+    // What it took to get here is not the program's doing.
+    let cpu_micros = counters.cpu_micros().unwrap_or(0);
     let started = ready.and_then(|ready| match ready {
         Ready::Program(ready) => ready.start(spec, &streams, trees),
         Ready::Runtime => container::start(&spec, streams, limits_by_process, privileged),
@@ -116,8 +120,8 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
             if wire::send(control.as_fd(), &Word::Started, &fds).is_err() {
                 system::leave(1);
             }
-            drop((own, listener, control));
-            let end = reaper::Farewell { launcher: orders, mounts, bundle };
+            drop((own, listener));
+            let end = reaper::Farewell { owner: control, launcher: orders, counters, cpu_micros, mounts, bundle };
             match ended {
                 Some(ended) => end.tell_and_leave(&ended),
                 None => end.wait_and_leave(main),

@@ -8,8 +8,9 @@
 //! Invariants
 //! - LAUNCH-1: when the server's end of the socket closes, every sandbox is ended, waited for and cleaned up.
 //! - LAUNCH-2: the last word about a sandbox is sent when no process of its program is left and what it used has been
-//!   counted. The first process, which is ours and the last one inside, its empty control group and its mount namespace go
-//!   after that, when nobody waits.
+//!   counted: by its first process if that is the last one inside, else by the launcher, when the kernel has ended the
+//!   rest. The first process, which is ours, the empty control group and the mount namespace go after that, when nobody
+//!   waits.
 //! - LAUNCH-3: one thread, always: [`system::clone`] relies on it.
 //! - LAUNCH-4: it waits for nobody's disk while it serves: what could take long is done in the first process.
 
@@ -100,10 +101,6 @@ struct Sandbox {
     control: Option<OwnedFd>,
     /// Where the first process says its last word.
     line: OwnedFd,
-    /// It has said it, or will not.
-    is_silent: bool,
-    /// What that was.
-    end: Option<EndOfProgram>,
     process: OwnedFd,
     group: Group,
     cpu_micros: u64,
@@ -112,7 +109,7 @@ struct Sandbox {
 impl Sandbox {
     fn new(control: Option<OwnedFd>, spare: Spare) -> Self {
         let Spare { orders: line, pid: _, process, group, cpu_micros } = spare;
-        Self { control, line, is_silent: false, end: None, process, group, cpu_micros }
+        Self { control, line, process, group, cpu_micros }
     }
 
     fn usage(&self) -> GroupUsage {
@@ -120,36 +117,15 @@ impl Sandbox {
         GroupUsage { cpu_micros: usage.cpu_micros.map(|all| all.saturating_sub(self.cpu_micros)), ..usage }
     }
 
-    /// Hears what the first process says before it leaves. Gives its mount namespace.
-    fn hear(&mut self) -> Vec<OwnedFd> {
+    /// What the first process said before it left, and its mount namespace.
+    fn last_word(&self) -> (Option<EndOfProgram>, Vec<OwnedFd>) {
         let mut buffer = [0; LAST_WORD_BYTES_MAX];
-        // Does not wait.
+        // Does not wait: what is not there by now does not come.
         match wire::receive::<EndOfProgram>(&self.line, &mut buffer) {
-            Ok(Some((end, mounts))) => {
-                (self.is_silent, self.end) = (true, Some(end));
-                mounts
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => Vec::new(),
-            Ok(None) | Err(_) => {
-                self.is_silent = true;
-                Vec::new()
-            }
+            Ok(Some((end, mounts))) => (Some(end), mounts),
+            Ok(None) | Err(_) => (None, Vec::new()),
         }
     }
-
-    /// LAUNCH-2. Only once.
-    fn take_leave(&mut self) {
-        if let Some(control) = self.control.take() {
-            let _ = wire::send(control.as_fd(), &Word::Gone { usage: self.usage(), end: self.end }, &[]);
-        }
-    }
-}
-
-/// Who may have something to say about a sandbox.
-#[derive(Clone, Copy)]
-enum Speaker {
-    Owner(i32),
-    FirstProcess(i32),
 }
 
 impl Launcher {
@@ -176,19 +152,17 @@ impl Launcher {
     /// Until the server is gone.
     fn serve(&mut self) {
         loop {
-            let (mut speakers, mut watched) = (Vec::new(), Vec::new());
-            watched.push(PollFd::from_borrowed_fd(self.orders.as_fd(), PollFlags::IN));
-            watched.push(PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN));
-            for (pid, sandbox) in &self.sandboxes {
-                if let Some(control) = &sandbox.control {
-                    speakers.push(Speaker::Owner(*pid));
-                    watched.push(PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN));
-                }
-                if !sandbox.is_silent {
-                    speakers.push(Speaker::FirstProcess(*pid));
-                    watched.push(PollFd::from_borrowed_fd(sandbox.line.as_fd(), PollFlags::IN));
-                }
-            }
+            let heard = self.sandboxes.iter().filter(|(_, sandbox)| sandbox.control.is_some());
+            let pids: Vec<i32> = heard.map(|(pid, _)| *pid).collect();
+            let mut watched = vec![
+                PollFd::from_borrowed_fd(self.orders.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+            ];
+            watched.extend(
+                pids.iter()
+                    .filter_map(|pid| self.sandboxes.get(pid)?.control.as_ref())
+                    .map(|control| PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)),
+            );
             let wants_spares = self.usual.is_some() && self.spares.len() < SPARES;
             let patience = match (wants_spares, self.remains.is_empty() && self.empties.is_empty()) {
                 (true, _) if self.spares.is_empty() => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
@@ -205,11 +179,8 @@ impl Launcher {
             drop(watched);
             let mut stirred = stirred.into_iter();
             let (order, signal) = (stirred.next().unwrap_or(false), stirred.next().unwrap_or(false));
-            for (speaker, _) in speakers.into_iter().zip(stirred).filter(|(_, stirred)| *stirred) {
-                match speaker {
-                    Speaker::Owner(pid) => self.question(pid),
-                    Speaker::FirstProcess(pid) => self.last_word(pid),
-                }
+            for (pid, _) in pids.iter().zip(stirred).filter(|(_, stirred)| *stirred) {
+                self.question(*pid);
             }
             if signal {
                 self.bury();
@@ -337,6 +308,7 @@ impl Launcher {
                 kind,
                 scratch_bytes: limits.scratch_bytes,
                 filter,
+                group: &group,
                 membership: &membership,
                 limits_by_process: matches!(self.groups, Groups::Absent(_)),
                 orders: theirs,
@@ -408,23 +380,17 @@ impl Launcher {
                 // Nothing kills a spare but want of memory: not another one before it is needed.
                 self.usual = None;
             }
-            let Some(mut sandbox) = self.sandboxes.remove(&reaped.pid) else { continue };
-            if !sandbox.is_silent {
-                sandbox.hear().into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
+            let Some(sandbox) = self.sandboxes.remove(&reaped.pid) else { continue };
+            let (end, mounts) = sandbox.last_word();
+            // LAUNCH-2, unless the first process has told it.
+            if let Some(control) = &sandbox.control
+                && !end.is_some_and(|end| end.alone)
+            {
+                let _ = wire::send(control.as_fd(), &Word::Gone { usage: sandbox.usage(), end }, &[]);
             }
-            sandbox.take_leave();
+            mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
             self.empties.push(sandbox.group);
         }
-    }
-
-    /// The first process has told the end of the program, or closed its line.
-    fn last_word(&mut self, pid: i32) {
-        let Some(sandbox) = self.sandboxes.get_mut(&pid) else { return };
-        let mounts = sandbox.hear();
-        if sandbox.end.is_some_and(|end| end.alone) {
-            sandbox.take_leave();
-        }
-        mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
     }
 
     /// LAUNCH-1.

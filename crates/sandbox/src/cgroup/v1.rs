@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use super::files::{self, counted, number, set, set_if_there};
+use super::counters::{Counter, Counters};
+use super::files::{self, number, set, set_if_there};
 use super::{FOR_RUNTIMES, Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
 use crate::error::{Step, StepFailure};
 use crate::spec::Limits;
-use crate::wire::GroupUsage;
 
 /// Without these there are no limits worth the name.
 const NEEDED: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
@@ -158,22 +158,22 @@ impl Group {
         Ok(())
     }
 
-    pub(super) fn usage(&self) -> GroupUsage {
-        let from = |controller: &str| self.dirs.get(controller);
-        GroupUsage {
-            cpu_micros: self.cpu_micros(),
-            memory_peak_bytes: from("memory").and_then(|dir| number(dir, "memory.max_usage_in_bytes")),
-            oom_kills: self.oom_kills().saturating_sub(self.oom_kills_before),
-            pids_refused: self.pids_refused().saturating_sub(self.pids_refused_before),
+    /// Only the processor's.
+    pub(super) fn cpu(&self) -> Counters {
+        let cpu = self.dirs.get("cpuacct").and_then(|dir| Counter::open(dir, "cpuacct.usage", None));
+        Counters { cpu, cpu_per_micro: 1000, ..Counters::default() }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let (memory, pids) = (self.dirs.get("memory"), self.dirs.get("pids"));
+        Counters {
+            memory_peak: memory.and_then(|dir| Counter::open(dir, "memory.max_usage_in_bytes", None)),
+            oom_kills: memory.and_then(|dir| Counter::open(dir, "memory.oom_control", Some("oom_kill"))),
+            pids_refused: pids.and_then(|dir| Counter::open(dir, "pids.events", Some("max"))),
+            oom_kills_before: self.oom_kills_before,
+            pids_refused_before: self.pids_refused_before,
+            ..self.cpu()
         }
-    }
-
-    fn oom_kills(&self) -> u64 {
-        self.dirs.get("memory").and_then(|dir| counted(dir, "memory.oom_control", "oom_kill")).unwrap_or(0)
-    }
-
-    fn pids_refused(&self) -> u64 {
-        self.dirs.get("pids").and_then(|dir| counted(dir, "pids.events", "max")).unwrap_or(0)
     }
 
     /// Makes it as good as new, if that can be done. Nobody may be in it.
@@ -187,14 +187,12 @@ impl Group {
         {
             return false;
         }
-        (self.oom_kills_before, self.pids_refused_before) = (self.oom_kills(), self.pids_refused());
+        let since = self.counters().usage();
+        self.oom_kills_before += since.oom_kills;
+        self.pids_refused_before += since.pids_refused;
         // Written again, because that gives back what the last program has used of the period.
         let Some((cpu, limits)) = self.dirs.get("cpu").zip(self.limits) else { return false };
         set(cpu, "cpu.cfs_quota_us", &quota_micros(&limits)).is_ok()
-    }
-
-    pub(super) fn cpu_micros(&self) -> Option<u64> {
-        self.dirs.get("cpuacct").and_then(|dir| number(dir, "cpuacct.usage")).map(|nanos| nanos / 1000)
     }
 
     pub(super) fn forget_peak(&self) {

@@ -7,12 +7,18 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::bundle::Bundle;
+use crate::cgroup::Counters;
 use crate::system::{self, Reaped};
-use crate::wire::{self, EndOfProgram};
+use crate::wire::{self, EndOfProgram, GroupUsage, Word};
 
 /// What a first process holds on to until it leaves.
 pub(super) struct Farewell {
+    pub(super) owner: OwnedFd,
     pub(super) launcher: OwnedFd,
+    /// Those of the control group.
+    pub(super) counters: Counters,
+    /// What was on the processor's before the order.
+    pub(super) cpu_micros: u64,
     /// The mount namespace, for whoever takes it apart.
     pub(super) mounts: Option<OwnedFd>,
     pub(super) bundle: Option<Bundle>,
@@ -49,6 +55,13 @@ impl Farewell {
             scratch_full: scratch_is_full(self.bundle.as_ref()),
             alone: is_alone(),
         };
+        // LAUNCH-2. If anybody is left, that is for the launcher to tell.
+        if end.alone {
+            let all = self.counters.usage();
+            let cpu_micros = all.cpu_micros.map(|cpu| cpu.saturating_sub(self.cpu_micros));
+            let gone = Word::Gone { usage: GroupUsage { cpu_micros, ..all }, end: Some(end) };
+            let _ = wire::send(self.owner.as_fd(), &gone, &[]);
+        }
         let mounts: Vec<BorrowedFd<'_>> = self.mounts.iter().map(|fd| fd.as_fd()).collect();
         // If nobody listens any more, nobody wants to know.
         let _ = wire::send(self.launcher.as_fd(), &end, &mounts);
