@@ -27,10 +27,12 @@ use crate::error::{Step, StepFailure};
 use crate::inside::{self, Birth, BirthKind, identity, root, seccomp};
 use crate::spec::{Confinement, Limits};
 use crate::system::{self, Side};
-use crate::wire::{self, EndOfProgram, GroupUsage, MESSAGE_BYTES_MAX, Order, Question, STREAMS, TREES_MAX, Word};
+use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Question, STREAMS, TREES_MAX, Word};
 
+use self::living::{Sandbox, Spare};
 use self::sweeper::Sweeper;
 
+mod living;
 mod sweeper;
 
 /// First processes that wait for an order, so that it need not wait for them. They hold nothing of anybody.
@@ -39,8 +41,6 @@ const SPARES: usize = 3;
 const REFILL_AFTER_NANOS: i64 = 2_000_000;
 /// How often a control group is tried again that the kernel was not done with.
 const REMOVAL_RETRY_NANOS: i64 = 5_000_000;
-/// Longest last word of a first process.
-const LAST_WORD_BYTES_MAX: usize = 1024;
 /// Empty groups that wait to be used again, or removed when nothing else is to be done; with more that is not put off.
 const EMPTIES_MAX: usize = 16;
 /// How long a launcher whose server is gone waits for the last sandbox.
@@ -83,49 +83,6 @@ struct Launcher {
     remains: Vec<Group>,
     made: u64,
     buffer: Vec<u8>,
-}
-
-/// A first process without an order.
-struct Spare {
-    orders: OwnedFd,
-    pid: i32,
-    process: OwnedFd,
-    group: Group,
-    /// What its own preparations cost, which is not the program's doing.
-    cpu_micros: u64,
-}
-
-/// One that lives.
-struct Sandbox {
-    /// Absent once nobody listens any more: it is being ended. Not watched then, or the closed socket would keep us busy.
-    control: Option<OwnedFd>,
-    /// Where the first process says its last word.
-    line: OwnedFd,
-    process: OwnedFd,
-    group: Group,
-    cpu_micros: u64,
-}
-
-impl Sandbox {
-    fn new(control: Option<OwnedFd>, spare: Spare) -> Self {
-        let Spare { orders: line, pid: _, process, group, cpu_micros } = spare;
-        Self { control, line, process, group, cpu_micros }
-    }
-
-    fn usage(&self) -> GroupUsage {
-        let usage = self.group.usage();
-        GroupUsage { cpu_micros: usage.cpu_micros.map(|all| all.saturating_sub(self.cpu_micros)), ..usage }
-    }
-
-    /// What the first process said before it left, and its mount namespace.
-    fn last_word(&self) -> (Option<EndOfProgram>, Vec<OwnedFd>) {
-        let mut buffer = [0; LAST_WORD_BYTES_MAX];
-        // Does not wait: what is not there by now does not come.
-        match wire::receive::<EndOfProgram>(&self.line, &mut buffer) {
-            Ok(Some((end, mounts))) => (Some(end), mounts),
-            Ok(None) | Err(_) => (None, Vec::new()),
-        }
-    }
 }
 
 impl Launcher {
