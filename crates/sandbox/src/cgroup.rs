@@ -14,6 +14,9 @@ use crate::error::{Step, StepFailure};
 use crate::spec::{Access, Limits, Spec};
 use crate::wire::{GroupUsage, Stillness};
 
+pub(crate) use self::counters::Counters;
+
+mod counters;
 mod files;
 mod v1;
 mod v2;
@@ -97,13 +100,13 @@ impl Groups {
 
 impl Group {
     /// Gives it the limits of a specification.
-    pub(crate) fn limit(&self, spec: &Spec) -> Result<(), StepFailure> {
+    pub(crate) fn limit(&mut self, spec: &Spec) -> Result<(), StepFailure> {
         let devices = match spec.limits.io_bytes_per_second {
             Some(_) => devices_behind(spec)?,
             None => Vec::new(),
         };
         let limits = crate::oci::group_limits(spec);
-        match &self.kind {
+        match &mut self.kind {
             Kind::V2(group) => group.limit(&limits, &devices),
             Kind::V1(group) => group.limit(&limits, &devices),
             Kind::None(why) if spec.limits.io_bytes_per_second.is_some() => {
@@ -113,13 +116,48 @@ impl Group {
         }
     }
 
+    /// Gives it limits that are likely to be wanted, as far as setting them takes time. So little of the processor that
+    /// nobody could get ready with it is not given beforehand.
+    pub(crate) fn foresee(&mut self, limits: &Limits) {
+        if let Kind::V1(group) = &mut self.kind
+            && limits.cpu_millicores >= READY_MILLICORES_MIN
+        {
+            // The order tries again, and tells.
+            let _ = group.foresee(limits);
+        }
+    }
+
+    /// The way into it once more, for another sandbox, if it is as good as new. Nobody may be in it.
+    pub(crate) fn renewed(&mut self) -> Option<Membership> {
+        match &mut self.kind {
+            Kind::V1(group) => group.renew().then(|| v1::membership(&self.dirs).ok())?,
+            // One directory, and its counters cannot be set back.
+            Kind::V2(_) | Kind::None(_) => None,
+        }
+    }
+
+    /// Its counters, opened.
+    pub(crate) fn counters(&self) -> Counters {
+        match &self.kind {
+            Kind::V2(group) => group.counters(),
+            Kind::V1(group) => group.counters(),
+            Kind::None(_) => Counters::default(),
+        }
+    }
+
     /// What was used so far.
     pub(crate) fn usage(&self) -> GroupUsage {
-        match &self.kind {
-            Kind::V2(group) => group.usage(),
-            Kind::V1(group) => group.usage(),
-            Kind::None(_) => GroupUsage::default(),
-        }
+        self.counters().usage()
+    }
+
+    /// Only the processor's part of that.
+    pub(crate) fn cpu_micros(&self) -> Option<u64> {
+        let cpu = match &self.kind {
+            Kind::V2(group) => group.cpu(),
+            Kind::V1(group) => group.cpu(),
+            Kind::None(_) => return None,
+        };
+        cpu.cpu_micros()
     }
 
     /// Counts the peak of memory from now on, where the kernel can.
@@ -265,6 +303,9 @@ fn devices_behind(spec: &Spec) -> Result<Vec<String>, StepFailure> {
 fn quota_micros(limits: &Limits) -> u64 {
     (limits.cpu_millicores.saturating_mul(PERIOD_MICROS) / 1000).max(QUOTA_MICROS_MIN)
 }
+
+/// With this much of a core a first process is ready in no time.
+const READY_MILLICORES_MIN: u64 = 100;
 
 const PERIOD_MICROS: u64 = 100_000;
 /// The kernel takes no less.

@@ -64,7 +64,7 @@ pub struct Usage {
     pub pids_refused: u64,
 }
 
-/// The end of a sandbox: nothing of it is left.
+/// The end of a sandbox: no process of it is left, and what it used has been counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     pub exit: Exit,
@@ -80,17 +80,21 @@ impl Child {
         held: Held,
     ) -> Result<Self, SpawnError> {
         let mut line = Line::new(control).map_err(SpawnError::System)?;
-        let mut first_words = FirstWords::default();
-        let process = loop {
+        let mut failure = None;
+        let (process, proxy) = loop {
             match line.hear().await {
-                Ok(Some((word, fds))) => {
-                    if let Some(process) = first_words.heard(word, fds) {
-                        break process;
-                    }
+                Ok(Some((Word::Started, fds))) => {
+                    let mut fds = fds.into_iter();
+                    // Without it the program could not be ended: closing the line ends it.
+                    break (fds.next().ok_or(SpawnError::LauncherDied)?, fds.next());
                 }
-                Ok(None) | Err(_) => {
-                    return Err(first_words.failure.map_or(SpawnError::LauncherDied, SpawnError::Step));
+                // Not before it is gone: the caller may look at what is left.
+                Ok(Some((Word::Failed(step), _))) => failure = Some(step),
+                Ok(Some((Word::Gone { .. }, _))) => {
+                    return Err(SpawnError::Step(failure.unwrap_or_else(died_on_the_way)));
                 }
+                Ok(Some((Word::Usage(_) | Word::Stillness(_), _))) => {}
+                Ok(None) | Err(_) => return Err(failure.map_or(SpawnError::LauncherDied, SpawnError::Step)),
             }
         };
         // From here on dropping the child ends the process.
@@ -101,16 +105,11 @@ impl Child {
             proxy: None,
             line,
             process,
-            ended: first_words.ended,
+            ended: None,
             frozen: false,
             _held: held,
         };
-        if let Some(failure) = first_words.failure {
-            // Not before it is gone: the caller may look at what is left.
-            let _ = child.wait().await;
-            return Err(SpawnError::Step(failure));
-        }
-        child.proxy = first_words.listener.map(listener).transpose().map_err(SpawnError::System)?;
+        child.proxy = proxy.map(listener).transpose().map_err(SpawnError::System)?;
         Ok(child)
     }
 
@@ -124,12 +123,14 @@ impl Child {
         }
     }
 
-    /// Waits until nothing of the sandbox is left.
+    /// Waits until no process of the sandbox is left.
     pub async fn wait(&mut self) -> Ended {
         loop {
             match self.line.hear().await {
-                Ok(Some((Word::Ended(end), _))) => self.ended = Some(end),
-                Ok(Some((Word::Gone(usage), _))) => return self.summary(Some(usage)),
+                Ok(Some((Word::Gone { usage, end }, _))) => {
+                    self.ended = end;
+                    return self.summary(Some(usage));
+                }
                 Ok(Some(_)) => {}
                 // The launcher died, and the kernel ended the sandbox with it.
                 Ok(None) | Err(_) => return self.summary(None),
@@ -144,8 +145,10 @@ impl Child {
         loop {
             match self.line.hear().await? {
                 Some((Word::Usage(usage), _)) => return Ok(self.usage(Some(usage))),
-                Some((Word::Ended(end), _)) => self.ended = Some(end),
-                Some((Word::Gone(usage), _)) => return Ok(self.usage(Some(usage))),
+                Some((Word::Gone { usage, end }, _)) => {
+                    self.ended = end;
+                    return Ok(self.usage(Some(usage)));
+                }
                 Some(_) => {}
                 None => return Err(io::ErrorKind::BrokenPipe.into()),
             }
@@ -189,8 +192,11 @@ impl Child {
         loop {
             match self.line.hear().await? {
                 Some((Word::Stillness(stillness), _)) => return Ok(stillness),
-                Some((Word::Ended(end), _)) => self.ended = Some(end),
-                Some((Word::Gone(_), _)) | None => return Err(io::ErrorKind::BrokenPipe.into()),
+                Some((Word::Gone { end, .. }, _)) => {
+                    self.ended = end;
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                None => return Err(io::ErrorKind::BrokenPipe.into()),
                 Some(_) => {}
             }
         }
@@ -225,37 +231,10 @@ impl Drop for Child {
     }
 }
 
-/// What is heard until a program is known to run, or not to. The launcher and the first process both speak, and neither
-/// waits for the other.
-#[derive(Debug, Default)]
-struct FirstWords {
-    process: Option<OwnedFd>,
-    started: bool,
-    listener: Option<OwnedFd>,
-    failure: Option<StepFailure>,
-    ended: Option<EndOfProgram>,
-}
-
-impl FirstWords {
-    /// Takes one word. The process, once it is known to be and whether its program runs.
-    fn heard(&mut self, word: Word, fds: Vec<OwnedFd>) -> Option<OwnedFd> {
-        match word {
-            Word::Born => self.process = fds.into_iter().next(),
-            Word::Started => (self.started, self.listener) = (true, fds.into_iter().next()),
-            Word::Failed(failure) => self.failure = Some(failure),
-            Word::Ended(end) => self.ended = Some(end),
-            // The launcher says so last: it died on the way, and only want of memory does that.
-            Word::Gone(_) if !self.started && self.failure.is_none() => {
-                self.failure = Some(StepFailure::new(
-                    Step::ControlGroup,
-                    io::Error::from_raw_os_error(libc::ENOMEM),
-                    "the first process was ended",
-                ));
-            }
-            Word::Gone(_) | Word::Usage(_) | Word::Stillness(_) => {}
-        }
-        if self.started || self.failure.is_some() { self.process.take() } else { None }
-    }
+/// It said nothing, and only want of memory does that.
+fn died_on_the_way() -> StepFailure {
+    let no_memory = io::Error::from_raw_os_error(libc::ENOMEM);
+    StepFailure::new(Step::ControlGroup, no_memory, "the first process was ended")
 }
 
 fn listener(fd: OwnedFd) -> io::Result<tokio::net::TcpListener> {

@@ -3,14 +3,16 @@
 //! ```text
 //! launcher ── clone ──▶ first process                                        (process 1 of its namespace)
 //!                        │ joins its control group, leads a session
-//!                        │ builds what is the same for all: system directories, devices, /proc
+//!                        │ builds what is the same for all: system directories, devices, /proc, scratch
+//!                        │ leaves the machine's root                          (root; an ordinary user has to do it later)
+//!                        ├── clone ──▶ second process: root → nobody, into a user namespace of its own
+//!                        │              │ drops every capability, takes the system call filter on
 //!                        │ waits for its order                                (a few wait ahead of time)
 //!                        │ loopback and the proxy's listener, if asked for
-//!                        │ adds what is declared, and enters its root
-//!                        │ root → nobody, then into a user namespace          (an ordinary user was mapped at birth)
-//!                        │ drops every capability
-//!                        ├── clone ──▶ the program: Landlock, system call filter, execve
-//!                        │ tells that it runs, closes its streams, closes itself to the program
+//!                        │ adds what is declared, and closes the root
+//!                        │ root → nobody, into that user namespace, drops every capability
+//!                        │              │ streams, working directory, Landlock, execve: the program
+//!                        │ tells that it runs, closes itself to the program
 //!                        └ waits, tells the end, leaves: and everything inside ends with it
 //! ```
 //!
@@ -19,35 +21,41 @@
 //! owns the others through it. Either way the program has no capability at all.
 //!
 //! This code runs in a copy of the launcher, which has one thread; so it may allocate. It never returns.
+//!
+//! Not here: the second process ([`program`]), and what becomes of a container ([`container`]).
 
-use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Resource, Rlimit, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 
 use self::bundle::Bundle;
+use self::program::{Second, Waiting};
 use self::seccomp::Program as Filter;
-use crate::cgroup::Membership;
+use crate::cgroup::{Group, Membership};
 use crate::error::{Step, StepFailure};
-use crate::spec::{Confinement, Network, PROXY_PORT, Spec};
-use crate::system::{self, Side};
+use crate::spec::{Network, PROXY_PORT, Spec};
+use crate::system::{self, Reaped};
 use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Word};
 
 mod bundle;
+mod container;
 pub(crate) mod identity;
 pub(crate) mod landlock;
+mod program;
 mod reaper;
-mod root;
+pub(crate) mod root;
 pub(crate) mod seccomp;
 
 /// Everything a first process needs before it has an order.
 pub(crate) struct Birth<'l> {
     pub(crate) kind: &'l BirthKind,
+    /// The size of scratch that is expected; the order may say another.
+    pub(crate) scratch_bytes: u64,
     pub(crate) filter: &'l Filter,
+    pub(crate) group: &'l Group,
     pub(crate) membership: &'l Membership,
     /// Bounds that no control group keeps.
     pub(crate) limits_by_process: bool,
@@ -62,6 +70,8 @@ pub(crate) struct Birth<'l> {
 pub(crate) struct BirthKind {
     /// It becomes a container runtime.
     pub(crate) runtime: bool,
+    /// It leaves the machine's root before it has an order, and gets declared trees with it.
+    pub(crate) leaves_early: bool,
     /// What it sees of the system; nothing that is mounted beforehand, for a runtime.
     pub(crate) system: Vec<PathBuf>,
 }
@@ -78,33 +88,43 @@ pub(crate) fn namespaces(privileged: bool) -> u64 {
 pub(crate) fn live(birth: Birth<'_>) -> ! {
     // First, because the lists of members are among what is closed next.
     let joined = birth.membership.join();
+    let Birth { kind, scratch_bytes, filter, limits_by_process, user, .. } = birth;
     let Some(orders) = alone_with(birth.orders) else { system::leave(1) };
-    let ready = joined.and_then(|()| before_the_order(birth.kind, birth.user));
-    let Some((spec, descriptors)) = order(&orders) else { system::leave(0) };
-    drop(orders);
-    let Some(control) = take_descriptors(descriptors) else { system::leave(1) };
-    let prepared = ready.and_then(|proc| prepare(&spec, proc, birth.limits_by_process, birth.user.is_none()));
-    let started = prepared.and_then(|(listener, bundle)| {
-        let main = start(&spec, bundle.as_ref(), birth.filter)?;
-        let ended = bundle.as_ref().map_or(Ok(None), |bundle| bundle.started(main))?;
-        Ok((main, listener, bundle, ended))
+    let counters = birth.group.counters();
+    let privileged = user.is_none();
+    let ready = joined.and_then(|()| common(kind, user)).and_then(|proc| {
+        if kind.runtime {
+            return container::wait(proc);
+        }
+        let second = Second { filter, limits_by_process, privileged };
+        program_to_be(kind, scratch_bytes, &second, proc)
     });
-    match started {
-        Ok((main, listener, bundle, ended)) => {
-            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-            let _ = identity::close_to_others();
-            for stream in 0..3 {
-                // The program has its own; what is held here would keep the pipes open.
-                system::close(stream);
-            }
-            let fds: Vec<BorrowedFd<'_>> = listener.iter().map(|fd| fd.as_fd()).collect();
+    let Some(Given { spec, control, streams, trees }) = order(&orders) else { system::leave(0) };
+    // What it took to get here is not the program's doing.
+    let cpu_micros = counters.cpu_micros().unwrap_or(0);
+    let started = ready.and_then(|ready| match ready {
+        Ready::Program(ready) => ready.start(spec, &streams, trees),
+        Ready::Runtime => container::start(&spec, streams, limits_by_process, privileged),
+    });
+    let told = started.and_then(|started| {
+        let own = rustix::process::pidfd_open(Pid::INIT, PidfdFlags::empty())
+            .map_err(|error| StepFailure::new(Step::Namespaces, error, "naming the first process"))?;
+        // A runtime, which has other children, is not sure of this before.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        let _ = identity::close_to_others();
+        Ok((started, own))
+    });
+    match told {
+        Ok((Started { main, listener, bundle, ended, mounts }, own)) => {
+            let fds: Vec<BorrowedFd<'_>> = [&own].into_iter().chain(&listener).map(|fd| fd.as_fd()).collect();
             if wire::send(control.as_fd(), &Word::Started, &fds).is_err() {
                 system::leave(1);
             }
-            drop(listener);
+            drop((own, listener));
+            let end = reaper::Farewell { owner: control, launcher: orders, counters, cpu_micros, mounts, bundle };
             match ended {
-                Some(ended) => reaper::tell_and_leave(control.as_fd(), &ended, bundle.as_ref()),
-                None => reaper::wait_and_leave(control.as_fd(), main, bundle.as_ref()),
+                Some(ended) => end.tell_and_leave(&ended),
+                None => end.wait_and_leave(main),
             }
         }
         Err(failure) => {
@@ -112,6 +132,25 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
             system::leave(1)
         }
     }
+}
+
+/// A first process that has done what it can without an order.
+enum Ready {
+    Program(ReadyProgram),
+    Runtime,
+}
+
+/// A program, or a container, that runs.
+struct Started {
+    main: i32,
+    /// The proxy's, if one was asked for.
+    listener: Option<OwnedFd>,
+    /// What a runtime runs.
+    bundle: Option<Bundle>,
+    /// It was quick.
+    ended: Option<Reaped>,
+    /// The mount namespace.
+    mounts: Option<OwnedFd>,
 }
 
 /// Closes everything of the launcher but the socket the order comes from, which becomes descriptor 3. The standard
@@ -129,27 +168,33 @@ fn alone_with(orders: OwnedFd) -> Option<OwnedFd> {
     Some(orders)
 }
 
+/// An order with what came beside it.
+struct Given {
+    spec: Spec,
+    control: OwnedFd,
+    streams: [OwnedFd; 3],
+    /// What is declared, if somebody else has opened it.
+    trees: Vec<OwnedFd>,
+}
+
 /// Waits for the order. `None`: there will be none.
-fn order(orders: &OwnedFd) -> Option<(Spec, [OwnedFd; 4])> {
+fn order(orders: &OwnedFd) -> Option<Given> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     loop {
         return match wire::receive::<Order>(orders, &mut buffer) {
-            Ok(Some((order, fds))) => Some((order.spec, fds.try_into().ok()?)),
+            Ok(Some((order, fds))) => {
+                let mut fds = fds.into_iter();
+                let (control, streams) = (fds.next()?, [fds.next()?, fds.next()?, fds.next()?]);
+                Some(Given { spec: order.spec, control, streams, trees: fds.collect() })
+            }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Ok(None) | Err(_) => None,
         };
     }
 }
 
-fn take_descriptors([control, stdin, stdout, stderr]: [OwnedFd; 4]) -> Option<OwnedFd> {
-    rustix::stdio::dup2_stdin(&stdin).ok()?;
-    rustix::stdio::dup2_stdout(&stdout).ok()?;
-    rustix::stdio::dup2_stderr(&stderr).ok()?;
-    Some(control)
-}
-
-/// All that does not depend on the order. Gives the machine's `/proc`, which is needed once more.
-fn before_the_order(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedFd, StepFailure> {
+/// What programs and containers have in common. Gives the machine's `/proc`, which is needed once more.
+fn common(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedFd, StepFailure> {
     let namespace = |error: rustix::io::Errno| StepFailure::new(Step::Namespaces, error, "in the first process");
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
     rustix::process::setsid().map_err(namespace)?;
@@ -162,48 +207,63 @@ fn before_the_order(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedF
     system::unshare(UnshareFlags::NEWCGROUP)
         .map_err(|error| StepFailure::new(Step::Namespaces, error, "making a control group namespace"))?;
     rustix::system::sethostname(b"sandbox").map_err(namespace)?;
-    if kind.runtime {
-        root::private_mounts()?;
-        root::proc_for_runtime()?;
-    } else {
-        root::build(&kind.system)?;
-    }
     Ok(proc)
 }
 
-/// The proxy's listener, if one was asked for, and the bundle, if a runtime is to run it.
-type Prepared = (Option<OwnedFd>, Option<Bundle>);
+// ------------------------------------------------------------------------------------------------------- the program
 
-/// Everything up to an identity without rights; or up to a runtime, which has to get there itself.
-fn prepare(spec: &Spec, proc: OwnedFd, limits_by_process: bool, privileged: bool) -> Result<Prepared, StepFailure> {
-    let listener = match spec.network {
-        Network::None => None,
-        Network::Proxied => Some(proxy_listener()?),
-    };
-    resource_limits(spec, limits_by_process)?;
-    let bundle = match &spec.confinement {
-        Confinement::Full => {
-            root::enter(spec)?;
-            if privileged {
-                identity::become_nobody(proc.as_fd())?;
-            }
-            drop(proc);
-            identity::drop_privileges()?;
-            None
+/// A root without what is declared, and a process that will be the program.
+struct ReadyProgram {
+    waiting: Waiting,
+    scratch_bytes: u64,
+    /// The machine's root is left already, and declared trees come with the order.
+    left: bool,
+    mounts: Option<OwnedFd>,
+}
+
+fn program_to_be(
+    kind: &BirthKind,
+    scratch_bytes: u64,
+    second: &Second<'_>,
+    proc: OwnedFd,
+) -> Result<Ready, StepFailure> {
+    root::build(&kind.system, scratch_bytes)?;
+    if kind.leaves_early {
+        root::leave_the_machine()?;
+    }
+    fixed_limits()?;
+    let waiting = second.prepare(proc)?;
+    // Not there: it is taken apart when the first process leaves.
+    let mounts = rustix::fs::open("proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok();
+    Ok(Ready::Program(ReadyProgram { waiting, scratch_bytes, left: kind.leaves_early, mounts }))
+}
+
+impl ReadyProgram {
+    fn start(self, spec: Spec, streams: &[OwnedFd; 3], trees: Vec<OwnedFd>) -> Result<Started, StepFailure> {
+        let listener = match spec.network {
+            Network::None => None,
+            Network::Proxied => Some(proxy_listener()?),
+        };
+        if spec.limits.scratch_bytes != self.scratch_bytes {
+            root::resize_scratch(spec.limits.scratch_bytes)?;
         }
-        Confinement::Runtime(container) => {
-            drop(proc);
-            Some(bundle::build(spec, container, !privileged, limits_by_process)?)
+        if self.left {
+            root::furnish(root::opened_trees(&spec.mounts, trees)?, &spec.files)?;
+        } else {
+            root::furnish(root::declared_trees(&spec.mounts)?, &spec.files)?;
+            root::leave_the_machine()?;
         }
-    };
-    // Changing who one is forgets this.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
-    // The directory of a container's program is the runtime's to enter.
-    let cwd = if bundle.is_some() { Path::new("/") } else { &spec.cwd };
-    rustix::process::chdir(cwd)
-        .map_err(|error| StepFailure::new(Step::WorkingDirectory, error, spec.cwd.display().to_string()))?;
-    Ok((listener, bundle))
+        root::close()?;
+        if let Some(namespace) = self.waiting.user_namespace() {
+            identity::follow_nobody(namespace)?;
+        }
+        identity::drop_privileges()?;
+        // Changing who one is forgets this.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(|error| StepFailure::new(Step::Namespaces, error, "in the first process"))?;
+        let main = self.waiting.start(spec, streams)?;
+        Ok(Started { main, listener, bundle: None, ended: None, mounts: self.mounts })
+    }
 }
 
 /// A listener on the sandbox's own loopback, for whoever holds it.
@@ -214,100 +274,35 @@ fn proxy_listener() -> Result<OwnedFd, StepFailure> {
     Ok(listener.into())
 }
 
-/// Descriptors of a runtime itself: it holds some for the program's. The program's own limit is in its configuration.
-const RUNTIME_OPEN_FILES: u64 = 4096;
+// ----------------------------------------------------------------------------------------------------------- limits
 
-fn resource_limits(spec: &Spec, by_process: bool) -> Result<(), StepFailure> {
-    let limits = crate::oci::group_limits(spec);
-    let open_files = match spec.confinement {
-        Confinement::Full => u64::from(limits.open_files),
-        Confinement::Runtime(_) => u64::from(limits.open_files).saturating_add(RUNTIME_OPEN_FILES),
-    };
-    let set = |resource, value: u64| {
-        rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
-            .map_err(|error| StepFailure::new(Step::ResourceLimits, error, format!("{resource:?}")))
-    };
-    set(Resource::Core, 0)?;
-    set(Resource::Nofile, open_files)?;
-    set(Resource::Memlock, 64 << 10)?;
-    set(Resource::Msgqueue, 64 << 10)?;
-    set(Resource::Nice, 0)?;
-    set(Resource::Rtprio, 0)?;
+fn limit(resource: Resource, value: u64) -> Result<(), StepFailure> {
+    rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+        .map_err(|error| StepFailure::new(Step::ResourceLimits, error, format!("{resource:?}")))
+}
+
+/// What no kernel gives more descriptors than, unless it is told to.
+const OPEN_FILES_MAX: u64 = 1 << 20;
+
+/// Those that are the same for all, of this process and all it makes.
+fn fixed_limits() -> Result<(), StepFailure> {
+    // Whoever may raise it does so now: an order may ask for more than is usual here, and then nobody may any more.
+    let _ = limit(Resource::Nofile, OPEN_FILES_MAX);
+    limit(Resource::Core, 0)?;
+    limit(Resource::Memlock, 64 << 10)?;
+    limit(Resource::Msgqueue, 64 << 10)?;
+    limit(Resource::Nice, 0)?;
+    limit(Resource::Rtprio, 0)
+}
+
+/// Those of an order.
+fn limits(open_files: u64, spec: &Spec, by_process: bool) -> Result<(), StepFailure> {
+    limit(Resource::Nofile, open_files)?;
     if by_process {
         // Of each process, because nothing else can be had; what they may be together is bounded by their number.
-        set(Resource::Data, limits.memory_bytes)?;
-        set(Resource::Nproc, u64::from(limits.pids))?;
+        let limits = crate::oci::group_limits(spec);
+        limit(Resource::Data, limits.memory_bytes)?;
+        limit(Resource::Nproc, u64::from(limits.pids))?;
     }
     Ok(())
-}
-
-// ------------------------------------------------------------------------------------------------------ the program
-
-/// Starts the program and waits until it is one. Gives its process number.
-fn start(spec: &Spec, bundle: Option<&Bundle>, filter: &Filter) -> Result<i32, StepFailure> {
-    let program = |error: rustix::io::Errno| StepFailure::new(Step::Program, error, "");
-    let (told, tells) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(program)?;
-    match system::clone(0, None).map_err(|error| StepFailure::new(Step::Program, error, "making a process"))? {
-        Side::Child => {
-            drop(told);
-            let failure = become_program(spec, bundle, filter);
-            let text = serde_json::to_vec(&failure).unwrap_or_default();
-            let _ = rustix::io::write(&tells, &text);
-            system::leave(127)
-        }
-        Side::Parent { pid, pidfd } => {
-            drop((tells, pidfd));
-            let mut text = vec![0; 4096];
-            // Closed without a word by `execve`.
-            let count = rustix::io::retry_on_intr(|| rustix::io::read(&told, &mut *text)).map_err(program)?;
-            match text.get(..count) {
-                None | Some([]) => Ok(pid),
-                Some(text) => Err(serde_json::from_slice(text)
-                    .unwrap_or_else(|_| StepFailure::refused(Step::Program, "the program's process died"))),
-            }
-        }
-    }
-}
-
-/// Never comes back, unless something failed.
-fn become_program(spec: &Spec, bundle: Option<&Bundle>, filter: &Filter) -> StepFailure {
-    let ready = match bundle {
-        None => ready_program(&spec.command, &spec.env)
-            .and_then(|program| landlock::apply(spec).map(|_| program))
-            .and_then(|program| filter.apply().map(|()| program)),
-        Some(bundle) => ready_program(&bundle.command, &bundle.env),
-    };
-    let step = if bundle.is_some() { Step::Runtime } else { Step::Program };
-    match ready {
-        Err(failure) => failure,
-        Ok((candidates, arguments, environment)) => {
-            let mut error = std::io::Error::from_raw_os_error(libc::ENOENT);
-            for program in candidates {
-                match system::execute(&program, &arguments, &environment) {
-                    missing if missing.raw_os_error() == Some(libc::ENOENT) => {}
-                    other => error = other,
-                }
-            }
-            let command = bundle.map_or(&spec.command, |bundle| &bundle.command);
-            StepFailure::new(step, error, command.first().cloned().unwrap_or_default())
-        }
-    }
-}
-
-type Execution = (Vec<CString>, Vec<CString>, Vec<CString>);
-
-fn ready_program(command: &[String], env: &BTreeMap<String, String>) -> Result<Execution, StepFailure> {
-    let text = |text: String| CString::new(text).map_err(|_| StepFailure::refused(Step::Program, "a zero byte"));
-    let name = command.first().ok_or_else(|| StepFailure::refused(Step::Program, "no program is named"))?;
-    let candidates = if name.contains('/') {
-        vec![PathBuf::from(name)]
-    } else {
-        let path = env.get("PATH").map_or(crate::spec::PATH, String::as_str);
-        path.split(':').map(|dir| Path::new(dir).join(name)).collect()
-    };
-    let candidates = candidates.into_iter().map(|path| text(path.display().to_string())).collect::<Result<_, _>>()?;
-    let arguments = command.iter().map(|argument| text(argument.clone())).collect::<Result<_, _>>()?;
-    let environment = env.iter().map(|(name, value)| text(format!("{name}={value}"))).collect::<Result<_, _>>()?;
-    system::forget_signals();
-    Ok((candidates, arguments, environment))
 }

@@ -7,10 +7,14 @@
 //!
 //! Invariants
 //! - LAUNCH-1: when the server's end of the socket closes, every sandbox is ended, waited for and cleaned up.
-//! - LAUNCH-2: the last word about a sandbox is sent after nothing of it is left.
+//! - LAUNCH-2: the last word about a sandbox is sent when no process of its program is left and what it used has been
+//!   counted: by its first process if that is the last one inside, else by the launcher, when the kernel has ended the
+//!   rest. The first process, which is ours, the empty control group and the mount namespace go after that, when nobody
+//!   waits.
 //! - LAUNCH-3: one thread, always: [`system::clone`] relies on it.
+//! - LAUNCH-4: it waits for nobody's disk while it serves: what could take long is done in the first process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
@@ -18,17 +22,27 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
-use crate::cgroup::{self, Group, Groups};
+use crate::cgroup::{self, Group, Groups, Membership};
 use crate::error::{Step, StepFailure};
-use crate::inside::{self, Birth, BirthKind, identity, seccomp};
-use crate::spec::Confinement;
+use crate::inside::{self, Birth, BirthKind, identity, root, seccomp};
+use crate::spec::{Confinement, Limits};
 use crate::system::{self, Side};
-use crate::wire::{self, GroupUsage, MESSAGE_BYTES_MAX, Order, Question, Stillness, Word};
+use crate::wire::{self, MESSAGE_BYTES_MAX, Order, Question, STREAMS, Stillness, TREES_MAX, Word};
+
+use self::living::{Sandbox, Spare};
+use self::sweeper::Sweeper;
+
+mod living;
+mod sweeper;
 
 /// First processes that wait for an order, so that it need not wait for them. They hold nothing of anybody.
 const SPARES: usize = 3;
+/// How long nothing must happen before more of them are made: making one takes the processor from programs that start.
+const REFILL_AFTER_NANOS: i64 = 2_000_000;
 /// How often a control group is tried again that the kernel was not done with.
 const REMOVAL_RETRY_NANOS: i64 = 5_000_000;
+/// Empty groups that wait to be used again, or removed when nothing else is to be done; with more that is not put off.
+const EMPTIES_MAX: usize = 16;
 /// How long a launcher whose server is gone waits for the last sandbox.
 const FAREWELL_ROUNDS_MAX: u32 = 2000;
 
@@ -58,39 +72,17 @@ struct Launcher {
     /// Who we are, if not root.
     user: Option<(u32, u32)>,
     sandboxes: HashMap<i32, Sandbox>,
-    spares: Vec<Spare>,
+    /// The one that has waited longest first: it is ready.
+    spares: VecDeque<Spare>,
     /// What the last order was like: the next one is expected to be the same.
-    usual: Option<BirthKind>,
-    /// Groups the kernel was not done with.
+    usual: Option<(BirthKind, Limits)>,
+    sweeper: Sweeper,
+    /// Groups that are empty, for the next sandbox.
+    empties: Vec<Group>,
+    /// Groups that are to be removed.
     remains: Vec<Group>,
     made: u64,
     buffer: Vec<u8>,
-}
-
-/// A first process without an order.
-struct Spare {
-    orders: OwnedFd,
-    pid: i32,
-    process: OwnedFd,
-    group: Group,
-    /// What its own preparations cost, which is not the program's doing.
-    cpu_micros: u64,
-}
-
-/// One that lives.
-struct Sandbox {
-    /// Absent once nobody listens any more: it is being ended. Not watched then, or the closed socket would keep us busy.
-    control: Option<OwnedFd>,
-    process: OwnedFd,
-    group: Group,
-    cpu_micros: u64,
-}
-
-impl Sandbox {
-    fn usage(&self) -> GroupUsage {
-        let usage = self.group.usage();
-        GroupUsage { cpu_micros: usage.cpu_micros.map(|all| all.saturating_sub(self.cpu_micros)), ..usage }
-    }
 }
 
 impl Launcher {
@@ -104,8 +96,10 @@ impl Launcher {
             groups: Groups::prepare(&cgroup::stem()),
             user: (!identity::is_root()).then_some(user),
             sandboxes: HashMap::new(),
-            spares: Vec::new(),
+            spares: VecDeque::new(),
             usual: None,
+            sweeper: Sweeper::start(),
+            empties: Vec::new(),
             remains: Vec::new(),
             made: 0,
             buffer: vec![0; MESSAGE_BYTES_MAX],
@@ -127,8 +121,9 @@ impl Launcher {
                     .map(|control| PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)),
             );
             let wants_spares = self.usual.is_some() && self.spares.len() < SPARES;
-            let patience = match (wants_spares, self.remains.is_empty()) {
-                (true, _) => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+            let patience = match (wants_spares, self.remains.is_empty() && self.empties.is_empty()) {
+                (true, _) if self.spares.is_empty() => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+                (true, _) => Some(Timespec { tv_sec: 0, tv_nsec: REFILL_AFTER_NANOS }),
                 (false, false) => Some(Timespec { tv_sec: 0, tv_nsec: REMOVAL_RETRY_NANOS }),
                 (false, true) => None,
             };
@@ -153,15 +148,21 @@ impl Launcher {
             // Only when nobody waits for anything else.
             if idle && wants_spares {
                 self.refill();
+            } else if idle || self.empties.len() >= EMPTIES_MAX {
+                self.remains.append(&mut self.empties);
+                self.remove_remains();
             }
-            self.remains = std::mem::take(&mut self.remains).into_iter().filter_map(Group::remove).collect();
         }
     }
 
+    fn remove_remains(&mut self) {
+        self.remains = std::mem::take(&mut self.remains).into_iter().filter_map(Group::remove).collect();
+    }
+
     fn refill(&mut self) {
-        let Some(kind) = self.usual.clone() else { return };
-        match self.bear(&kind) {
-            Ok(spare) => self.spares.push(spare),
+        let Some((kind, limits)) = self.usual.clone() else { return };
+        match self.bear(&kind, &limits) {
+            Ok(spare) => self.spares.push_back(spare),
             // The next order finds out why, and tells it.
             Err(_) => self.usual = None,
         }
@@ -177,7 +178,7 @@ impl Launcher {
             }
         };
         // Anything but the four descriptors is a mistake of ours; dropping them tells the other end.
-        let Ok(descriptors) = <[OwnedFd; 4]>::try_from(fds) else { return true };
+        let Ok(descriptors) = <[OwnedFd; STREAMS]>::try_from(fds) else { return true };
         let [control, ..] = &descriptors;
         let Ok(control) = control.try_clone() else { return true };
         if let Err(failure) = self.make(&order, &descriptors, control) {
@@ -187,23 +188,32 @@ impl Launcher {
         true
     }
 
-    fn make(&mut self, order: &Order, descriptors: &[OwnedFd; 4], control: OwnedFd) -> Result<(), StepFailure> {
-        let is_usual = order.spec.confinement == Confinement::Full;
-        let system = if is_usual { order.spec.system.clone() } else { Vec::new() };
-        let kind = BirthKind { runtime: !is_usual, system };
-        if is_usual && self.usual.as_ref() != Some(&kind) {
-            self.let_spares_go();
-            self.usual = Some(kind.clone());
+    fn make(&mut self, order: &Order, descriptors: &[OwnedFd; STREAMS], control: OwnedFd) -> Result<(), StepFailure> {
+        let trees = self.trees(order)?;
+        let kind = match order.spec.confinement {
+            Confinement::Full => {
+                BirthKind { runtime: false, leaves_early: trees.is_some(), system: order.spec.system.clone() }
+            }
+            Confinement::Runtime(_) => BirthKind { runtime: true, leaves_early: false, system: Vec::new() },
+        };
+        // What root cannot do early is an exception, and no reason to expect more of it.
+        let is_usual = !kind.runtime && (kind.leaves_early || self.user.is_some());
+        if is_usual {
+            if self.usual.as_ref().is_some_and(|(usual, _)| *usual != kind) {
+                self.let_spares_go();
+            }
+            self.usual = Some((kind.clone(), order.spec.limits));
         }
-        let fds = descriptors.each_ref().map(|fd| fd.as_fd());
+        let trees = trees.unwrap_or_default();
+        let fds: Vec<_> = descriptors.iter().chain(trees.iter().map(|tree| &tree.fd)).map(|fd| fd.as_fd()).collect();
         loop {
-            let waiting = if is_usual { self.spares.pop() } else { None };
+            let waiting = if is_usual { self.spares.pop_front() } else { None };
             let (mut spare, waited) = match waiting {
                 Some(spare) => (spare, true),
-                None => (self.bear(&kind)?, false),
+                None => (self.bear(&kind, &order.spec.limits)?, false),
             };
             if waited {
-                spare.cpu_micros = spare.group.usage().cpu_micros.unwrap_or(0);
+                spare.cpu_micros = spare.group.cpu_micros().unwrap_or(0);
                 spare.group.forget_peak();
             }
             if order.spec.freezable {
@@ -215,7 +225,7 @@ impl Launcher {
             });
             match given {
                 Ok(()) => {
-                    self.born(spare, control);
+                    self.sandboxes.insert(spare.pid, Sandbox::new(Some(control), spare));
                     return Ok(());
                 }
                 Err(failure) => {
@@ -229,49 +239,71 @@ impl Launcher {
         }
     }
 
+    /// Opens what is declared, so that the first process need not see the machine any more. `None`: it has to do that
+    /// itself, because only root can do it from here, and not if it took long (LAUNCH-4).
+    fn trees(&self, order: &Order) -> Result<Option<Vec<root::Tree>>, StepFailure> {
+        let is_ours = order.spec.confinement == Confinement::Full && self.user.is_none();
+        if !is_ours || order.spec.mounts.len() > TREES_MAX {
+            return Ok(None);
+        }
+        root::declared_trees_at_once(&order.spec.mounts)
+    }
+
     /// A first process, in a group of its own.
-    fn bear(&mut self, kind: &BirthKind) -> Result<Spare, StepFailure> {
-        let filter = self.filter.as_ref().map_err(Clone::clone)?;
-        self.made += 1;
-        let (group, membership) = self.groups.make(&self.made.to_string(), kind.runtime)?;
+    fn bear(&mut self, kind: &BirthKind, limits: &Limits) -> Result<Spare, StepFailure> {
+        let (mut group, membership) = self.group(kind.runtime)?;
+        group.foresee(limits);
+        let cpu_micros = group.cpu_micros().unwrap_or(0);
+        let filter = match &self.filter {
+            Ok(filter) => filter,
+            Err(failure) => {
+                self.remains.push(group);
+                return Err(failure.clone());
+            }
+        };
         let pair = wire::pair().map_err(|error| StepFailure::new(Step::Namespaces, error, "a socket"));
         let flags = inside::namespaces(self.user.is_none());
         let cloned = pair.and_then(|(ours, theirs)| match system::clone(flags, membership.birthplace()) {
             Ok(Side::Child) => inside::live(Birth {
                 kind,
+                scratch_bytes: limits.scratch_bytes,
                 filter,
+                group: &group,
                 membership: &membership,
                 limits_by_process: matches!(self.groups, Groups::Absent(_)),
                 orders: theirs,
                 user: self.user,
             }),
-            Ok(Side::Parent { pid, pidfd }) => Ok((ours, pid, pidfd)),
+            Ok(Side::Parent { pid, pidfd }) => rustix::io::ioctl_fionbio(&ours, true)
+                .map(|()| (ours, pid, pidfd))
+                .map_err(|error| StepFailure::new(Step::Namespaces, error, "a socket")),
             Err(error) => Err(StepFailure::new(Step::Namespaces, error, "making the first process")),
         });
         match cloned {
-            Ok((orders, pid, process)) => Ok(Spare { orders, pid, process, group, cpu_micros: 0 }),
+            Ok((orders, pid, process)) => Ok(Spare { orders, pid, process, group, cpu_micros }),
             Err(failure) => {
-                self.remains.extend(group.remove());
+                self.remains.push(group);
                 Err(failure)
             }
         }
     }
 
-    /// It has its order, and somebody who waits for it.
-    fn born(&mut self, spare: Spare, control: OwnedFd) {
-        if wire::send(control.as_fd(), &Word::Born, &[spare.process.as_fd()]).is_err() {
-            // Nobody wants it any more.
-            return self.let_go(spare);
+    /// A group that nobody is in: one that was used before, if it is as good as new.
+    fn group(&mut self, runtime: bool) -> Result<(Group, Membership), StepFailure> {
+        while !runtime && let Some(mut group) = self.empties.pop() {
+            if let Some(membership) = group.renewed() {
+                return Ok((group, membership));
+            }
+            self.remains.push(group);
         }
-        let Spare { orders: _, pid, process, group, cpu_micros } = spare;
-        self.sandboxes.insert(pid, Sandbox { control: Some(control), process, group, cpu_micros });
+        self.made += 1;
+        self.groups.make(&self.made.to_string(), runtime)
     }
 
     /// Ends one that has no order; what is left of it is buried like the others.
     fn let_go(&mut self, spare: Spare) {
         let _ = rustix::process::pidfd_send_signal(&spare.process, Signal::KILL);
-        let Spare { orders: _, pid, process, group, cpu_micros } = spare;
-        self.sandboxes.insert(pid, Sandbox { control: None, process, group, cpu_micros });
+        self.sandboxes.insert(spare.pid, Sandbox::new(None, spare));
     }
 
     fn let_spares_go(&mut self) {
@@ -313,17 +345,20 @@ impl Launcher {
         while rustix::io::read(&self.signals, &mut drained).is_ok_and(|count| count > 0) {}
         while let Ok(Some(reaped)) = system::reap(false) {
             if let Some(dead) = self.spares.iter().position(|spare| spare.pid == reaped.pid) {
-                self.remains.extend(self.spares.swap_remove(dead).group.remove());
+                self.remains.extend(self.spares.remove(dead).map(|spare| spare.group));
                 // Nothing kills a spare but want of memory: not another one before it is needed.
                 self.usual = None;
             }
             let Some(sandbox) = self.sandboxes.remove(&reaped.pid) else { continue };
-            let usage = sandbox.usage();
-            self.remains.extend(sandbox.group.remove());
-            // LAUNCH-2.
-            if let Some(control) = sandbox.control {
-                let _ = wire::send(control.as_fd(), &Word::Gone(usage), &[]);
+            let (end, mounts) = sandbox.last_word();
+            // LAUNCH-2, unless the first process has told it.
+            if let Some(control) = &sandbox.control
+                && !end.is_some_and(|end| end.alone)
+            {
+                let _ = wire::send(control.as_fd(), &Word::Gone { usage: sandbox.usage(), end }, &[]);
             }
+            mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
+            self.empties.push(sandbox.group);
         }
     }
 
@@ -336,7 +371,8 @@ impl Launcher {
         }
         for _ in 0..FAREWELL_ROUNDS_MAX {
             self.bury();
-            self.remains = std::mem::take(&mut self.remains).into_iter().filter_map(Group::remove).collect();
+            self.remains.append(&mut self.empties);
+            self.remove_remains();
             if self.sandboxes.is_empty() && self.remains.is_empty() {
                 break;
             }

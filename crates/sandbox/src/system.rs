@@ -59,9 +59,10 @@ pub(crate) fn close_from(first: u32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives every mount below `tree` (a descriptor of a tree) the attributes.
+/// Gives every mount below `tree` (a descriptor of a tree) the attributes. What is mounted later in one place never shows
+/// in another through it.
 pub(crate) fn set_mount_attributes(tree: impl AsFd, attributes: u64, recursive: bool) -> io::Result<()> {
-    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the path is a C string, the structure lives through the call and its size is passed.
     let result = unsafe {
@@ -120,6 +121,17 @@ pub(crate) fn reap(block: bool) -> io::Result<Option<Reaped>> {
             error => Err(error),
         },
     }
+}
+
+/// Is there any child, ended or not?
+pub(crate) fn has_children() -> bool {
+    // SAFETY: all-zero is a valid value of this structure of numbers.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: the pointer is to a live value of the right type.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, options) };
+    // Any other answer than that there is none counts as one.
+    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
 }
 
 fn micros(time: libc::timeval) -> u64 {

@@ -22,10 +22,15 @@ use crate::spec::Spec;
 
 /// Longest message. Below the smallest default socket buffer, so that a packet always fits.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 128 << 10;
+/// Control socket, stdin, stdout, stderr.
+pub(crate) const STREAMS: usize = 4;
+/// Most trees of files that travel with an order.
+pub(crate) const TREES_MAX: usize = 64;
 /// Most descriptors in one message.
-const DESCRIPTORS_MAX: usize = 4;
+const DESCRIPTORS_MAX: usize = STREAMS + TREES_MAX;
 
-/// Gantry → launcher. With it: control socket, stdin, stdout, stderr.
+/// Gantry → launcher. With it: control socket, stdin, stdout, stderr. And on to a first process, with the declared trees
+/// behind them if that has left the machine's root already.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) spec: Spec,
@@ -35,16 +40,12 @@ pub(crate) struct Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
-    /// The first process exists. With it: its pidfd.
-    Born,
-    /// The program runs. With it: the proxy's listener, if one was asked for.
+    /// The program runs. With it: a pidfd of the first process, and the proxy's listener if one was asked for.
     Started,
     /// The program never ran.
     Failed(StepFailure),
-    /// The program ended; the first process follows.
-    Ended(EndOfProgram),
-    /// Nothing of the sandbox is left.
-    Gone(GroupUsage),
+    /// No process of the sandbox is left. How its program ended is absent if the first process could not tell.
+    Gone { usage: GroupUsage, end: Option<EndOfProgram> },
     /// The answer to a question for usage.
     Usage(GroupUsage),
     /// The answer to freezing and thawing.
@@ -73,7 +74,8 @@ pub(crate) enum Stillness {
     Frozen,
 }
 
-/// How the program ended, as its parent saw it.
+/// How the program ended, as its parent saw it. The last word of a first process to the launcher, with its mount
+/// namespace, so that taking that apart is not what everybody waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EndOfProgram {
     pub(crate) code: Option<i32>,
@@ -83,6 +85,8 @@ pub(crate) struct EndOfProgram {
     pub(crate) memory_peak_bytes: u64,
     /// No room was left in its scratch space.
     pub(crate) scratch_full: bool,
+    /// Nothing it has started is left; the first process is the last one inside.
+    pub(crate) alone: bool,
 }
 
 /// What the control group counted; absent where there is none.
@@ -152,10 +156,10 @@ mod tests {
     fn a_message_arrives_with_its_descriptors_and_nothing_inherits_them() {
         let (here, there) = pair().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        send(here.as_fd(), &Word::Born, &[writer.as_fd()]).unwrap();
+        send(here.as_fd(), &Word::Started, &[writer.as_fd()]).unwrap();
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let (word, fds) = receive::<Word>(&there, &mut buffer).unwrap().unwrap();
-        assert_eq!(word, Word::Born);
+        assert_eq!(word, Word::Started);
         let [fd] = fds.try_into().unwrap();
         assert!(rustix::io::fcntl_getfd(&fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         rustix::io::write(&fd, b"x").unwrap();

@@ -227,17 +227,19 @@ async fn containers_leave_the_processes_alone_that_wait_for_programs() {
     let plain = |text: &str| sandbox.spawn(script(text));
     assert_eq!(outcome(plain("exit 3").await.unwrap()).await.2.exit, Exit::Code(3));
     let launcher = sandbox.launcher().unwrap();
-    let mut before = 0;
-    until("processes that wait", || {
-        let waiting = groups_of(launcher).len();
-        std::mem::replace(&mut before, waiting) == waiting && members(launcher) >= 3
-    })
-    .await;
+    // The one that ran is gone, and three wait: in each group a first process and the one that will be the program.
+    let all_wait = || {
+        let groups = groups_of(launcher);
+        let names: std::collections::BTreeSet<_> = groups.iter().filter_map(|dir| dir.rsplit('/').next()).collect();
+        names.len() == 3 && members(launcher) == groups.len() * 2
+    };
+    until("processes that wait", all_wait).await;
+    let before = groups_of(launcher);
     for _ in 0..3 {
         let child = runtime(Kind::Runc).spawn(&sandbox, script("exit 4"), Root::HostSystem).await.unwrap();
         assert_eq!(outcome(child).await.2.exit, Exit::Code(4));
     }
-    until("the groups from before", || groups_of(launcher).len() == before).await;
+    until("the groups from before", || groups_of(launcher) == before).await;
 }
 
 /// Processes in the groups of a launcher.

@@ -303,6 +303,41 @@ async fn usage_of_a_long_lived_program_can_be_asked_for() {
 }
 
 #[tokio::test]
+async fn whoever_comes_next_is_not_charged_for_the_last() {
+    let sandbox = sandbox();
+    let greedy = "import os\ntry:\n  while True:\n    if os.fork() == 0: os.execv('/bin/sleep', ['sleep', '100'])\nexcept OSError: pass\nx = b'x' * (200 << 20)";
+    let limits = Limits { pids: 6, memory_bytes: 64 << 20, ..Limits::default() };
+    // Often enough that one gets what another has left.
+    for _ in 0..6 {
+        let (_, err, ended) = outcome(sandbox.spawn(Spec { limits, ..python(greedy) }).await.unwrap()).await;
+        assert!(ended.usage.pids_refused > 0 && ended.usage.oom_kills > 0, "{ended:?} {err}");
+        let (_, err, ended) = outcome(sandbox.spawn(Spec { limits, ..script("true") }).await.unwrap()).await;
+        assert_eq!((ended.exit, ended.usage.pids_refused, ended.usage.oom_kills), (Exit::Code(0), 0, 0), "{err}");
+        assert!(ended.usage.cpu < Duration::from_millis(100), "{ended:?}");
+        assert!(ended.usage.memory_peak_bytes < 16 << 20, "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_waited_for_another_order_does_as_this_one_says() {
+    let dir = open_dir();
+    fs::write(dir.path().join("file"), "declared").unwrap();
+    for sandbox in [sandbox(), sandbox_of_an_ordinary_user()] {
+        for _ in 0..3 {
+            let (out, err, _) =
+                outcome(sandbox.spawn(script("ls /data /run 2>/dev/null; echo plain")).await.unwrap()).await;
+            assert_eq!(out, "plain\n", "{err}");
+            let fill = "cat /data/file; dd if=/dev/zero of=/tmp/a bs=64k count=100 2>/dev/null || echo ' full'; ulimit -n; pwd";
+            let limits = Limits { scratch_bytes: 1 << 20, open_files: 33, ..Limits::default() };
+            let mut spec = Spec { limits, ..script(fill) }.mount(dir.path(), "/data", Access::Read);
+            spec.cwd = "/data".into();
+            let (out, err, ended) = outcome(sandbox.spawn(spec).await.unwrap()).await;
+            assert_eq!((out.as_str(), ended.scratch_full), ("declared full\n33\n/data\n", true), "{err}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn two_hundred_at_once_all_run() {
     let sandbox = sandbox();
     let mut running = tokio::task::JoinSet::new();

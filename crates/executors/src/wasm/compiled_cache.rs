@@ -1,22 +1,25 @@
 //! Compiled components on disk, so that a start does not compile what an earlier one has compiled.
 //!
 //! A file's name is the digest of the component and a hash of everything the compiler depends on (version, settings,
-//! processor), so another engine never finds it. A header names both again and the digest of what follows, so a file
-//! that was cut off, damaged or renamed is noticed, thrown away and made anew.
+//! processor), so another engine never finds it. Beside it lies its [seal](seal), which names both again, so a file that was
+//! cut off, damaged or renamed is noticed, thrown away and made anew. The code itself is mapped and not read: what of it a
+//! call does not use never leaves the disk.
 //!
-//! Compiled code is trusted: it runs as part of the server. So the digest is against accidents only; what keeps strangers
+//! Compiled code is trusted: it runs as part of the server. So the seal is against accidents only; what keeps strangers
 //! out is CACHE-1.
 //!
 //! Invariants
-//! - CACHE-1: the directory and the file belong to this user and nobody else may write to them. Otherwise nothing is read.
-//! - CACHE-2: a file appears under its name complete, or not at all.
-//! - CACHE-3: at most `files_max` files; the one written longest ago goes first.
+//! - CACHE-1: the directory and the files belong to this user and nobody else may write to them. Otherwise nothing is read.
+//! - CACHE-2: a file appears under its name complete, or not at all; and its seal after it.
+//! - CACHE-3: at most `files_max` pairs; the one written longest ago goes first.
+//! - CACHE-4: a file with a name is never written to again, only replaced or removed: somebody may have mapped it.
 //!
 //! Not here: who compiles when (`library`).
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,14 +29,15 @@ use rustix::fs::OFlags;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// What a file starts with; the number changes with the layout.
-const MAGIC: &[u8; 8] = b"GNTWASM1";
-/// Magic, digest of the component, hash of the engine, digest of the code.
-const HEADER_BYTES: usize = 8 + 32 + 8 + 32;
+use self::seal::{Origin, SEAL_BYTES, Seal};
+
+mod seal;
+
 /// Largest file that is read; what is longer is cut off and so noticed.
 const FILE_BYTES_MAX: u64 = 2 << 30;
-/// How the names end.
-const SUFFIX: &str = ".compiled";
+/// How the names of code end, and those of seals.
+const CODE_SUFFIX: &str = "compiled";
+const SEAL_SUFFIX: &str = "seal";
 
 /// The directory of compiled components.
 #[derive(Debug)]
@@ -72,8 +76,7 @@ impl CompiledCache {
 
     /// The compiled form of a component, if there is a sound one.
     pub(super) fn load(&self, engine: &Engine, source: &Digest) -> Option<Component> {
-        let path = self.path(source);
-        let code = match self.read(&path, source) {
+        let code = match self.sound(source) {
             Ok(code) => code?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -81,34 +84,41 @@ impl CompiledCache {
                 return None;
             }
         };
+        // The very file that was looked at, whatever has the name by now.
+        let opened = format!("/proc/self/fd/{}", code.as_raw_fd());
         #[expect(unsafe_code, reason = "machine code of an earlier run has no other way back in")]
         // JUSTIFICATION: compiling a component takes seconds, loading it milliseconds.
-        // SAFETY: `deserialize` asks for bytes that `precompile_component` of a compatible engine has made. `store` is the
-        // only writer of such files; the directory and the file belong to us and nobody else may write there (CACHE-1,
-        // checked in `open` and `read`); the header says that source and engine are these and that every byte of the code
-        // is as it was written. The bytes checked are the bytes used: they are read once, into memory.
-        let component = unsafe { Component::deserialize(engine, &code) };
+        // SAFETY: `deserialize_file` asks for a file that `precompile_component` of a compatible engine has made and that
+        // does not change while it is mapped. `store` is the only writer of such files, and never writes to one that has its
+        // name (CACHE-4); the directory and the file belong to us and nobody else may write there (CACHE-1, checked in
+        // `open` and `open_ours`); the seal says that source and engine are these and that the file is as it was written.
+        let component = unsafe { Component::deserialize_file(engine, opened) };
         component.inspect_err(|error| tracing::warn!(%error, "a compiled component is not loaded and made anew")).ok()
     }
 
-    /// The code in a file; `None` if the file is not what its name says.
-    fn read(&self, path: &Path, source: &Digest) -> io::Result<Option<Vec<u8>>> {
-        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        let meta = file.metadata()?;
-        if !meta.is_file() || !is_ours(&meta) {
-            tracing::warn!("a file among the compiled components is not ours and is not used");
+    /// The file with the code; `None` if it is not what its name says.
+    fn sound(&self, source: &Digest) -> io::Result<Option<File>> {
+        let origin = self.origin(source);
+        let Some(seal) = open_ours(&self.path(source, SEAL_SUFFIX))? else { return Ok(None) };
+        let seal = Seal::read(&all_of(&seal, SEAL_BYTES as u64 + 1)?, origin);
+        let Some(code) = open_ours(&self.path(source, CODE_SUFFIX))? else { return Ok(None) };
+        let meta = code.metadata()?;
+        let Some(seal) = seal else {
+            tracing::warn!("a compiled component is of another engine and is made anew");
+            return Ok(None);
+        };
+        if seal.is_intact_on(&meta) {
+            return Ok(Some(code));
+        }
+        // Restored from a backup, or damaged.
+        let bytes = all_of(&code, FILE_BYTES_MAX)?;
+        if !seal.covers(&bytes) {
+            tracing::warn!("a compiled component is damaged and is made anew");
             return Ok(None);
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-        let Some((header, code)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
-        if header != self.header(source, code) {
-            tracing::warn!("a compiled component is damaged or of another engine and is made anew");
-            return Ok(None);
-        }
-        bytes.drain(..HEADER_BYTES);
-        Ok(Some(bytes))
+        // Without it the next start looks as closely as this one.
+        let _ = self.write(&Seal::new(&Digest::of_bytes(&bytes), &meta).written(origin), source, SEAL_SUFFIX);
+        Ok(Some(code))
     }
 
     /// Keeps a compiled component. A full disk costs the next start its head start and nothing else.
@@ -120,21 +130,28 @@ impl CompiledCache {
 
     fn try_store(&self, source: &Digest, code: &[u8]) -> io::Result<()> {
         self.make_room()?;
-        let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let half = self.dir.join(format!(".{}.{number}", std::process::id()));
-        let written = self.write(&half, source, code).and_then(|()| fs::rename(&half, self.path(source)));
-        if written.is_err() {
-            let _ = fs::remove_file(&half);
-        }
-        written
+        // CACHE-2: a seal of what is replaced now must not outlive it.
+        let _ = fs::remove_file(self.path(source, SEAL_SUFFIX));
+        let file = self.write(code, source, CODE_SUFFIX)?;
+        let seal = Seal::new(&Digest::of_bytes(code), &file.metadata()?);
+        self.write(&seal.written(self.origin(source)), source, SEAL_SUFFIX).map(drop)
     }
 
-    fn write(&self, path: &Path, source: &Digest, code: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(&self.header(source, code))?;
-        file.write_all(code)?;
-        // Without it a crash of the machine could leave the name with half of the content, against CACHE-2.
-        file.sync_all()
+    /// Writes a file that then gets its name.
+    fn write(&self, bytes: &[u8], source: &Digest, suffix: &str) -> io::Result<File> {
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let half = self.dir.join(format!(".{}.{number}", std::process::id()));
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?;
+            file.write_all(bytes)?;
+            // Without it a crash of the machine could leave the name with half of the content, against CACHE-2.
+            file.sync_all()?;
+            fs::rename(&half, self.path(source, suffix))?;
+            Ok(file)
+        };
+        write().inspect_err(|_| {
+            let _ = fs::remove_file(&half);
+        })
     }
 
     /// CACHE-3. Half-written files of processes that are gone count as well and are the first to go.
@@ -142,30 +159,46 @@ impl CompiledCache {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
-            files.push((entry.metadata()?.modified()?, entry.path()));
+            if entry.path().extension().is_none_or(|suffix| suffix != SEAL_SUFFIX) {
+                files.push((entry.metadata()?.modified()?, entry.path()));
+            }
         }
         files.sort();
         let surplus = (files.len() + 1).saturating_sub(self.files_max);
         for (_, path) in files.into_iter().take(surplus) {
+            let _ = fs::remove_file(path.with_extension(SEAL_SUFFIX));
             fs::remove_file(path)?;
         }
         Ok(())
     }
 
-    fn header(&self, source: &Digest, code: &[u8]) -> Vec<u8> {
-        let mut header = Vec::with_capacity(HEADER_BYTES);
-        header.extend(MAGIC);
-        header.extend(source.as_bytes());
-        header.extend(self.engine_hash.to_be_bytes());
-        header.extend(Digest::of_bytes(code).as_bytes());
-        header
+    fn origin<'d>(&self, source: &'d Digest) -> Origin<'d> {
+        Origin { source, engine_hash: self.engine_hash }
     }
 
-    fn path(&self, source: &Digest) -> PathBuf {
+    fn path(&self, source: &Digest, suffix: &str) -> PathBuf {
         let written = source.to_string();
         let digits = written.rsplit(':').next().unwrap_or_default();
-        self.dir.join(format!("{digits}-{:016x}{SUFFIX}", self.engine_hash))
+        self.dir.join(format!("{digits}-{:016x}.{suffix}", self.engine_hash))
     }
+}
+
+/// Opens a file of the cache; `None` if it is not ours alone (CACHE-1).
+fn open_ours(path: &Path) -> io::Result<Option<File>> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || !is_ours(&meta) {
+        tracing::warn!("a file among the compiled components is not ours and is not used");
+        return Ok(None);
+    }
+    Ok(Some(file))
+}
+
+fn all_of(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Belongs to this user, and nobody else may write.
@@ -200,9 +233,18 @@ mod tests {
         assert!(cache.load(&engine, &source).is_some());
         assert!(cache.load(&engine, &Digest::of_bytes(b"other")).is_none());
         let files = files(&cache);
-        assert_eq!(files.len(), 1, "{files:?}");
-        assert_eq!(files[0].metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(files.len(), 2, "{files:?}");
+        assert!(files.iter().all(|file| file.metadata().unwrap().mode() & 0o777 == 0o600));
         assert_eq!(cache.dir.metadata().unwrap().mode() & 0o777, 0o700);
+    }
+
+    /// Writes until the file system's clock has moved on, so that the write can be seen.
+    fn rewrite(path: &Path, bytes: &[u8]) {
+        let before = path.metadata().unwrap();
+        let when = |meta: &fs::Metadata| (meta.ctime(), meta.ctime_nsec());
+        while when(&path.metadata().unwrap()) == when(&before) {
+            fs::write(path, bytes).unwrap();
+        }
     }
 
     #[test]
@@ -210,34 +252,52 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (engine, cache) = cache(dir.path());
         let source = Digest::of_bytes(SMALLEST);
-        let code = engine.precompile_component(SMALLEST).unwrap();
-        cache.store(&source, &code);
-        let path = cache.path(&source);
-        let good = fs::read(&path).unwrap();
-        let with = |at: usize| {
-            let mut bytes = good.clone();
-            bytes[at] ^= 1;
-            bytes
-        };
-        for (what, bytes) in [
-            ("empty", Vec::new()),
-            ("half a header", good[..HEADER_BYTES / 2].to_vec()),
-            ("header only", good[..HEADER_BYTES].to_vec()),
-            ("cut off", good[..good.len() - 1].to_vec()),
-            ("too long", [good.clone(), vec![0]].concat()),
-            ("magic", with(0)),
-            ("source", with(8)),
-            ("engine", with(40)),
-            ("digest", with(48)),
-            ("first byte of the code", with(HEADER_BYTES)),
-            ("last byte of the code", with(good.len() - 1)),
-            ("bare code without a header", code),
-        ] {
-            fs::write(&path, bytes).unwrap();
-            assert!(cache.load(&engine, &source).is_none(), "{what}");
+        cache.store(&source, &engine.precompile_component(SMALLEST).unwrap());
+        for suffix in [CODE_SUFFIX, SEAL_SUFFIX] {
+            let path = cache.path(&source, suffix);
+            let good = fs::read(&path).unwrap();
+            let with = |at: usize| {
+                let mut bytes = good.clone();
+                bytes[at] ^= 1;
+                bytes
+            };
+            for (what, bytes) in [
+                ("empty", Vec::new()),
+                ("half", good[..good.len() / 2].to_vec()),
+                ("cut off", good[..good.len() - 1].to_vec()),
+                ("too long", [good.clone(), vec![0]].concat()),
+                ("first byte", with(0)),
+                ("source, in a seal", with(8)),
+                ("engine, in a seal", with(40)),
+            ] {
+                rewrite(&path, &bytes);
+                assert!(cache.load(&engine, &source).is_none(), "{suffix}: {what}");
+            }
+            if suffix == CODE_SUFFIX {
+                rewrite(&path, &with(good.len() - 1));
+                assert!(cache.load(&engine, &source).is_none(), "last byte of the code");
+            }
+            rewrite(&path, &good);
+            assert!(cache.load(&engine, &source).is_some(), "{suffix} is as it was");
         }
-        fs::write(&path, &good).unwrap();
+    }
+
+    #[test]
+    fn code_that_was_restored_is_looked_at_closely_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, cache) = cache(dir.path());
+        let source = Digest::of_bytes(SMALLEST);
+        cache.store(&source, &engine.precompile_component(SMALLEST).unwrap());
+        let (code, seal) = (cache.path(&source, CODE_SUFFIX), cache.path(&source, SEAL_SUFFIX));
+        let first = fs::read(&seal).unwrap();
+        rewrite(&code, &fs::read(&code).unwrap());
         assert!(cache.load(&engine, &source).is_some());
+        let second = fs::read(&seal).unwrap();
+        assert_ne!(first, second, "sealed again");
+        assert!(cache.load(&engine, &source).is_some());
+        assert_eq!(second, fs::read(&seal).unwrap(), "and not a third time");
+        fs::remove_file(&seal).unwrap();
+        assert!(cache.load(&engine, &source).is_none(), "without a seal");
     }
 
     #[test]
@@ -246,15 +306,17 @@ mod tests {
         let (engine, cache) = cache(dir.path());
         let source = Digest::of_bytes(SMALLEST);
         cache.store(&source, &engine.precompile_component(SMALLEST).unwrap());
-        let path = cache.path(&source);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
-        assert!(cache.load(&engine, &source).is_none(), "writable by the group");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(cache.load(&engine, &source).is_some());
-        let elsewhere = dir.path().join("elsewhere");
-        fs::rename(&path, &elsewhere).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
-        assert!(cache.load(&engine, &source).is_none(), "a link");
+        for path in [cache.path(&source, CODE_SUFFIX), cache.path(&source, SEAL_SUFFIX)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+            assert!(cache.load(&engine, &source).is_none(), "writable by the group");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            assert!(cache.load(&engine, &source).is_some());
+            let elsewhere = dir.path().join("elsewhere");
+            fs::rename(&path, &elsewhere).unwrap();
+            std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+            assert!(cache.load(&engine, &source).is_none(), "a link");
+            fs::rename(&elsewhere, &path).unwrap();
+        }
         fs::set_permissions(&cache.dir, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(CompiledCache::open(&cache.dir, 3, &engine), Err(CacheError::NotOurs)));
     }
@@ -266,8 +328,8 @@ mod tests {
         for number in 0..10_u8 {
             cache.store(&Digest::of_bytes(&[number]), b"code");
         }
-        assert_eq!(files(&cache).len(), 3);
-        assert!(cache.path(&Digest::of_bytes(&[9])).is_file(), "the newest stays");
+        assert_eq!(files(&cache).len(), 6, "code and seals");
+        assert!(cache.path(&Digest::of_bytes(&[9]), CODE_SUFFIX).is_file(), "the newest stays");
     }
 
     #[test]

@@ -32,9 +32,8 @@ pub(super) fn number(dir: &Path, file: &str) -> Option<u64> {
     std::fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The number beside a word in a file of lines `word number`.
-pub(super) fn counted(dir: &Path, file: &str, word: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(dir.join(file)).ok()?;
+/// The number beside a word in lines `word number`.
+pub(super) fn number_beside(text: &str, word: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
@@ -91,10 +90,9 @@ mod tests {
 
     #[test]
     fn counters_are_read_by_their_whole_word() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("memory.events"), "oom 3\noom_kill 2\noom_group_kill 1\n").unwrap();
-        assert_eq!(counted(dir.path(), "memory.events", "oom_kill"), Some(2));
-        assert_eq!(counted(dir.path(), "memory.events", "oom"), Some(3));
-        assert_eq!(counted(dir.path(), "memory.events", "max"), None);
+        let events = "oom 3\noom_kill 2\noom_group_kill 1\n";
+        assert_eq!(number_beside(events, "oom_kill"), Some(2));
+        assert_eq!(number_beside(events, "oom"), Some(3));
+        assert_eq!(number_beside(events, "max"), None);
     }
 }

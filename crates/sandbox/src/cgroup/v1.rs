@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::files::{self, counted, number, set, set_if_there};
+use super::counters::{Counter, Counters};
+use super::files::{self, number, set, set_if_there};
 use super::{FOR_RUNTIMES, Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
 use crate::error::{Step, StepFailure};
 use crate::spec::Limits;
-use crate::wire::{GroupUsage, Stillness};
+use crate::wire::Stillness;
 
 /// Without these there are no limits worth the name.
 const NEEDED: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
@@ -17,6 +18,10 @@ const DISK: &str = "blkio";
 /// Used if it is there, and only for sandboxes that are to be frozen: every tree costs a start some microseconds.
 const FREEZER: &str = "freezer";
 const FREEZER_STATE: &str = "freezer.state";
+
+/// Memory that may still be charged to a group for it to be used again: what the kernel keeps in reserve on each processor
+/// and frees a moment later. Beyond that, files the last program has read, which the next one should not be charged for.
+const RESIDUE_BYTES_MAX: u64 = 1 << 20;
 
 /// The directory of this launcher in each controller's tree.
 #[derive(Debug)]
@@ -28,6 +33,11 @@ pub(crate) struct Hierarchy {
 #[derive(Debug)]
 pub(super) struct Group {
     dirs: BTreeMap<&'static str, PathBuf>,
+    /// The limits it has, but for the disk's.
+    limits: Option<Limits>,
+    /// Events of those who had it before: the kernel does not forget them.
+    oom_kills_before: u64,
+    pids_refused_before: u64,
 }
 
 impl Hierarchy {
@@ -81,9 +91,9 @@ impl Hierarchy {
             }
             dirs.insert(*controller, dir);
         }
-        group.kind = Kind::V1(Group { dirs });
-        match lists(&group.dirs) {
-            Ok(lists) => Ok((group, Membership { born_into: None, lists })),
+        group.kind = Kind::V1(Group { dirs, limits: None, oom_kills_before: 0, pids_refused_before: 0 });
+        match membership(&group.dirs) {
+            Ok(membership) => Ok((group, membership)),
             Err(failure) => {
                 group.remove();
                 Err(failure)
@@ -115,7 +125,8 @@ impl Hierarchy {
     }
 }
 
-fn lists(dirs: &[PathBuf]) -> Result<Vec<OwnedFd>, StepFailure> {
+/// The way into a group.
+pub(super) fn membership(dirs: &[PathBuf]) -> Result<Membership, StepFailure> {
     let open = |dir: &PathBuf| {
         std::fs::OpenOptions::new()
             .write(true)
@@ -123,14 +134,25 @@ fn lists(dirs: &[PathBuf]) -> Result<Vec<OwnedFd>, StepFailure> {
             .map(OwnedFd::from)
             .map_err(|error| StepFailure::new(Step::ControlGroup, error, "opening the list of members"))
     };
-    dirs.iter().map(open).collect()
+    let lists = dirs.iter().map(open).collect::<Result<Vec<OwnedFd>, _>>()?;
+    Ok(Membership { born_into: None, lists })
 }
 
 impl Group {
-    pub(super) fn limit(&self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+    /// Sets the limits of memory, processor and processes, unless it has them.
+    pub(super) fn foresee(&mut self, limits: &Limits) -> Result<(), StepFailure> {
+        let same = |had: &Limits| {
+            (had.memory_bytes, had.cpu_millicores, had.pids)
+                == (limits.memory_bytes, limits.cpu_millicores, limits.pids)
+        };
+        if self.limits.as_ref().is_some_and(same) {
+            return Ok(());
+        }
+        self.limits = None;
         if let Some(memory) = self.dirs.get("memory") {
+            // The one with the swap included, where it is counted at all, can never be the lower one: off while it changes.
+            set_if_there(memory, "memory.memsw.limit_in_bytes", &-1)?;
             set(memory, "memory.limit_in_bytes", &limits.memory_bytes)?;
-            // With the swap included, where it is counted at all.
             set_if_there(memory, "memory.memsw.limit_in_bytes", &limits.memory_bytes)?;
             set_if_there(memory, "memory.swappiness", &0)?;
         }
@@ -141,6 +163,12 @@ impl Group {
         if let Some(pids) = self.dirs.get("pids") {
             set(pids, "pids.max", &(u64::from(limits.pids) + OWN_PIDS))?;
         }
+        self.limits = Some(*limits);
+        Ok(())
+    }
+
+    pub(super) fn limit(&mut self, limits: &Limits, devices: &[String]) -> Result<(), StepFailure> {
+        self.foresee(limits)?;
         let Some(rate) = limits.io_bytes_per_second else { return Ok(()) };
         let Some(disk) = self.dirs.get(DISK) else {
             return if devices.is_empty() {
@@ -156,13 +184,21 @@ impl Group {
         Ok(())
     }
 
-    pub(super) fn usage(&self) -> GroupUsage {
-        let from = |controller: &str| self.dirs.get(controller);
-        GroupUsage {
-            cpu_micros: from("cpuacct").and_then(|dir| number(dir, "cpuacct.usage")).map(|nanos| nanos / 1000),
-            memory_peak_bytes: from("memory").and_then(|dir| number(dir, "memory.max_usage_in_bytes")),
-            oom_kills: from("memory").and_then(|dir| counted(dir, "memory.oom_control", "oom_kill")).unwrap_or(0),
-            pids_refused: from("pids").and_then(|dir| counted(dir, "pids.events", "max")).unwrap_or(0),
+    /// Only the processor's.
+    pub(super) fn cpu(&self) -> Counters {
+        let cpu = self.dirs.get("cpuacct").and_then(|dir| Counter::open(dir, "cpuacct.usage", None));
+        Counters { cpu, cpu_per_micro: 1000, ..Counters::default() }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let (memory, pids) = (self.dirs.get("memory"), self.dirs.get("pids"));
+        Counters {
+            memory_peak: memory.and_then(|dir| Counter::open(dir, "memory.max_usage_in_bytes", None)),
+            oom_kills: memory.and_then(|dir| Counter::open(dir, "memory.oom_control", Some("oom_kill"))),
+            pids_refused: pids.and_then(|dir| Counter::open(dir, "pids.events", Some("max"))),
+            oom_kills_before: self.oom_kills_before,
+            pids_refused_before: self.pids_refused_before,
+            ..self.cpu()
         }
     }
 
@@ -182,6 +218,27 @@ impl Group {
         if let Some(dir) = self.dirs.get(FREEZER) {
             thaw(dir);
         }
+    }
+
+    /// Makes it as good as new, if that can be done. Nobody may be in it.
+    pub(super) fn renew(&mut self) -> bool {
+        let is_small =
+            |dir: &PathBuf| number(dir, "memory.usage_in_bytes").is_some_and(|used| used <= RESIDUE_BYTES_MAX);
+        // Limits of the disk stay until somebody takes each of them back, container runtimes leave more than that,
+        // and who could be frozen may be.
+        if self.dirs.contains_key(FOR_RUNTIMES)
+            || self.dirs.contains_key(FREEZER)
+            || self.limits.is_none_or(|limits| limits.io_bytes_per_second.is_some())
+            || !self.dirs.get("memory").is_some_and(is_small)
+        {
+            return false;
+        }
+        let since = self.counters().usage();
+        self.oom_kills_before += since.oom_kills;
+        self.pids_refused_before += since.pids_refused;
+        // Written again, because that gives back what the last program has used of the period.
+        let Some((cpu, limits)) = self.dirs.get("cpu").zip(self.limits) else { return false };
+        set(cpu, "cpu.cfs_quota_us", &quota_micros(&limits)).is_ok()
     }
 
     pub(super) fn forget_peak(&self) {

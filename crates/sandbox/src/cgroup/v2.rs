@@ -7,11 +7,12 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::files::{self, counted, number, set, set_if_there};
+use super::counters::{Counter, Counters};
+use super::files::{self, set, set_if_there};
 use super::{Kind, Membership, OWN_PIDS, PERIOD_MICROS, quota_micros, remove_tree, sweep};
 use crate::error::{Step, StepFailure};
 use crate::spec::Limits;
-use crate::wire::{GroupUsage, Stillness};
+use crate::wire::Stillness;
 
 /// Without these there are no limits worth the name.
 const NEEDED: [&str; 3] = ["memory", "cpu", "pids"];
@@ -116,12 +117,18 @@ impl Group {
         limit(&self.dir, limits, devices)
     }
 
-    pub(super) fn usage(&self) -> GroupUsage {
-        GroupUsage {
-            cpu_micros: counted(&self.dir, "cpu.stat", "usage_usec"),
-            memory_peak_bytes: number(&self.dir, "memory.peak"),
-            oom_kills: counted(&self.dir, "memory.events", "oom_kill").unwrap_or(0),
-            pids_refused: counted(&self.dir, "pids.events", "max").unwrap_or(0),
+    /// Only the processor's.
+    pub(super) fn cpu(&self) -> Counters {
+        let cpu = Counter::open(&self.dir, "cpu.stat", Some("usage_usec"));
+        Counters { cpu, cpu_per_micro: 1, ..Counters::default() }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        Counters {
+            memory_peak: Counter::open(&self.dir, "memory.peak", None),
+            oom_kills: Counter::open(&self.dir, "memory.events", Some("oom_kill")),
+            pids_refused: Counter::open(&self.dir, "pids.events", Some("max")),
+            ..self.cpu()
         }
     }
 
@@ -129,7 +136,8 @@ impl Group {
         if files::write(&self.dir.join("cgroup.freeze"), "1").is_err() {
             return Stillness::Running;
         }
-        match counted(&self.dir, "cgroup.events", "frozen") {
+        let events = std::fs::read_to_string(self.dir.join("cgroup.events")).unwrap_or_default();
+        match files::number_beside(&events, "frozen") {
             Some(1) => Stillness::Frozen,
             _ => Stillness::Stopping,
         }
@@ -145,6 +153,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::wire::GroupUsage;
 
     /// A directory tree with the files a kernel would make, because few machines that run tests offer version 2.
     fn tree(controllers: &str) -> tempfile::TempDir {
@@ -198,7 +207,7 @@ mod tests {
         fs::write(dir.path().join("memory.peak"), "4096\n").unwrap();
         fs::write(dir.path().join("memory.events"), "oom 1\noom_kill 1\n").unwrap();
         fs::write(dir.path().join("pids.events"), "max 3\n").unwrap();
-        let usage = Group { dir: dir.path().to_owned() }.usage();
+        let usage = Group { dir: dir.path().to_owned() }.counters().usage();
         let expected =
             GroupUsage { cpu_micros: Some(1234), memory_peak_bytes: Some(4096), oom_kills: 1, pids_refused: 3 };
         assert_eq!(usage, expected);

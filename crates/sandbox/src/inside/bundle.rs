@@ -66,13 +66,8 @@ pub(crate) fn build(
 ) -> Result<Bundle, StepFailure> {
     possible(spec, container, rootless)?;
     let (mut trees, links) = seen(spec, container)?;
-    for mount in &spec.mounts {
-        root::inside_path(&mount.target)?;
-        let tree = root::declared(&mount.source, &mount.target)?;
-        let read_only = if mount.access == Access::Read { READ_ONLY } else { 0 };
-        root::attributes(&tree, NOSUID | NODEV | read_only)?;
-        trees.push((tree, mount.access));
-    }
+    let declared = root::declared_trees(&spec.mounts)?;
+    trees.extend(declared.into_iter().zip(spec.mounts.iter().map(|mount| mount.access)));
     trees.sort_by_key(|(tree, _)| tree.target.components().count());
 
     let anchor = anchor(&container.program)?;

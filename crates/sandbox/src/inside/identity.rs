@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Gid, Uid};
-use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, UnshareFlags};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags};
 
 use crate::error::{Step, StepFailure};
 use crate::system;
@@ -40,15 +40,28 @@ pub(crate) fn map(proc: BorrowedFd<'_>, inside: u32, uid: u32, gid: u32) -> Resu
 
 /// Root gives itself up, and enters a user namespace as nobody.
 pub(crate) fn become_nobody(proc: BorrowedFd<'_>) -> Result<(), StepFailure> {
+    give_root_up()?;
+    // A process that changed its user is closed to itself; the maps could not be written.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
+        .map_err(|error| StepFailure::new(Step::Identity, error, "opening itself"))?;
+    enter_user_namespace()?;
+    map(proc, NOBODY, NOBODY, NOBODY)
+}
+
+/// Root gives itself up, and enters the user namespace that nobody has made.
+pub(crate) fn follow_nobody(namespace: BorrowedFd<'_>) -> Result<(), StepFailure> {
+    give_root_up()?;
+    // Nobody owns it, and that is who this process is by now.
+    rustix::thread::move_into_link_name_space(namespace, Some(LinkNameSpaceType::User))
+        .map_err(|error| StepFailure::new(Step::Namespaces, error, "entering the user namespace"))
+}
+
+fn give_root_up() -> Result<(), StepFailure> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| StepFailure::new(Step::Identity, error, what);
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     rustix::thread::set_thread_groups(&[]).map_err(failed("dropping groups"))?;
     rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed("changing the group"))?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("changing the user"))?;
-    // A process that changed its user is closed to itself; the maps could not be written.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(failed("opening itself"))?;
-    enter_user_namespace()?;
-    map(proc, NOBODY, NOBODY, NOBODY)
+    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("changing the user"))
 }
 
 fn enter_user_namespace() -> Result<(), StepFailure> {

@@ -11,13 +11,14 @@
 //! `/proc/sys`, `/proc/kcore` and their like do not exist.
 //!
 //! Everything that is to be seen is opened as a detached tree first, and attached when the new root exists: so nothing
-//! that is mounted can hide what has still to be opened.
+//! that is mounted can hide what has still to be opened. Most of it is the same for all programs and is done before there is
+//! an order; declared trees come last, opened by the launcher if it may, so that the machine's root can be left before.
 //!
 //! Invariants
 //! - ROOT-1: every mount is nosuid; all but the five devices are nodev; all but scratch and declared writable ones are
 //!   read-only, recursively.
-//! - ROOT-2: a declared path is opened without following a symbolic link anywhere in it. Somebody who may write in one
-//!   place cannot thereby choose what is mounted from another.
+//!
+//! Not here: opening what is declared ([`declared`]).
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -25,14 +26,19 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags,
 };
 
 use crate::error::{Step, StepFailure};
-use crate::spec::{Access, OwnFile, Spec};
+use crate::spec::OwnFile;
 use crate::system;
+
+pub(crate) use self::declared::{declared_trees, declared_trees_at_once, opened_trees};
+
+mod declared;
 
 pub(super) const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
 pub(super) const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
@@ -63,15 +69,15 @@ const ANCHOR: &str = "/proc";
 const SCRATCH_BYTES_PER_FILE: u64 = 4096;
 
 /// Something to attach.
-pub(super) struct Tree {
-    pub(super) fd: OwnedFd,
+pub(crate) struct Tree {
+    pub(crate) fd: OwnedFd,
     pub(super) target: PathBuf,
     pub(super) is_dir: bool,
 }
 
-/// Builds what every program sees: system directories, devices, `/proc`. The process must be in a mount namespace of its
-/// own; its working directory is the new root afterwards.
-pub(crate) fn build(system: &[PathBuf]) -> Result<(), StepFailure> {
+/// Builds what every program sees: system directories, devices, `/proc`, scratch. The process must be in a mount namespace
+/// of its own; its working directory is the new root afterwards.
+pub(crate) fn build(system: &[PathBuf], scratch_bytes: u64) -> Result<(), StepFailure> {
     private_mounts()?;
     let mut links = Vec::new();
     let mut trees = Vec::new();
@@ -96,23 +102,29 @@ pub(crate) fn build(system: &[PathBuf]) -> Result<(), StepFailure> {
     }
     place_all(trees)?;
     make_dir(Path::new("/proc"))?;
-    attach(&proc, Path::new("proc"))
+    attach(&proc, Path::new("proc"))?;
+    scratch(scratch_bytes)
 }
 
-/// Adds what this program sees besides, and makes the root this process's.
-pub(crate) fn enter(spec: &Spec) -> Result<(), StepFailure> {
-    let mut trees = Vec::new();
-    for mount in &spec.mounts {
-        inside_path(&mount.target)?;
-        let tree = declared(&mount.source, &mount.target)?;
-        let read_only = if mount.access == Access::Read { READ_ONLY } else { 0 };
-        attributes(&tree, NOSUID | NODEV | read_only)?;
-        trees.push(tree);
-    }
-    scratch(spec.limits.scratch_bytes)?;
+/// Makes the new root, which is the working directory, this process's root. The old one is gone.
+pub(crate) fn leave_the_machine() -> Result<(), StepFailure> {
+    rustix::process::pivot_root(".", ".").map_err(|error| failed(error, "changing the root"))?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|error| failed(error, "leaving the old root"))?;
+    rustix::process::chdir("/").map_err(|error| failed(error, "entering the root"))
+}
+
+/// Adds what this program sees besides.
+pub(crate) fn furnish(trees: Vec<Tree>, files: &[OwnFile]) -> Result<(), StepFailure> {
     place_all(trees)?;
-    spec.files.iter().try_for_each(own_file)?;
-    swap()
+    files.iter().try_for_each(own_file)
+}
+
+/// Nothing is added to the root any more.
+pub(crate) fn close() -> Result<(), StepFailure> {
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| failed(error, "opening the root"))?;
+    system::set_mount_attributes(root.as_fd(), READ_ONLY | NOSUID | NODEV, false)
+        .map_err(|error| failed(error, "closing the root"))
 }
 
 /// A mount below another one must come after it.
@@ -159,31 +171,6 @@ pub(super) fn system_entry(path: &Path) -> Result<Option<Entry>, StepFailure> {
             attributes(&tree, NOSUID | NODEV | READ_ONLY)?;
             Ok(Some(Entry::Tree(tree)))
         }
-    }
-}
-
-/// ROOT-2.
-pub(super) fn declared(source: &Path, target: &Path) -> Result<Tree, StepFailure> {
-    let named = |error: rustix::io::Errno| StepFailure::new(Step::Mount, error, source.display().to_string());
-    let path = rustix::fs::openat2(
-        CWD,
-        source,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-    )
-    .map_err(named)?;
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&path).map_err(named)?.st_mode);
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let fd = rustix::mount::open_tree(&path, "", flags).map_err(named)?;
-    match kind {
-        FileType::Directory => Ok(Tree { fd, target: target.to_owned(), is_dir: true }),
-        FileType::RegularFile => Ok(Tree { fd, target: target.to_owned(), is_dir: false }),
-        // A socket or a device is a door to somebody, not a file.
-        _ => Err(StepFailure::refused(Step::Mount, format!("{} is neither file nor directory", source.display()))),
     }
 }
 
@@ -274,9 +261,24 @@ fn scratch(bytes: u64) -> Result<(), StepFailure> {
     attach(&shared, Path::new("dev/shm"))
 }
 
+/// Gives the scratch another size, while it is empty.
+pub(crate) fn resize_scratch(bytes: u64) -> Result<(), StepFailure> {
+    let resize = || -> Result<(), rustix::io::Errno> {
+        let (size, files) = (bytes.to_string(), scratch_files(bytes).to_string());
+        let context = rustix::mount::fspick(CWD, "tmp", FsPickFlags::FSPICK_CLOEXEC)?;
+        rustix::mount::fsconfig_set_string(context.as_fd(), "size", &*size)?;
+        rustix::mount::fsconfig_set_string(context.as_fd(), "nr_inodes", &*files)?;
+        rustix::mount::fsconfig_reconfigure(context.as_fd())
+    };
+    resize().map_err(|error| failed(error, "the size of the scratch"))
+}
+
+fn scratch_files(bytes: u64) -> u64 {
+    (bytes / SCRATCH_BYTES_PER_FILE).clamp(256, 1 << 20)
+}
+
 pub(super) fn scratch_tmpfs(bytes: u64) -> Result<OwnedFd, StepFailure> {
-    let files = (bytes / SCRATCH_BYTES_PER_FILE).clamp(256, 1 << 20);
-    let (size, files) = (bytes.to_string(), files.to_string());
+    let (size, files) = (bytes.to_string(), scratch_files(bytes).to_string());
     new_tmpfs(&[("size", &size), ("nr_inodes", &files), ("mode", "1777")])
 }
 
@@ -297,17 +299,6 @@ const PROC_ATTRIBUTES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID
     .union(MountAttrFlags::MOUNT_ATTR_NODEV)
     .union(MountAttrFlags::MOUNT_ATTR_NOEXEC)
     .union(MountAttrFlags::MOUNT_ATTR_RDONLY);
-
-/// The new root becomes the root, and the old one is gone.
-fn swap() -> Result<(), StepFailure> {
-    rustix::process::pivot_root(".", ".").map_err(|error| failed(error, "changing the root"))?;
-    rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|error| failed(error, "leaving the old root"))?;
-    rustix::process::chdir("/").map_err(|error| failed(error, "entering the root"))?;
-    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| failed(error, "opening the root"))?;
-    system::set_mount_attributes(root.as_fd(), READ_ONLY | NOSUID | NODEV, false)
-        .map_err(|error| failed(error, "closing the root"))
-}
 
 // ------------------------------------------------------------------------------------------------------------ mounts
 

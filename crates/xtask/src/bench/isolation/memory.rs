@@ -40,9 +40,9 @@ pub(super) struct Memory {
     pub(super) bare_mib: f64,
     pub(super) launcher_resident_mib: f64,
     pub(super) launcher_mib: f64,
-    /// First processes that wait for an order.
+    /// First processes that wait for an order, each with the process that will be the program.
     pub(super) spares: usize,
-    /// Proportional share of one of them.
+    /// Proportional share of one of these pairs.
     pub(super) spare_mib: f64,
     pub(super) spare_resident_mib: f64,
 }
@@ -65,8 +65,9 @@ pub(super) async fn measure(house: &House) -> Result<Memory> {
         found.sandboxes.iter().map(|tree| machine::proportional_mib(tree.first)).collect::<Result<Vec<_>>>()?;
     let others = found.sandboxes.iter().flat_map(|tree| &tree.others);
     let others = others.map(|pid| machine::proportional_mib(*pid)).collect::<Result<Vec<_>>>()?;
-    let spares = found.spares.iter().map(|pid| machine::proportional_mib(*pid)).collect::<Result<Vec<_>>>()?;
-    let resident = found.spares.iter().map(|pid| machine::resident_mib(*pid)).collect::<Result<Vec<_>>>()?;
+    let waiting = || found.spares.iter().flat_map(|tree| tree.others.iter().chain([&tree.first]));
+    let spares = waiting().map(|pid| machine::proportional_mib(*pid)).collect::<Result<Vec<_>>>()?;
+    let resident = waiting().map(|pid| machine::resident_mib(*pid)).collect::<Result<Vec<_>>>()?;
     let share = |sum: f64, count: usize| sum / u32::try_from(count.max(1)).map_or(1.0, f64::from);
     let first_process_mib = share(firsts.iter().sum(), interpreters);
     Ok(Memory {
@@ -76,9 +77,9 @@ pub(super) async fn measure(house: &House) -> Result<Memory> {
         bare_mib: bare(&house.script(WARM_TOOLS[0], "main.py"), interpreters).await?,
         launcher_resident_mib: machine::resident_mib(launcher)?,
         launcher_mib: machine::proportional_mib(launcher)?,
-        spares: spares.len(),
-        spare_mib: share(spares.iter().sum(), spares.len()),
-        spare_resident_mib: share(resident.iter().sum(), resident.len()),
+        spares: found.spares.len(),
+        spare_mib: share(spares.iter().sum(), found.spares.len()),
+        spare_resident_mib: share(resident.iter().sum(), found.spares.len()),
     })
 }
 
@@ -129,8 +130,12 @@ impl Drop for Bare {
 struct Found {
     launcher: Option<u32>,
     sandboxes: Vec<Tree>,
-    spares: Vec<u32>,
+    spares: Vec<Tree>,
 }
+
+/// How the launcher names the process that will be a program, and the one that cleans up.
+const WAITING: &str = "gantry-waiting";
+const SWEEPER: &str = "gantry-sweeper";
 
 /// A first process and everything inside.
 #[derive(Debug, PartialEq, Eq)]
@@ -142,41 +147,43 @@ struct Tree {
 impl Found {
     fn below(server: u32) -> Result<Self> {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut names = HashMap::new();
         for entry in std::fs::read_dir("/proc").context("processes cannot be listed")?.flatten() {
             let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
             // A process may have ended since it was listed.
             let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-            if let Some((pid, parent)) = pid.zip(parent_in(&status)) {
+            if let Some((pid, parent)) = pid.zip(field_of(&status, "PPid:").and_then(|number| number.parse().ok())) {
                 children.entry(parent).or_default().push(pid);
+                names.insert(pid, field_of(&status, "Name:").unwrap_or_default().to_owned());
             }
         }
-        Ok(Self::among(&children, server))
+        Ok(Self::among(&children, &names, server))
     }
 
-    /// The server's only child is the launcher; its children are first processes; those without a child are spare.
-    fn among(children: &HashMap<u32, Vec<u32>>, server: u32) -> Self {
+    /// The server's only child is the launcher; its children are the sweeper and first processes; those whose only child
+    /// still waits are spare.
+    fn among(children: &HashMap<u32, Vec<u32>>, names: &HashMap<u32, String>, server: u32) -> Self {
+        let is = |pid: u32, name: &str| names.get(&pid).is_some_and(|own| own == name);
         let of = |pid: u32| children.get(&pid).map(Vec::as_slice).unwrap_or_default();
         let launcher = of(server).first().copied();
         let mut found = Self { launcher, ..Self::default() };
-        for &first in launcher.map(of).unwrap_or_default() {
+        for &first in launcher.map(of).unwrap_or_default().iter().filter(|pid| !is(**pid, SWEEPER)) {
             let mut others = of(first).to_vec();
             let mut next = 0;
             while let Some(&pid) = others.get(next) {
                 others.extend(of(pid));
                 next += 1;
             }
-            if others.is_empty() {
-                found.spares.push(first);
-            } else {
-                found.sandboxes.push(Tree { first, others });
-            }
+            let waits = others.iter().all(|pid| is(*pid, WAITING));
+            let kind = if waits { &mut found.spares } else { &mut found.sandboxes };
+            kind.push(Tree { first, others });
         }
         found
     }
 }
 
-fn parent_in(status: &str) -> Option<u32> {
-    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+fn field_of<'s>(status: &'s str, name: &str) -> Option<&'s str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()))
 }
 
 #[cfg(test)]
@@ -185,11 +192,22 @@ mod tests {
 
     #[test]
     fn processes_are_known_by_their_parents() {
-        let children = HashMap::from([(1, vec![2, 90]), (2, vec![3]), (3, vec![4, 5]), (4, vec![6]), (6, vec![7])]);
-        let found = Found::among(&children, 2);
+        let children = HashMap::from([
+            (1, vec![2, 90]),
+            (2, vec![3]),
+            (3, vec![4, 5, 8]),
+            (4, vec![6]),
+            (5, vec![9]),
+            (6, vec![7]),
+        ]);
+        let names = [(6, "python3"), (7, WAITING), (8, SWEEPER), (9, WAITING)];
+        let names = names.into_iter().map(|(pid, name)| (pid, name.to_owned())).collect();
+        let found = Found::among(&children, &names, 2);
         let sandboxes = vec![Tree { first: 4, others: vec![6, 7] }];
-        assert_eq!(found, Found { launcher: Some(3), sandboxes, spares: vec![5] });
-        assert_eq!(Found::among(&children, 90), Found::default());
-        assert_eq!(parent_in("Name:\tx\nPid:\t4\nPPid:\t3\n"), Some(3));
+        let spares = vec![Tree { first: 5, others: vec![9] }];
+        assert_eq!(found, Found { launcher: Some(3), sandboxes, spares });
+        assert_eq!(Found::among(&children, &names, 90), Found::default());
+        let status = "Name:\tx\nPid:\t4\nPPid:\t3\n";
+        assert_eq!((field_of(status, "PPid:"), field_of(status, "Name:")), (Some("3"), Some("x")));
     }
 }

@@ -143,7 +143,7 @@ fn memory(text: &mut String, results: &Results) {
          | of that, the sandbox's first process | {:.2} MiB |\n\
          | bare Python interpreter with the same script, each of {count} | {:.1} MiB |\n\
          | launcher | {:.2} MiB ({:.1} MiB resident) |\n\
-         | prepared first process, each of {spares} | {:.2} MiB ({:.1} MiB resident) |\n",
+         | prepared pair of processes, each of {spares} | {:.2} MiB ({:.1} MiB resident) |\n",
         memory.each_mib,
         memory.first_process_mib,
         memory.bare_mib,

@@ -1,7 +1,7 @@
 //! From the start of a program that does nothing until nothing of it is left: bare, in our sandbox, in others'.
 //!
 //! A bare start is `fork` and `exec` as the standard library does them, with three pipes and an empty environment. Ours
-//! goes through the launcher of the measured binary, and ends when the launcher says that nothing is left.
+//! goes through the launcher of the measured binary, and ends when it is told that no process of the program is left.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
