@@ -33,6 +33,11 @@ pub enum AuditAction {
     AgentsChanged,
     ActivationsChanged,
     PoliciesChanged,
+    /// An MCP server was put behind Gantry, changed, restarted or taken away.
+    ServersChanged,
+    /// What is known of a tool of such a server has changed: quarantined, released, withdrawn, accepted, rejected,
+    /// classified.
+    ToolPinChanged,
     /// Somebody tried an administrative act without the right to it.
     ActRefused,
 }
