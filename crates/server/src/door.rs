@@ -1,12 +1,13 @@
 //! The door itself: the kernel behind it, its limits, and what it knows about its own state.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use kernel::Kernel;
+use kernel::ports::server_desk::ServerDesk;
 use tokio::sync::Semaphore;
 
 use crate::answer::Handled;
@@ -47,6 +48,7 @@ pub struct Door {
     calls: Arc<Semaphore>,
     orphans: Arc<Orphans>,
     probe: Probe,
+    servers: OnceLock<Arc<dyn ServerDesk>>,
     draining: AtomicBool,
     on_loopback: AtomicBool,
 }
@@ -62,9 +64,19 @@ impl Door {
             calls,
             orphans: Arc::default(),
             probe: Probe::default(),
+            servers: OnceLock::new(),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
         })
+    }
+
+    /// Says where to ask about MCP servers behind Gantry. Once; without it there are none.
+    pub fn ask_about_servers(&self, desk: Arc<dyn ServerDesk>) {
+        let _ = self.servers.set(desk);
+    }
+
+    pub(crate) fn servers(&self) -> Option<Arc<dyn ServerDesk>> {
+        self.servers.get().cloned()
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {

@@ -37,6 +37,7 @@ mod pages;
 mod policies;
 mod register;
 mod rights;
+mod servers;
 mod tenants;
 mod tokens;
 mod tools;
@@ -139,6 +140,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         agents::OPERATIONS,
         activations::OPERATIONS,
         policies::OPERATIONS,
+        servers::OPERATIONS,
         discovery::OPERATIONS,
         health::OPERATIONS,
         pages::OPERATIONS,
