@@ -24,6 +24,7 @@ pub(crate) mod policy;
 pub(crate) mod process;
 pub(crate) mod reference;
 pub(crate) mod sandbox;
+pub(crate) mod scan;
 pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod settings;
@@ -56,6 +57,7 @@ const KEYS: &[&[&Key]] = &[
     egress::KEYS,
     isolation::KEYS,
     secrets::KEYS,
+    scan::KEYS,
     model::KEYS,
 ];
 
@@ -76,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) egress: egress::EgressSection,
     pub(crate) isolation: isolation::IsolationSection,
     pub(crate) secrets: secrets::SecretsSection,
+    pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
     /// Where each value came from.
     pub(crate) settings: Settings,
@@ -113,6 +116,7 @@ impl Config {
         let egress = egress::EgressSection::read(&settings, &mut problems);
         let isolation = isolation::IsolationSection::read(&settings, &mut problems);
         let secrets = secrets::SecretsSection::read(&settings);
+        let scan = scan::ScanSection::read(&settings);
         let model = model::read(&settings, &mut problems);
         match (server, store) {
             (Some(server), Some(store)) if problems.is_empty() => Ok(Self {
@@ -129,6 +133,7 @@ impl Config {
                 egress,
                 isolation,
                 secrets,
+                scan,
                 model,
                 settings,
             }),
