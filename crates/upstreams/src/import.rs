@@ -254,7 +254,7 @@ impl<'m> Reading<'m> {
             }
             Some(_) => self.problem("args", "must be an array of texts"),
         }
-        let env = self.settings(members, "env", "env", |name, value| secrets::is_secret(name, value));
+        let env = self.settings(members, "env", "env", secrets::is_secret);
         if let Some(at) = args.iter().position(|arg| secrets::looks_like_one(arg)) {
             let message = "looks like a secret, and everybody on this machine can see a program's arguments: \
                            give it by `env`, if the server allows";
@@ -296,7 +296,7 @@ impl<'m> Reading<'m> {
         if parsed.scheme() == "http" && !is_loopback(&parsed) {
             self.warnings.push("everything, secrets too, goes over the network in the clear (http)".into());
         }
-        let headers = self.settings(members, "headers", "header", |name, value| secrets::is_secret_header(name, value));
+        let headers = self.settings(members, "headers", "header", secrets::is_secret_header);
         let kind = ["type", "transport"].into_iter().find_map(|name| members.get(name)).and_then(Value::as_str);
         let runs = format!("{}{}", parsed.origin().ascii_serialization(), parsed.path());
         let reach = match kind {

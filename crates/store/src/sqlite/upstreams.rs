@@ -137,7 +137,7 @@ fn server(row: &Row<'_>) -> Result<ServerRecord, Fault> {
     let of: String = row.get("name")?;
     Ok(ServerRecord {
         tenant: word(row, "tenant_id", &of)?,
-        spec: json(row.get("spec")?, "spec", &of)?,
+        spec: json(&row.get::<_, String>("spec")?, "spec", &of)?,
         added_at: time(&row.get::<_, String>("added_at")?, "added_at", &of)?,
         added_by: word(row, "added_by", &of)?,
         name: of,
@@ -149,7 +149,7 @@ fn pin(row: &Row<'_>) -> Result<PinRecord, Fault> {
     let state: String = row.get("state")?;
     let version: Option<String> = row.get("version")?;
     let classification: Option<String> = row.get("classification")?;
-    let Value::Array(findings) = json(row.get("findings")?, "findings", &of)? else {
+    let Value::Array(findings) = json(&row.get::<_, String>("findings")?, "findings", &of)? else {
         return Err(unreadable("findings", &of).into());
     };
     Ok(PinRecord {
@@ -181,7 +181,7 @@ fn definition(
     of: &str,
 ) -> Result<Option<Definition>, Fault> {
     let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
-    let value = json(text, column, of)?;
+    let value = json(&text, column, of)?;
     let digest: Digest = word(row, digest_column, of)?;
     if contract::canonical::digest(&value) != digest {
         return Err(unreadable(digest_column, of).into());
@@ -194,8 +194,8 @@ fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> 
     row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
 }
 
-fn json(text: String, column: &'static str, of: &str) -> Result<Value, Unreadable> {
-    serde_json::from_str(&text).map_err(|_| unreadable(column, of))
+fn json(text: &str, column: &'static str, of: &str) -> Result<Value, Unreadable> {
+    serde_json::from_str(text).map_err(|_| unreadable(column, of))
 }
 
 fn unreadable(column: &'static str, of: &str) -> Unreadable {
