@@ -51,7 +51,7 @@ pub(crate) struct ImportMcp {
 impl ImportMcp {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let text = self.text()?;
-        let Import { servers, problems } = import::read(&text, &ThisMachine);
+        let Import { servers, problems } = import::read(&text, &ThisMachine { environment: context.environment() });
         let problems = about(&self.only, problems);
         let lines: Vec<String> = problems.iter().map(plan::problem_line).collect();
         if servers.is_empty() || !(lines.is_empty() || self.keep_going || self.dry_run) {
@@ -64,24 +64,13 @@ impl ImportMcp {
         let told = json!({ "file_problems": problems.iter().map(|problem| json!({
             "path": problem.path, "message": problem.message })).collect::<Vec<Value>>() });
         if self.dry_run {
-            return Ok(self.show(context, &servers, &told));
+            return Ok(show(context, &servers, &told));
         }
         context.printer.note(&plan::text(&context.printer, &servers));
         self.is_wanted(context, servers.len())?;
         let brought = bring_in(context, &servers, self.tenant.as_ref()).await?;
         let outcome = conclude(context, &brought, told);
         Ok(if lines.is_empty() { outcome } else { Outcome::Unfit })
-    }
-
-    fn show(&self, context: &Context, servers: &[ImportedServer], told: &Value) -> Outcome {
-        let mut document =
-            json!({ "dry_run": true, "servers": servers.iter().map(plan::document).collect::<Vec<_>>() });
-        if let (Some(members), Some(told)) = (document.as_object_mut(), told.as_object()) {
-            members.extend(told.clone());
-        }
-        context.printer.answer(&document, |printer| plan::text(printer, servers));
-        let clean = told.get("file_problems").and_then(Value::as_array).is_none_or(Vec::is_empty);
-        if clean { Outcome::Done } else { Outcome::Unfit }
     }
 
     fn is_wanted(&self, context: &Context, count: usize) -> Result<(), Failure> {
@@ -121,6 +110,17 @@ impl ImportMcp {
         }
         String::from_utf8(bytes).map_err(|_| Failure::new(format!("`{name}` is not text in UTF-8")))
     }
+}
+
+/// Prints what would be done.
+fn show(context: &Context, servers: &[ImportedServer], told: &Value) -> Outcome {
+    let mut document = json!({ "dry_run": true, "servers": servers.iter().map(plan::document).collect::<Vec<_>>() });
+    if let (Some(members), Some(told)) = (document.as_object_mut(), told.as_object()) {
+        members.extend(told.clone());
+    }
+    context.printer.answer(&document, |printer| plan::text(printer, servers));
+    let clean = told.get("file_problems").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    if clean { Outcome::Done } else { Outcome::Unfit }
 }
 
 /// The problems of the servers that were chosen, and those of the file.
@@ -163,12 +163,14 @@ fn not_in_order(lines: Vec<String>, others: bool) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn file() -> Import {
         import::read(
             r#"{ "mcpServers": { "files": { "command": "/bin/true" }, "mail": { "command": "/bin/true" }, "bad": {} } }"#,
-            &ThisMachine,
+            &ThisMachine { environment: &BTreeMap::new() },
         )
     }
 
@@ -177,7 +179,10 @@ mod tests {
         assert_eq!(about(&[], file().problems).len(), 1);
         assert_eq!(about(&["files".into()], file().problems).len(), 0);
         assert_eq!(about(&["bad".into()], file().problems).len(), 1);
-        assert_eq!(about(&["files".into()], import::read("{", &ThisMachine).problems).len(), 1);
+        assert_eq!(
+            about(&["files".into()], import::read("{", &ThisMachine { environment: &BTreeMap::new() }).problems).len(),
+            1
+        );
     }
 
     #[test]

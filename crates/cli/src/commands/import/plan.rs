@@ -54,6 +54,8 @@ pub(super) fn problem_line(problem: &Problem) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use upstreams::import::read;
 
     use super::*;
@@ -66,7 +68,7 @@ mod tests {
             "brave": { "command": "/bin/sh", "args": ["-c", "true"], "env": { "BRAVE_API_KEY": "hunter2", "BASE": "https://api.example" } },
             "far": { "url": "https://mcp.example/mcp", "headers": { "Authorization": "Bearer ${NOT_SET_ANYWHERE}" } }
         } }"#;
-        let import = read(file, &ThisMachine);
+        let import = read(file, &ThisMachine { environment: &BTreeMap::new() });
         assert_eq!(import.problems, []);
         let text = text(&Printer::new(Wishes::default()), &import.servers);
         for part in [

@@ -58,7 +58,7 @@ pub(crate) struct Add {
 
 impl Add {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
-        let server = self.server()?;
+        let server = self.server(&ThisMachine { environment: context.environment() })?;
         for warning in &server.warnings {
             context.printer.warn(warning);
         }
@@ -69,8 +69,8 @@ impl Add {
         Ok(conclude(context, &brought, json!({})))
     }
 
-    fn server(&self) -> Result<ImportedServer, Failure> {
-        let Import { mut servers, problems } = import::read(&self.block().to_string(), &ThisMachine);
+    fn server(&self, machine: &ThisMachine<'_>) -> Result<ImportedServer, Failure> {
+        let Import { mut servers, problems } = import::read(&self.block().to_string(), machine);
         let Some(mut server) = servers.pop().filter(|_| problems.is_empty()) else {
             let reasons = problems.into_iter().map(|problem| problem.message).collect();
             return Err(Failure::usage("the server cannot be added like that").reasons(reasons));
@@ -125,7 +125,14 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    fn nowhere() -> ThisMachine<'static> {
+        static NOTHING: BTreeMap<String, String> = BTreeMap::new();
+        ThisMachine { environment: &NOTHING }
+    }
 
     fn add() -> Add {
         Add {
@@ -145,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_server_by_hand_is_like_one_from_a_file() {
-        let server = add().server().unwrap();
+        let server = add().server(&nowhere()).unwrap();
         assert_eq!(server.spec.namespace.as_deref(), Some("docs"));
         let ServerReach::Stdio { env, permissions, .. } = &server.spec.reach else { panic!("a program") };
         assert_eq!(env.get("API_TOKEN"), Some(&Setting::Secret { secret: "files_api_token".into() }));
@@ -158,11 +165,11 @@ mod tests {
     #[test]
     fn an_address_has_headers_and_no_permissions() {
         let far = || Add { url: Some("https://x.example/mcp".into()), command: Vec::new(), ..add() };
-        assert!(far().server().is_err());
-        let server = Add { permissions: Vec::new(), ..far() }.server().unwrap();
+        assert!(far().server(&nowhere()).is_err());
+        let server = Add { permissions: Vec::new(), ..far() }.server(&nowhere()).unwrap();
         assert!(matches!(&server.spec.reach, ServerReach::Http { headers, .. } if headers.len() == 3));
         let wrong = Add { url: Some("nowhere".into()), permissions: Vec::new(), ..far() };
-        assert!(wrong.server().unwrap_err().reasons.first().unwrap().contains("https://"));
+        assert!(wrong.server(&nowhere()).unwrap_err().reasons.first().unwrap().contains("https://"));
         assert!(pair("x").is_err() && pair("=x").is_err());
     }
 }
