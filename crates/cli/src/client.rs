@@ -85,6 +85,16 @@ impl Client {
         self.send(Method::PUT, path, Some(body), ANSWER_TIMEOUT).await
     }
 
+    /// Puts something in its place that may take as long as `patience`.
+    pub(crate) async fn put_patiently(
+        &self,
+        path: &str,
+        body: &Value,
+        patience: Duration,
+    ) -> Result<Value, ClientError> {
+        self.send(Method::PUT, path, Some(body), patience).await
+    }
+
     /// Takes something away.
     pub(crate) async fn delete(&self, path: &str) -> Result<Value, ClientError> {
         self.send(Method::DELETE, path, None, ANSWER_TIMEOUT).await

@@ -11,9 +11,11 @@ mod call;
 mod completions;
 mod config_reference;
 mod doctor;
+mod import;
 mod keys;
 mod policy;
 mod serve;
+mod server;
 mod tenant;
 mod token;
 mod tool;
@@ -33,6 +35,10 @@ pub(crate) enum Command {
     Call(call::Call),
     #[command(subcommand)]
     Tool(tool::Tool),
+    #[command(subcommand)]
+    Server(server::Server),
+    #[command(subcommand)]
+    Import(import::Import),
     #[command(subcommand)]
     Token(token::Token),
     #[command(subcommand)]
@@ -68,6 +74,8 @@ impl Command {
             Self::Doctor(command) => return command.run(context).await,
             Self::Token(command) => return command.run(context).await,
             Self::Policy(command) => return command.run(context).await,
+            Self::Server(command) => return command.run(context).await,
+            Self::Import(command) => return command.run(context).await,
             Self::Call(command) => command.run(context).await?,
             Self::Tool(command) => command.run(context).await?,
             Self::Keys(command) => command.run(context).await?,

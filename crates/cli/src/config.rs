@@ -24,6 +24,7 @@ pub(crate) mod policy;
 pub(crate) mod process;
 pub(crate) mod reference;
 pub(crate) mod sandbox;
+pub(crate) mod scan;
 pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod settings;
@@ -57,6 +58,7 @@ const KEYS: &[&[&Key]] = &[
     egress::KEYS,
     isolation::KEYS,
     secrets::KEYS,
+    scan::KEYS,
     model::KEYS,
 ];
 
@@ -77,6 +79,7 @@ pub(crate) struct Config {
     pub(crate) egress: egress::EgressSection,
     pub(crate) isolation: isolation::IsolationSection,
     pub(crate) secrets: secrets::SecretsSection,
+    pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
     /// The file it was read from, as the user wrote it.
     pub(crate) file: Option<PathBuf>,
@@ -116,6 +119,7 @@ impl Config {
         let egress = egress::EgressSection::read(&settings, &mut problems);
         let isolation = isolation::IsolationSection::read(&settings, &mut problems);
         let secrets = secrets::SecretsSection::read(&settings);
+        let scan = scan::ScanSection::read(&settings);
         let model = model::read(&settings, &mut problems);
         match (server, store) {
             (Some(server), Some(store)) if problems.is_empty() => Ok(Self {
@@ -132,6 +136,7 @@ impl Config {
                 egress,
                 isolation,
                 secrets,
+                scan,
                 model,
                 file: file.map(|file| PathBuf::from(&file.name)),
                 settings,

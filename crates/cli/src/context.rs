@@ -39,6 +39,11 @@ impl Context {
         Self { printer: Printer::new(wishes), environment, global }
     }
 
+    /// The variables this process was given.
+    pub(crate) fn environment(&self) -> &BTreeMap<String, String> {
+        &self.environment
+    }
+
     /// The data directory.
     pub(crate) fn data_dir(&self) -> DataDir {
         DataDir::at(&self.global.data_dir)

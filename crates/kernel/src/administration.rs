@@ -19,11 +19,13 @@ use crate::registry::ToolVersion;
 
 mod grounds;
 mod policies;
+mod servers;
 mod tokens;
 mod tools;
 
 pub use grounds::{ActivationWish, TenantWish};
 pub use policies::{PoliciesView, PolicyVersion};
+pub use servers::ServerAct;
 pub use tokens::{DelegationRequest, RevocationRequest};
 
 /// Who acts, from where, and in which trace.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use contract::ids::{TenantId, ToolId};
-use policy::WhyUnavailable;
+pub use policy::WhyUnavailable;
 use tokio::sync::watch;
 
 /// Whose tool: the tenant it was published by, and its id.

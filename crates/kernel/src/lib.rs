@@ -24,9 +24,9 @@ pub mod registry;
 
 pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{
-    ActivationWish, Actor, DelegationRequest, PoliciesView, PolicyVersion, RevocationRequest, TenantWish,
+    ActivationWish, Actor, DelegationRequest, PoliciesView, PolicyVersion, RevocationRequest, ServerAct, TenantWish,
 };
-pub use availability::{Availability, ToolKey};
+pub use availability::{Availability, ToolKey, WhyUnavailable};
 pub use catalogue::{Compared, Side, Tier};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};

@@ -19,4 +19,6 @@ pub mod offerings;
 pub mod policy_engine;
 pub mod registry_store;
 pub mod secret_source;
+pub mod server_desk;
 pub mod tool_search;
+pub mod upstream_store;

@@ -42,6 +42,10 @@ pub enum Action {
     SeePolicies,
     /// See every tool, not only those one may call.
     SeeWholeCatalogue,
+    /// Put MCP servers behind Gantry, take them away, and decide about what they offer.
+    ManageServers,
+    /// Look at them, at their logs and at what they offer.
+    SeeServers,
 }
 
 impl Role {
@@ -58,8 +62,11 @@ impl Role {
             | Action::RotateKeys
             | Action::ManageTenants
             | Action::ManageAgents
-            | Action::ManagePolicies => &[Self::Admin],
-            Action::SeeAccess | Action::SeePolicies => &[Self::Admin, Self::Operator, Self::Auditor],
+            | Action::ManagePolicies
+            | Action::ManageServers => &[Self::Admin],
+            Action::SeeAccess | Action::SeePolicies | Action::SeeServers => {
+                &[Self::Admin, Self::Operator, Self::Auditor]
+            }
             Action::SeeWholeCatalogue => {
                 &[Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor]
             }
@@ -96,6 +103,8 @@ impl Action {
             Self::ManagePolicies => "manage policies",
             Self::SeePolicies => "look at policies",
             Self::SeeWholeCatalogue => "see the whole catalogue",
+            Self::ManageServers => "manage servers",
+            Self::SeeServers => "look at servers",
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The door itself: the kernel behind it, its limits, and what it knows about its own state.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use kernel::Kernel;
+use kernel::ports::server_desk::ServerDesk;
 use tokio::sync::Semaphore;
 
 use crate::answer::Handled;
@@ -49,6 +50,7 @@ pub struct Door {
     orphans: Arc<Orphans>,
     counters: Arc<Counters>,
     probe: Probe,
+    servers: OnceLock<Arc<dyn ServerDesk>>,
     draining: AtomicBool,
     on_loopback: AtomicBool,
 }
@@ -65,9 +67,19 @@ impl Door {
             orphans: Arc::default(),
             counters: Arc::default(),
             probe: Probe::default(),
+            servers: OnceLock::new(),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
         })
+    }
+
+    /// Says where to ask about MCP servers behind Gantry. Once; without it there are none.
+    pub fn ask_about_servers(&self, desk: Arc<dyn ServerDesk>) {
+        let _ = self.servers.set(desk);
+    }
+
+    pub(crate) fn servers(&self) -> Option<Arc<dyn ServerDesk>> {
+        self.servers.get().cloned()
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {

@@ -72,6 +72,7 @@ fn tags() -> Value {
         { "name": "compatibility", "description": "What a change means for callers" },
         { "name": "tokens", "description": "Who may do what" },
         { "name": "access", "description": "Tenants, agents, activations and policies" },
+        { "name": "servers", "description": "MCP servers behind Gantry, and what of theirs is accepted" },
         { "name": "discovery", "description": "What a tenant has, what an agent may use, and what it could" },
         { "name": "operations", "description": "Probes and metrics" },
         { "name": "pages", "description": "For people and generators" },

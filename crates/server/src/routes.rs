@@ -38,6 +38,7 @@ mod pages;
 mod policies;
 mod register;
 mod rights;
+mod servers;
 mod tenants;
 mod tokens;
 mod tools;
@@ -140,6 +141,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         agents::OPERATIONS,
         activations::OPERATIONS,
         policies::OPERATIONS,
+        servers::OPERATIONS,
         discovery::OPERATIONS,
         affordances::OPERATIONS,
         health::OPERATIONS,

@@ -6,6 +6,7 @@
 //! mod registry { gantry_store::registry_suite!(super::open); }
 //! mod search   { gantry_store::search_suite!(super::open); }
 //! mod access   { gantry_store::access_suite!(super::open); }
+//! mod upstreams { gantry_store::upstreams_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
@@ -14,6 +15,7 @@ pub mod access;
 pub mod registry;
 mod samples;
 pub mod search;
+pub mod upstreams;
 
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
+use kernel::ports::upstream_store::UpstreamStore;
 
 pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
@@ -35,6 +38,8 @@ pub trait Adapter: Send {
     fn store(&self) -> Arc<dyn AnyStore>;
     /// The same store as what keeps access. Apart, because both sides have a `load`.
     fn access(&self) -> Arc<dyn AccessStore>;
+    /// The same store as what keeps servers, apart for the same reason.
+    fn upstreams(&self) -> Arc<dyn UpstreamStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

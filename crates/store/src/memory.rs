@@ -4,6 +4,7 @@
 //! something obvious to be compared with.
 
 mod access;
+mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ const B: f64 = 0.75;
 pub struct MemoryStore {
     versions: Mutex<Versions>,
     access: Mutex<access::Access>,
+    upstreams: Mutex<upstreams::Upstreams>,
 }
 
 /// Every version by what names it.

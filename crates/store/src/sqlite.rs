@@ -9,7 +9,8 @@
 //! - SQL-1: an answered write survives `kill -9` and power loss.
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
-//! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`).
+//! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
+//! `upstreams`).
 
 mod access;
 mod faults;
@@ -19,6 +20,7 @@ mod opening;
 mod readers;
 mod registry;
 mod search;
+mod upstreams;
 mod writer;
 
 use std::path::Path;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore};
 use gantry_store::memory::MemoryStore;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::upstream_store::UpstreamStore;
 
 struct Kept(Arc<MemoryStore>);
 
@@ -16,6 +17,10 @@ impl Adapter for Kept {
 
     fn access(&self) -> Arc<dyn AccessStore> {
         Arc::clone(&self.0) as Arc<dyn AccessStore>
+    }
+
+    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
+        Arc::clone(&self.0) as Arc<dyn UpstreamStore>
     }
 
     async fn reopen(&mut self) {}
@@ -35,4 +40,8 @@ mod registry {
 
 mod search {
     gantry_store::search_suite!(super::open);
+}
+
+mod upstreams {
+    gantry_store::upstreams_suite!(super::open);
 }

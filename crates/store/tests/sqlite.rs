@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore};
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::upstream_store::UpstreamStore;
 
 struct InFile {
     store: Arc<SqliteStore>,
@@ -22,6 +23,10 @@ impl Adapter for InFile {
 
     fn access(&self) -> Arc<dyn AccessStore> {
         Arc::clone(&self.store) as Arc<dyn AccessStore>
+    }
+
+    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
+        Arc::clone(&self.store) as Arc<dyn UpstreamStore>
     }
 
     async fn reopen(&mut self) {
@@ -47,4 +52,8 @@ mod registry {
 
 mod search {
     gantry_store::search_suite!(super::open);
+}
+
+mod upstreams {
+    gantry_store::upstreams_suite!(super::open);
 }

@@ -31,6 +31,7 @@ use crate::tool_folders::watching::ToolWatcher;
 
 mod banner;
 mod signals;
+mod upstreams;
 mod wiring;
 
 use banner::Banner;
@@ -78,11 +79,14 @@ impl Serve {
             tracing::warn!("{warning}");
         }
 
+        let catalogue = upstreams::open(&kernel, Arc::clone(&house.store) as _, &config).await?;
+
         let running = announcement(&listener)?;
         let announced = context.data_dir().announce(&running)?;
         let metrics = Arc::clone(&house.metrics);
         let door =
             Door::new(Arc::clone(&kernel), MetricsText::new(move || metrics.render()), config.server.limits.clone());
+        door.ask_about_servers(catalogue);
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
         let tools = kernel.registry().snapshot().tool_count();

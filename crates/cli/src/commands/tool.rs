@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 mod add;
+mod classify;
 mod diff;
 mod lifecycle;
 mod list;
@@ -22,6 +23,7 @@ pub(crate) enum Tool {
     Show(show::Show),
     Search(search::Search),
     Diff(diff::Diff),
+    Classify(classify::Classify),
     Deprecate(lifecycle::Deprecate),
     Sunset(lifecycle::Sunset),
     Restore(lifecycle::Restore),
@@ -37,6 +39,7 @@ impl Tool {
             Self::Show(command) => command.run(context).await,
             Self::Search(command) => command.run(context).await,
             Self::Diff(command) => command.run(context).await,
+            Self::Classify(command) => command.run(context).await,
             Self::Deprecate(command) => command.run(context).await,
             Self::Sunset(command) => command.run(context).await,
             Self::Restore(command) => command.run(context).await,

@@ -35,8 +35,11 @@ pub enum AuditAction {
     PoliciesChanged,
     /// A resource, a prompt or a completion of a server behind this one was asked for.
     OfferingAsked,
-    /// A server behind this one was entered, changed, restarted or removed, or what it says of a tool was judged.
+    /// An MCP server was put behind Gantry, changed, restarted or taken away.
     ServersChanged,
+    /// What is known of a tool of such a server has changed: quarantined, released, withdrawn, accepted, rejected,
+    /// classified.
+    ToolPinChanged,
     /// Somebody tried an administrative act without the right to it.
     ActRefused,
 }

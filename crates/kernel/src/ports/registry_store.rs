@@ -63,7 +63,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// The trouble in the terms of the error table; the cause goes to the log.
-    pub(crate) fn refusal(&self) -> Refusal {
+    pub fn refusal(&self) -> Refusal {
         tracing::error!(error = self as &dyn std::error::Error, "the store failed");
         match self {
             Self::Unavailable(_) => Refusal::new(ErrorCode::E3001, self.to_string())

@@ -158,6 +158,11 @@ impl Snapshot {
         self.versions
     }
 
+    /// Every tool of every tenant, in no order that means anything.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.shared.tools.values().chain(self.own.values().flat_map(|names| names.tools.values()))
+    }
+
     /// What a tenant sees: its own tools and the shared ones its own names do not hide, ordered by id.
     pub fn tools_of<'a>(&'a self, tenant: &TenantId) -> Box<dyn Iterator<Item = &'a Arc<Tool>> + 'a> {
         let shared = self.shared.tools.values();

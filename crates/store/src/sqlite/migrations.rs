@@ -13,6 +13,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0001_registry.sql"),
     include_str!("../../migrations/0002_search.sql"),
     include_str!("../../migrations/0003_access.sql"),
+    include_str!("../../migrations/0004_upstreams.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

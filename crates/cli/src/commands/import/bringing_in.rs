@@ -1,0 +1,200 @@
+//! Putting servers behind Gantry: their secrets into the secrets folder, their descriptions to the server, and what came
+//! of it into a table. Shared by `gantry import mcp` and `gantry server add`.
+//!
+//! Secrets never travel: they are files of the machine the server runs on, so a server elsewhere is told nothing that
+//! needs one.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use contract::ids::TenantId;
+use serde_json::{Value, json};
+use upstreams::import::{ImportedServer, KeptSecret};
+
+use crate::client::{Client, segment};
+use crate::commands::Outcome;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::printer::Printer;
+use crate::secret_file;
+
+/// A server may have to be fetched before it starts.
+const START_PATIENCE: Duration = Duration::from_secs(300);
+
+/// What came of one server.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    pub(crate) name: String,
+    /// What the server answered, with the findings of its tools counted; or why not.
+    pub(crate) outcome: Result<Value, Failure>,
+}
+
+/// Brings all of them in, one after the other; one that fails does not stop the others.
+pub(crate) async fn bring_in(
+    context: &Context,
+    servers: &[ImportedServer],
+    tenant: Option<&TenantId>,
+) -> Result<Vec<Brought>, Failure> {
+    let client = context.client()?;
+    // Nothing is written anywhere before it is clear that somebody listens.
+    client.health().await?;
+    let mut brought = Vec::new();
+    for server in servers {
+        context.printer.note(&format!("starting {} …", server.name));
+        let outcome = one(context, &client, server, tenant).await;
+        brought.push(Brought { name: server.name.clone(), outcome });
+    }
+    Ok(brought)
+}
+
+async fn one(
+    context: &Context,
+    client: &Client,
+    server: &ImportedServer,
+    tenant: Option<&TenantId>,
+) -> Result<Value, Failure> {
+    let known: Vec<&KeptSecret> = server.secrets.iter().filter(|secret| secret.value.is_some()).collect();
+    if !known.is_empty() {
+        is_ours(context)?;
+        let folder = context.config(Vec::new())?.secrets.dir(context.data_dir().path());
+        let home = TenantId::home();
+        keep(&folder, tenant.unwrap_or(&home), &known)?;
+    }
+    let query = in_tenant(tenant);
+    let path = format!("/v1/servers/{}", segment(&server.name));
+    let mut answer = client.put_patiently(&format!("{path}{query}"), &json!(server.spec), START_PATIENCE).await?;
+    let tools = client.get(&format!("{path}/tools{query}")).await?;
+    let findings: usize = tools
+        .get("tools")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|tool| tool.get("findings")?.as_array())
+        .map(Vec::len)
+        .sum();
+    if let Some(members) = answer.as_object_mut() {
+        members.insert("findings".into(), json!(findings));
+    }
+    Ok(answer)
+}
+
+/// Is the server the one of this data directory, so that its secrets folder is ours to write to?
+fn is_ours(context: &Context) -> Result<(), Failure> {
+    let running = context.data_dir().running_server().map(|running| running.url.trim_end_matches('/').to_owned());
+    if running.as_deref() == Some(context.server_url().as_str()) {
+        return Ok(());
+    }
+    Err(Failure::new("this server has secrets, and the Gantry it goes to runs on another data directory")
+        .hint("run this where that Gantry runs, with its --data-dir; or provision the credentials there and import without them"))
+}
+
+/// `<folder>/<tenant>/<name>`, for the owner only.
+fn keep(folder: &Path, tenant: &TenantId, secrets: &[&KeptSecret]) -> Result<(), Failure> {
+    let folder = folder.join(tenant.as_str());
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .map_err(|error| Failure::new(format!("the folder `{}` cannot be made: {error}", folder.display())))?;
+    for secret in secrets {
+        let Some(value) = &secret.value else { continue };
+        secret_file::write(&folder.join(&secret.name), value)
+            .map_err(|error| Failure::new(error.to_string()).hint(error.remedy()))?;
+    }
+    Ok(())
+}
+
+/// The query for a tenant that was named.
+pub(crate) fn in_tenant(tenant: Option<&TenantId>) -> String {
+    tenant.map(|tenant| format!("?tenant={}", segment(tenant.as_str()))).unwrap_or_default()
+}
+
+/// Prints what came of it.
+pub(crate) fn conclude(context: &Context, brought: &[Brought], more: Value) -> Outcome {
+    let mut document = json!({ "servers": brought.iter().map(Brought::document).collect::<Vec<_>>() });
+    if let (Some(members), Value::Object(more)) = (document.as_object_mut(), more) {
+        members.extend(more);
+    }
+    context.printer.answer(&document, |printer| table(printer, brought));
+    for Brought { name, outcome } in brought {
+        match outcome {
+            Err(failure) => context.printer.warn(&format!("{name}: {}", failure.message)),
+            Ok(answer) => {
+                for problem in answer.get("problems").and_then(Value::as_array).into_iter().flatten() {
+                    let text = |member: &str| problem.get(member).and_then(Value::as_str).unwrap_or_default();
+                    let tool = Some(text("tool")).filter(|tool| !tool.is_empty()).map(|tool| format!(" {tool}"));
+                    let line = format!("{name}{}: {} ({})", tool.unwrap_or_default(), text("message"), text("code"));
+                    context.printer.warn(&crate::printer::visible(&line));
+                }
+            }
+        }
+    }
+    let fine = |one: &Brought| one.outcome.as_ref().is_ok_and(|answer| count(answer, "/tools/known") > 0);
+    if brought.iter().all(fine) { Outcome::Done } else { Outcome::Unfit }
+}
+
+impl Brought {
+    fn document(&self) -> Value {
+        match &self.outcome {
+            Ok(answer) => answer.clone(),
+            Err(failure) => json!({ "name": self.name, "error": failure.to_json().get("error") }),
+        }
+    }
+}
+
+fn count(answer: &Value, pointer: &str) -> u64 {
+    answer.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn table(printer: &Printer, brought: &[Brought]) -> String {
+    let rows = brought.iter().map(|Brought { name, outcome }| match outcome {
+        Err(failure) => [name.clone(), "-".into(), "-".into(), "-".into(), failure.message.clone()],
+        Ok(answer) => {
+            let problems = answer.get("problems").and_then(Value::as_array).map_or(0, Vec::len);
+            [
+                name.clone(),
+                count(answer, "/tools/available").to_string(),
+                count(answer, "/tools/quarantined").to_string(),
+                count(answer, "/findings").to_string(),
+                if problems == 0 { "none".to_owned() } else { problems.to_string() },
+            ]
+        }
+    });
+    printer.table(["SERVER", "TOOLS", "QUARANTINED", "FINDINGS", "PROBLEMS"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::printer::Wishes;
+
+    #[test]
+    fn secrets_are_kept_for_their_tenant_and_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("secrets");
+        let secret = KeptSecret { name: "a_key".into(), value: Some("hunter2".into()), place: "env KEY".into() };
+        keep(&folder, &TenantId::home(), &[&secret]).unwrap();
+        let file = folder.join("local/a_key");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "hunter2");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(folder.join("local")).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_server_also_for_one_that_failed() {
+        let fine = json!({ "name": "files", "tools": { "available": 11, "quarantined": 1, "known": 12 }, "findings": 2,
+            "problems": [{ "tool": "x", "code": "INVALID_TOOL_SCHEMA", "message": "y" }] });
+        let brought = [
+            Brought { name: "files".into(), outcome: Ok(fine) },
+            Brought { name: "mail".into(), outcome: Err(Failure::new("it does not start")) },
+        ];
+        let table = table(&Printer::new(Wishes::default()), &brought);
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines.get(1).unwrap(), &["files", "11", "1", "2", "1"]);
+        assert!(table.contains("it does not start"), "{table}");
+    }
+}

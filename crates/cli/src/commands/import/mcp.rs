@@ -1,0 +1,203 @@
+//! `gantry import mcp`: the servers an MCP client is configured with, put behind Gantry.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use contract::ids::TenantId;
+use contract::nearest::nearest;
+use serde_json::{Value, json};
+use upstreams::import::{self, Import, ImportedServer, Problem};
+
+use super::bringing_in::{bring_in, conclude};
+use super::machine::ThisMachine;
+use super::plan;
+use crate::commands::Outcome;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// A configuration is a page.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Put the servers of an MCP client's configuration behind Gantry
+///
+/// Reads the `mcpServers` of Claude and Cursor, the `servers` of VS Code and the `context_servers` of Zed. Shows what will
+/// run, what it may touch and why, moves secrets into the secrets folder, starts each server and takes its tools in.
+///
+/// gantry import mcp ~/.cursor/mcp.json
+/// gantry import mcp .vscode/mcp.json --only github --yes
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ImportMcp {
+    /// The file; `-` reads stdin
+    file: PathBuf,
+    /// Only this server (repeatable)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Whose servers they become [default: the token's own tenant]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Import the servers that are in order, although others are not
+    #[arg(long)]
+    keep_going: bool,
+}
+
+impl ImportMcp {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        let text = self.text()?;
+        let Import { servers, problems } = import::read(&text, &ThisMachine { environment: context.environment() });
+        let problems = about(&self.only, problems);
+        let lines: Vec<String> = problems.iter().map(plan::problem_line).collect();
+        if servers.is_empty() || !(lines.is_empty() || self.keep_going || self.dry_run) {
+            return Err(not_in_order(lines, !servers.is_empty()));
+        }
+        let servers = chosen(servers, &self.only)?;
+        for line in &lines {
+            context.printer.warn(line);
+        }
+        let told = json!({ "file_problems": problems.iter().map(|problem| json!({
+            "path": problem.path, "message": problem.message })).collect::<Vec<Value>>() });
+        if self.dry_run {
+            return Ok(show(context, &servers, &told));
+        }
+        context.printer.note(&plan::text(&context.printer, &servers));
+        self.is_wanted(context, servers.len())?;
+        let brought = bring_in(context, &servers, self.tenant.as_ref()).await?;
+        let outcome = conclude(context, &brought, told);
+        Ok(if lines.is_empty() { outcome } else { Outcome::Unfit })
+    }
+
+    fn is_wanted(&self, context: &Context, count: usize) -> Result<(), Failure> {
+        if self.yes {
+            return Ok(());
+        }
+        if !context.printer.can_ask() {
+            return Err(Failure::usage(
+                "starting other people's programs has to be confirmed, and nobody can be asked",
+            )
+            .hint("look at it with --dry-run, then add --yes"));
+        }
+        let question = format!(
+            "Put {} behind Gantry?",
+            if count == 1 { "this server".into() } else { format!("these {count} servers") }
+        );
+        if context.printer.confirm(&question) { Ok(()) } else { Err(Failure::new("nothing was imported")) }
+    }
+
+    fn text(&self) -> Result<String, Failure> {
+        let name = self.file.display().to_string();
+        let unreadable = |error: std::io::Error| {
+            Failure::new(format!("`{name}` cannot be read: {error}"))
+                .hint("Claude has claude_desktop_config.json, Cursor ~/.cursor/mcp.json, VS Code .vscode/mcp.json")
+        };
+        let mut bytes = Vec::new();
+        if name == "-" {
+            std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        } else {
+            let file = std::fs::File::open(&self.file).map_err(unreadable)?;
+            file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        }
+        if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_BYTES_MAX) {
+            return Err(Failure::new(format!(
+                "`{name}` has more than {FILE_BYTES_MAX} bytes, which is no configuration"
+            )));
+        }
+        String::from_utf8(bytes).map_err(|_| Failure::new(format!("`{name}` is not text in UTF-8")))
+    }
+}
+
+/// Prints what would be done.
+fn show(context: &Context, servers: &[ImportedServer], told: &Value) -> Outcome {
+    let mut document = json!({ "dry_run": true, "servers": servers.iter().map(plan::document).collect::<Vec<_>>() });
+    if let (Some(members), Some(told)) = (document.as_object_mut(), told.as_object()) {
+        members.extend(told.clone());
+    }
+    context.printer.answer(&document, |printer| plan::text(printer, servers));
+    let clean = told.get("file_problems").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    if clean { Outcome::Done } else { Outcome::Unfit }
+}
+
+/// The problems of the servers that were chosen, and those of the file.
+fn about(only: &[String], problems: Vec<Problem>) -> Vec<Problem> {
+    let concerns = |problem: &Problem| {
+        only.is_empty()
+            || problem.path.matches('/').count() < 2
+            || problem.path.split('/').any(|part| only.iter().any(|name| name == part))
+    };
+    problems.into_iter().filter(concerns).collect()
+}
+
+fn chosen(servers: Vec<ImportedServer>, only: &[String]) -> Result<Vec<ImportedServer>, Failure> {
+    if only.is_empty() {
+        return Ok(servers);
+    }
+    let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
+    if let Some(missing) = only.iter().find(|name| !names.contains(name)) {
+        let failure = Failure::usage(format!("--only: the file has no server `{missing}` that is in order"));
+        return Err(match nearest(missing, names.iter().map(String::as_str)) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure.hint(format!("it has {}", names.join(", "))),
+        });
+    }
+    Ok(servers.into_iter().filter(|server| only.contains(&server.name)).collect())
+}
+
+fn not_in_order(lines: Vec<String>, others: bool) -> Failure {
+    let failure = match lines.len() {
+        0 => Failure::new("there are no servers in the file"),
+        1 => Failure::new("something in the file is not in order"),
+        count => Failure::new(format!("{count} things in the file are not in order")),
+    };
+    failure.reasons(lines).hint(if others {
+        "nothing was imported; mend them, or import the others with --keep-going"
+    } else {
+        "nothing was imported; mend the file"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn file() -> Import {
+        import::read(
+            r#"{ "mcpServers": { "files": { "command": "/bin/true" }, "mail": { "command": "/bin/true" }, "bad": {} } }"#,
+            &ThisMachine { environment: &BTreeMap::new() },
+        )
+    }
+
+    #[test]
+    fn problems_of_servers_that_nobody_asked_for_do_not_matter() {
+        assert_eq!(about(&[], file().problems).len(), 1);
+        assert_eq!(about(&["files".into()], file().problems).len(), 0);
+        assert_eq!(about(&["bad".into()], file().problems).len(), 1);
+        assert_eq!(
+            about(&["files".into()], import::read("{", &ThisMachine { environment: &BTreeMap::new() }).problems).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_misspelt_server_is_met_with_the_right_name() {
+        assert_eq!(chosen(file().servers, &["mail".into()]).unwrap().len(), 1);
+        let failure = chosen(file().servers, &["flies".into()]).unwrap_err();
+        assert_eq!(failure.hint.as_deref(), Some("did you mean `files`?"));
+    }
+
+    #[test]
+    fn what_is_not_in_order_is_listed_in_full_and_the_way_on_is_named() {
+        let lines: Vec<String> = file().problems.iter().map(plan::problem_line).collect();
+        let failure = not_in_order(lines, true);
+        assert_eq!(failure.message, "something in the file is not in order");
+        assert_eq!(failure.reasons, ["/mcpServers/bad: has neither a `command` nor a `url`"]);
+        assert!(failure.hint.unwrap().contains("--keep-going"));
+    }
+}

@@ -1,0 +1,87 @@
+//! What an import will do, for a person who is asked whether that is wanted, and as JSON.
+
+use serde_json::{Value, json};
+use upstreams::import::{ImportedServer, Problem};
+
+use crate::printer::{Printer, Style, visible};
+
+/// The plan for people: what will run, what it may touch and why, what is kept as a secret, what to know.
+pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
+    let mut lines = Vec::new();
+    for server in servers {
+        lines.push(printer.on_stderr(&server.name, Style::Bold));
+        lines.push(format!("  runs      {}", visible(&server.runs)));
+        if server.grants.is_empty() {
+            lines.push("  may touch nothing of this machine".to_owned());
+        }
+        for (index, grant) in server.grants.iter().enumerate() {
+            let word = if index == 0 { "may touch" } else { "         " };
+            lines.push(format!("  {word} {} – {}", visible(&grant.permission), visible(&grant.why)));
+        }
+        for secret in &server.secrets {
+            let state = if secret.value.is_some() { "" } else { " (you have to provide it)" };
+            lines.push(format!(
+                "  secret    {} becomes the credential `{}`{state}",
+                visible(&secret.place),
+                secret.name
+            ));
+        }
+        for warning in &server.warnings {
+            lines.push(format!("  {}   {}", printer.on_stderr("warning", Style::Yellow), visible(warning)));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The same as JSON. Secrets are named, not told.
+pub(super) fn document(server: &ImportedServer) -> Value {
+    json!({
+        "name": server.name,
+        "runs": server.runs,
+        "spec": server.spec,
+        "permissions": server.grants.iter().map(|grant| json!({ "permission": grant.permission, "why": grant.why })).collect::<Vec<_>>(),
+        "secrets": server.secrets.iter().map(|secret| json!({
+            "credential": secret.name, "place": secret.place, "provided": secret.value.is_some(),
+        })).collect::<Vec<_>>(),
+        "warnings": server.warnings,
+    })
+}
+
+/// Problems of a file, one line each.
+pub(super) fn problem_line(problem: &Problem) -> String {
+    if problem.path.is_empty() { problem.message.clone() } else { format!("{}: {}", problem.path, problem.message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use upstreams::import::read;
+
+    use super::*;
+    use crate::commands::import::ThisMachine;
+    use crate::printer::Wishes;
+
+    #[test]
+    fn a_plan_says_what_runs_and_why_it_may_touch_what_it_may_and_tells_no_secret() {
+        let file = r#"{ "mcpServers": {
+            "brave": { "command": "/bin/sh", "args": ["-c", "true"], "env": { "BRAVE_API_KEY": "hunter2", "BASE": "https://api.example" } },
+            "far": { "url": "https://mcp.example/mcp", "headers": { "Authorization": "Bearer ${NOT_SET_ANYWHERE}" } }
+        } }"#;
+        let import = read(file, &ThisMachine { environment: &BTreeMap::new() });
+        assert_eq!(import.problems, []);
+        let text = text(&Printer::new(Wishes::default()), &import.servers);
+        for part in [
+            "runs      /bin/sh -c true",
+            "may touch network:https://api.example – named in `BASE`",
+            "secret    env BRAVE_API_KEY becomes the credential `brave_brave_api_key`",
+            "header Authorization becomes the credential `far_authorization` (you have to provide it)",
+            "may touch nothing of this machine",
+            "runs      https://mcp.example/mcp",
+        ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+        let documents: Vec<Value> = import.servers.iter().map(document).collect();
+        assert!(!text.contains("hunter2") && !format!("{documents:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,175 @@
+//! `gantry server add`: one server, by hand. Goes the way of an import, so that the same is inferred and the same is kept
+//! secret.
+
+use clap::Args;
+use contract::ids::TenantId;
+use serde_json::{Map, Value, json};
+use upstreams::import::{self, Import, ImportedServer};
+use upstreams::spec::{ServerReach, Setting};
+
+use crate::commands::Outcome;
+use crate::commands::import::ThisMachine;
+use crate::commands::import::bringing_in::{bring_in, conclude};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Put an MCP server behind Gantry, or change one
+///
+/// gantry server add files -- npx -y @modelcontextprotocol/server-filesystem@2025.8.21 /srv/notes
+/// gantry server add search --env BRAVE_API_KEY=… -- npx -y @modelcontextprotocol/server-brave-search@0.6.2
+/// gantry server add linear --url https://mcp.example.com/mcp --secret Authorization=linear_key
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Add {
+    /// What it is called
+    #[arg(value_name = "SERVER")]
+    name: String,
+    /// The program and its arguments, after `--`
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
+    command: Vec<String>,
+    /// The address of a server that is reached by HTTP
+    #[arg(long, conflicts_with = "command")]
+    url: Option<String>,
+    /// The address speaks the older HTTP+SSE
+    #[arg(long, requires = "url")]
+    sse: bool,
+    /// A variable of the program, or a header for an address; what looks like a secret is kept as one (repeatable)
+    #[arg(long = "env", alias = "header", value_name = "NAME=VALUE", value_parser = pair)]
+    settings: Vec<(String, String)>,
+    /// A variable or header whose value is a credential of the secrets folder (repeatable)
+    #[arg(long = "secret", value_name = "NAME=CREDENTIAL", value_parser = pair)]
+    secrets: Vec<(String, String)>,
+    /// Something more it may touch, such as `filesystem:read:/srv` or `network:https://host` (repeatable)
+    #[arg(long = "permission", value_name = "WORD")]
+    permissions: Vec<String>,
+    /// Give it the named permissions only, and infer none
+    #[arg(long)]
+    no_inference: bool,
+    /// Where its tools stand in the registry [default: its name]
+    #[arg(long)]
+    namespace: Option<String>,
+    /// One process for all tenants: only for servers that keep nothing between calls
+    #[arg(long)]
+    shareable: bool,
+    /// Whose server [default: the token's own tenant]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+}
+
+impl Add {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        let server = self.server(&ThisMachine { environment: context.environment() })?;
+        for warning in &server.warnings {
+            context.printer.warn(warning);
+        }
+        for grant in &server.grants {
+            context.printer.note(&format!("may touch {} – {}", grant.permission, grant.why));
+        }
+        let brought = bring_in(context, &[server], self.tenant.as_ref()).await?;
+        Ok(conclude(context, &brought, json!({})))
+    }
+
+    fn server(&self, machine: &ThisMachine<'_>) -> Result<ImportedServer, Failure> {
+        let Import { mut servers, problems } = import::read(&self.block().to_string(), machine);
+        let Some(mut server) = servers.pop().filter(|_| problems.is_empty()) else {
+            let reasons = problems.into_iter().map(|problem| problem.message).collect();
+            return Err(Failure::usage("the server cannot be added like that").reasons(reasons));
+        };
+        // The name was chosen by whoever typed it; what is wrong with it is for the server to say.
+        server.name.clone_from(&self.name);
+        server.spec.namespace.clone_from(&self.namespace);
+        server.spec.shareable = self.shareable;
+        let named =
+            self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
+        match &mut server.spec.reach {
+            ServerReach::Stdio { env, permissions, .. } => {
+                if self.no_inference {
+                    permissions.clear();
+                    server.grants.clear();
+                }
+                permissions.extend(self.permissions.iter().cloned());
+                permissions.dedup();
+                env.extend(named);
+            }
+            ServerReach::Http { headers, .. } | ServerReach::Sse { headers, .. } => {
+                if !self.permissions.is_empty() {
+                    return Err(Failure::usage(
+                        "--permission is for programs: an address touches nothing of this machine",
+                    ));
+                }
+                headers.extend(named);
+            }
+        }
+        Ok(server)
+    }
+
+    /// The block that an MCP client would have for it.
+    fn block(&self) -> Value {
+        let settings: Map<String, Value> =
+            self.settings.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let entry = match (&self.url, self.command.split_first()) {
+            (Some(url), _) => json!({ "url": url, "type": if self.sse { "sse" } else { "http" }, "headers": settings }),
+            (None, Some((command, args))) => json!({ "command": command, "args": args, "env": settings }),
+            (None, None) => json!({}),
+        };
+        let mut block = Map::new();
+        block.insert(self.name.clone(), entry);
+        json!({ "mcpServers": block })
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| "write NAME=VALUE".to_owned())?;
+    if name.is_empty() { Err("write NAME=VALUE".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn nowhere() -> ThisMachine<'static> {
+        static NOTHING: BTreeMap<String, String> = BTreeMap::new();
+        ThisMachine { environment: &NOTHING }
+    }
+
+    fn add() -> Add {
+        Add {
+            name: "files".into(),
+            command: ["/bin/sh", "server.sh"].map(str::to_owned).to_vec(),
+            url: None,
+            sse: false,
+            settings: vec![("API_TOKEN".into(), "hunter2".into()), ("MODE".into(), "fast".into())],
+            secrets: vec![("OTHER".into(), "other_credential".into())],
+            permissions: vec!["filesystem:read:/srv".into()],
+            no_inference: false,
+            namespace: Some("docs".into()),
+            shareable: false,
+            tenant: None,
+        }
+    }
+
+    #[test]
+    fn a_server_by_hand_is_like_one_from_a_file() {
+        let server = add().server(&nowhere()).unwrap();
+        assert_eq!(server.spec.namespace.as_deref(), Some("docs"));
+        let ServerReach::Stdio { env, permissions, .. } = &server.spec.reach else { panic!("a program") };
+        assert_eq!(env.get("API_TOKEN"), Some(&Setting::Secret { secret: "files_api_token".into() }));
+        assert_eq!(env.get("OTHER"), Some(&Setting::Secret { secret: "other_credential".into() }));
+        assert_eq!(env.get("MODE"), Some(&Setting::Plain("fast".into())));
+        assert!(permissions.contains(&"filesystem:read:/srv".to_owned()));
+        assert_eq!(server.secrets.len(), 1);
+    }
+
+    #[test]
+    fn an_address_has_headers_and_no_permissions() {
+        let far = || Add { url: Some("https://x.example/mcp".into()), command: Vec::new(), ..add() };
+        assert!(far().server(&nowhere()).is_err());
+        let server = Add { permissions: Vec::new(), ..far() }.server(&nowhere()).unwrap();
+        assert!(matches!(&server.spec.reach, ServerReach::Http { headers, .. } if headers.len() == 3));
+        let wrong = Add { url: Some("nowhere".into()), permissions: Vec::new(), ..far() };
+        assert!(wrong.server(&nowhere()).unwrap_err().reasons.first().unwrap().contains("https://"));
+        assert!(pair("x").is_err() && pair("=x").is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! The durable truth about MCP servers behind Gantry: which there are, and what was accepted of each of their tools.
+//!
+//! A *pin* is what somebody (or the first sight) has accepted of one tool of one server, and what the server says now if
+//! that is something else. What names a pin is (tenant, server, the server's own name of the tool).
+//!
+//! Not here: what follows from a pin (`upstreams::pins`), and whether a tool can be called at the moment (`availability`).
+
+use std::fmt;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::ids::{Subject, TenantId, ToolId};
+use contract::manifest::SideEffectPolicy;
+use contract::version::Version;
+use serde_json::Value;
+
+use super::clock::UnixMillis;
+use super::registry_store::StoreError;
+
+/// A server, as it was put behind Gantry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerRecord {
+    /// Whose server it is.
+    pub tenant: TenantId,
+    /// What it is called in this tenant.
+    pub name: String,
+    /// How it is reached and what it may touch: a `ServerSpec` as JSON. Names secrets, holds none.
+    pub spec: Value,
+    pub added_at: UnixMillis,
+    pub added_by: Subject,
+}
+
+/// Where a pin stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PinState {
+    /// The server says what was accepted.
+    Accepted,
+    /// The server says something else, and nobody has decided about that yet.
+    Quarantined,
+    /// The server says something else, and somebody has refused it.
+    Rejected,
+    /// The server does not offer it any more.
+    Withdrawn,
+}
+
+impl PinState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Accepted, Self::Quarantined, Self::Rejected, Self::Withdrawn];
+
+    /// The word on the wire and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Quarantined => "quarantined",
+            Self::Rejected => "rejected",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+/// What a server says about a tool, and the digest by which it is recognised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Definition {
+    /// Name, title, description, schemas and annotations, as the server wrote them.
+    pub value: Value,
+    pub digest: Digest,
+}
+
+/// What is known of one tool of one server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PinRecord {
+    pub tenant: TenantId,
+    pub server: String,
+    /// The server's own name of it.
+    pub upstream_tool: String,
+    /// What it is called here.
+    pub tool: ToolId,
+    /// The version that was published for what is accepted; none while nothing is.
+    pub version: Option<Version>,
+    /// What may be offered to callers.
+    pub accepted: Option<Definition>,
+    /// What the server says instead, if it says something else.
+    pub proposed: Option<Definition>,
+    pub state: PinState,
+    /// What a scan found in the newest word of the server; each a JSON object.
+    pub findings: Vec<Value>,
+    /// What somebody said about its effects.
+    pub classification: Option<SideEffectPolicy>,
+    /// When the server's word about it, or ours about that, changed last.
+    pub seen_at: UnixMillis,
+}
+
+/// All servers and all pins.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct UpstreamState {
+    /// Ordered by tenant and name.
+    pub servers: Vec<ServerRecord>,
+    /// Ordered by tenant, server and the server's own name of the tool.
+    pub pins: Vec<PinRecord>,
+}
+
+/// Keeps them. Every change is durable before it is answered, and done whole or not at all.
+#[async_trait]
+pub trait UpstreamStore: Send + Sync + fmt::Debug {
+    /// Everything, as of one moment.
+    async fn load(&self) -> Result<UpstreamState, StoreError>;
+
+    /// Adds a server, or replaces what is known of it. Its pins stay.
+    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError>;
+
+    /// Removes a server and all its pins; false if there was none.
+    async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError>;
+
+    /// Adds or replaces pins of one server, all of them or none. False, and nothing is written, if the server is not
+    /// there: it was removed while its tools were being looked at.
+    async fn put_pins(&self, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, StoreError>;
+}

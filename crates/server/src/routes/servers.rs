@@ -1,0 +1,340 @@
+//! `/v1/servers`: the MCP servers behind Gantry, what they offer, and what is decided about that. Administrators only;
+//! every act is recorded. (MCP-005, REG-023)
+//!
+//! ```text
+//! GET    /v1/servers                                  PUT, DELETE /v1/servers/{name}
+//! POST   /v1/servers/{name}/restart                   GET  /v1/servers/{name}/logs?lines=
+//! GET    /v1/servers/{name}/tools                     POST /v1/servers/{name}/tools/{tool}/accept | reject | classify
+//! ```
+
+use std::sync::Arc;
+
+use contract::canonical::Digest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use contract::manifest::SideEffectPolicy;
+use kernel::ports::server_desk::{Decision, ServerDesk};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::members::typed;
+use crate::problem::Refused;
+
+mod view;
+
+use view::{PinView, ServerView};
+
+/// Lines of a log that are given unless more are asked for, and at most.
+const LINES_DEFAULT: usize = 100;
+const LINES_MAX: usize = 10_000;
+
+const NAME: Parameter = Parameter {
+    place: Place::Path,
+    name: "name",
+    about: "what the server is called",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+const TOOL: Parameter = Parameter {
+    place: Place::Path,
+    name: "tool",
+    about: "the tool, as its server or as Gantry calls it",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+const LINES: Parameter = Parameter {
+    place: Place::Query,
+    name: "lines",
+    about: "how many lines, at most 10000; default 100",
+    schema: SchemaGenerator::subschema_for::<usize>,
+};
+/// What any of them can answer.
+const CODES: &[ErrorCode] = &[
+    ErrorCode::E3001,
+    ErrorCode::E3004,
+    ErrorCode::E3010,
+    ErrorCode::E3101,
+    ErrorCode::E3407,
+    ErrorCode::E3408,
+    ErrorCode::E3502,
+    ErrorCode::E3503,
+    ErrorCode::E3801,
+    ErrorCode::E3803,
+];
+
+pub(super) static OPERATIONS: &[Operation] = &[
+    Operation {
+        parameters: &[TENANT],
+        good: &[(200, "the servers")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Servers>),
+        ..about(Verb::Get, "/v1/servers", "listServers", "List the MCP servers of a tenant", |filter| to(filter, list))
+    },
+    Operation {
+        asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
+        good: &[(200, "the server, started and with its tools taken in, or with the reason why not")],
+        ..about(
+            Verb::Put,
+            "/v1/servers/{name}",
+            "putServer",
+            "Put an MCP server behind Gantry, or change one: `reach` and, if wanted, `namespace`, `relay`, `upkeep` …",
+            |filter| to(filter, put),
+        )
+    },
+    Operation {
+        good: &[(200, "it is gone, and none of its tools can be called")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<RemovedServer>),
+        ..about(Verb::Delete, "/v1/servers/{name}", "removeServer", "Take a server away", |filter| to(filter, remove))
+    },
+    about(
+        Verb::Post,
+        "/v1/servers/{name}/restart",
+        "restartServer",
+        "Start a server anew and look at its tools again; calls under way finish on the old one",
+        |filter| to(filter, restart),
+    ),
+    Operation {
+        parameters: &[NAME, TENANT, LINES],
+        good: &[(200, "the last lines, oldest first")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Log>),
+        ..about(
+            Verb::Get,
+            "/v1/servers/{name}/logs",
+            "serverLogs",
+            "The last lines a server has written to its log",
+            |filter| to(filter, logs),
+        )
+    },
+    Operation {
+        good: &[(200, "its tools")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Pins>),
+        ..about(
+            Verb::Get,
+            "/v1/servers/{name}/tools",
+            "serverTools",
+            "What is known of a server's tools: what was accepted, what it says now, and the difference",
+            |filter| to(filter, tools),
+        )
+    },
+    Operation {
+        asks: Asks::JsonIfAny(SchemaGenerator::subschema_for::<AcceptBody>),
+        ..decision(
+            "/v1/servers/{name}/tools/{tool}/accept",
+            "acceptServerTool",
+            "Accept what the server says about a tool now: a new version is published",
+            |filter| to(filter, accept),
+        )
+    },
+    decision(
+        "/v1/servers/{name}/tools/{tool}/reject",
+        "rejectServerTool",
+        "Refuse it: the tool stays away until the server says again what was accepted",
+        |filter| to(filter, reject),
+    ),
+    Operation {
+        asks: Asks::Json(SchemaGenerator::subschema_for::<ClassifyBody>),
+        ..decision(
+            "/v1/servers/{name}/tools/{tool}/classify",
+            "classifyServerTool",
+            "Say what a tool does to the world: a new version is published",
+            |filter| to(filter, classify),
+        )
+    },
+];
+
+const fn about(
+    verb: Verb,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    mount: fn(axum::routing::MethodFilter) -> axum::routing::MethodRouter<Arc<Door>>,
+) -> Operation {
+    Operation {
+        verb,
+        path,
+        id,
+        tag: "servers",
+        summary,
+        access: Access::Token,
+        parameters: &[NAME, TENANT],
+        asks: Asks::Nothing,
+        good: &[(200, "the server as it is now")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<ServerView>),
+        codes: CODES,
+        mount,
+    }
+}
+
+const fn decision(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    mount: fn(axum::routing::MethodFilter) -> axum::routing::MethodRouter<Arc<Door>>,
+) -> Operation {
+    Operation {
+        parameters: &[NAME, TOOL, TENANT],
+        good: &[(200, "the tool as it is now")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<PinView>),
+        ..about(Verb::Post, path, id, summary, mount)
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Servers {
+    servers: Vec<ServerView>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct RemovedServer {
+    /// Always true: a server that is not known is a refusal.
+    removed: bool,
+}
+
+/// What a server has written.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ServerLog")]
+struct Log {
+    lines: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ServerTools")]
+struct Pins {
+    tools: Vec<PinView>,
+}
+
+/// What was looked at.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct AcceptBody {
+    /// The digest of what was looked at: nothing else is accepted then. Absent: whatever the server says now.
+    digest: Option<Digest>,
+}
+
+/// What the tool does to the world.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ClassifyBody {
+    /// `pure`, `idempotent`, `irreversible`, or `unclassified` to take it back.
+    side_effect_policy: SideEffectPolicy,
+}
+
+async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let tenant = tenant_asked(&incoming)?;
+    let reports = desk(&door)?.servers(who.actor(), tenant.as_ref()).await?;
+    Answer::json(&Servers { servers: reports.into_iter().map(ServerView::of).collect() })
+}
+
+async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let mut body = incoming.json(&door, &who).await?;
+    let spec = body.value.take();
+    let (name, tenant) = server_asked(&mut incoming).await?;
+    let desk = desk(&door)?;
+    door.settle(async move {
+        let report = desk.put_server(who.actor(), tenant.as_ref(), &name, spec).await?;
+        Answer::json(&ServerView::of(report))
+    })
+    .await
+}
+
+async fn remove(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let (name, tenant) = server_asked(&mut incoming).await?;
+    let desk = desk(&door)?;
+    door.settle(async move {
+        desk.remove_server(who.actor(), tenant.as_ref(), &name).await?;
+        Answer::json(&RemovedServer { removed: true })
+    })
+    .await
+}
+
+async fn restart(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let (name, tenant) = server_asked(&mut incoming).await?;
+    let desk = desk(&door)?;
+    door.settle(async move {
+        let report = desk.restart_server(who.actor(), tenant.as_ref(), &name).await?;
+        Answer::json(&ServerView::of(report))
+    })
+    .await
+}
+
+async fn logs(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let query = incoming.query(&["tenant", "lines"])?;
+    let lines = query.number("lines", 1..=LINES_MAX, LINES_DEFAULT)?;
+    let tenant = read_tenant(query.one("tenant")?)?;
+    let [name] = incoming.path_values().await?;
+    let lines = desk(&door)?.server_log(who.actor(), tenant.as_ref(), &name, lines).await?;
+    Answer::json(&Log { lines })
+}
+
+async fn tools(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let (name, tenant) = server_asked(&mut incoming).await?;
+    let reports = desk(&door)?.server_tools(who.actor(), tenant.as_ref(), &name).await?;
+    Answer::json(&Pins { tools: reports.into_iter().map(PinView::of).collect() })
+}
+
+async fn accept(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let digest = match incoming.json_if_any(&door, &who).await? {
+        None => None,
+        Some(mut body) => {
+            let value = body.value.take();
+            typed::<AcceptBody>(value, "", || body.again())?.digest
+        }
+    };
+    decide(door, incoming, Decision::Accept { digest }).await
+}
+
+async fn reject(door: Arc<Door>, incoming: Incoming) -> Handled {
+    decide(door, incoming, Decision::Reject).await
+}
+
+async fn classify(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let mut body = incoming.json(&door, &who).await?;
+    let value = body.value.take();
+    let ClassifyBody { side_effect_policy } = typed(value, "", || body.again())?;
+    decide(door, incoming, Decision::Classify(side_effect_policy)).await
+}
+
+async fn decide(door: Arc<Door>, mut incoming: Incoming, decision: Decision) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let tenant = tenant_asked(&incoming)?;
+    let [name, tool] = incoming.path_values().await?;
+    let desk = desk(&door)?;
+    door.settle(async move {
+        let report = desk.decide(who.actor(), tenant.as_ref(), &name, &tool, decision).await?;
+        Answer::json(&PinView::of(report))
+    })
+    .await
+}
+
+/// The server and the tenant that a request names.
+async fn server_asked(incoming: &mut Incoming) -> Result<(String, Option<TenantId>), Refused> {
+    let tenant = tenant_asked(incoming)?;
+    let [name] = incoming.path_values().await?;
+    Ok((name, tenant))
+}
+
+fn read_tenant(text: Option<&str>) -> Result<Option<TenantId>, Refused> {
+    let named = text.map(str::parse::<TenantId>).transpose();
+    Ok(named.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?)
+}
+
+fn desk(door: &Door) -> Result<Arc<dyn ServerDesk>, Refused> {
+    let none = || Refusal::new(ErrorCode::E3010, "this server has no MCP servers behind it").hint("use another one");
+    Ok(door.servers().ok_or_else(none)?)
+}

@@ -1,0 +1,181 @@
+//! Cases of `UpstreamStore`. Each takes a fresh store.
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+
+use std::sync::Arc;
+
+use contract::canonical;
+use contract::ids::TenantId;
+use contract::manifest::SideEffectPolicy;
+use contract::version::Version;
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::upstream_store::{Definition, PinRecord, PinState, ServerRecord, UpstreamState, UpstreamStore};
+use serde_json::{Value, json};
+
+use super::Adapter;
+
+/// All cases of `UpstreamStore` against one adapter.
+#[macro_export]
+macro_rules! upstreams_suite {
+    ($open:path) => {
+        $crate::conformance_cases!(
+            $open,
+            upstreams,
+            [
+                a_fresh_store_has_no_servers_and_no_pins,
+                a_server_is_added_and_replaced_and_its_pins_stay,
+                two_tenants_may_call_a_server_the_same,
+                pins_are_replaced_by_tenant_server_and_tool,
+                pins_without_their_server_are_not_kept,
+                pins_are_kept_together_or_not_at_all,
+                a_server_takes_its_pins_with_it_and_no_others,
+                every_state_and_every_member_survives_a_reopening,
+                hostile_names_are_kept_as_they_are,
+            ]
+        );
+    };
+}
+
+type Store = Arc<dyn UpstreamStore>;
+
+const NOON: UnixMillis = UnixMillis(1_790_000_000_123);
+
+// ---------------------------------------------------------------------------------------------------------- samples
+
+fn tenant(name: &str) -> TenantId {
+    name.parse().unwrap()
+}
+
+fn server(of: &str, name: &str, spec: Value) -> ServerRecord {
+    ServerRecord { tenant: tenant(of), name: name.into(), spec, added_at: NOON, added_by: "admin".parse().unwrap() }
+}
+
+fn definition(text: &str) -> Definition {
+    let value = json!({ "name": text, "inputSchema": { "type": "object" } });
+    Definition { digest: canonical::digest(&value), value }
+}
+
+fn pin(of: &str, server: &str, upstream_tool: &str, tool: &str) -> PinRecord {
+    PinRecord {
+        tenant: tenant(of),
+        server: server.into(),
+        upstream_tool: upstream_tool.into(),
+        tool: tool.parse().unwrap(),
+        version: Some(Version::new(1, 0, 0)),
+        accepted: Some(definition(upstream_tool)),
+        proposed: None,
+        state: PinState::Accepted,
+        findings: Vec::new(),
+        classification: None,
+        seen_at: NOON,
+    }
+}
+
+async fn with_server(adapter: &impl Adapter, of: &str, name: &str) -> Store {
+    let store = adapter.upstreams();
+    store.put_server(&server(of, name, json!({}))).await.unwrap();
+    store
+}
+
+// ------------------------------------------------------------------------------------------------------------ cases
+
+pub async fn a_fresh_store_has_no_servers_and_no_pins(adapter: impl Adapter) {
+    assert_eq!(adapter.upstreams().load().await.unwrap(), UpstreamState::default());
+    assert!(!adapter.upstreams().remove_server(&tenant("local"), "files").await.unwrap());
+}
+
+pub async fn a_server_is_added_and_replaced_and_its_pins_stay(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    let pins = [pin("local", "files", "read", "files.read")];
+    assert!(store.put_pins(&tenant("local"), "files", &pins).await.unwrap());
+    let changed = server("local", "files", json!({ "reach": { "type": "stdio", "command": "node" } }));
+    store.put_server(&changed).await.unwrap();
+    assert_eq!(store.load().await.unwrap(), UpstreamState { servers: vec![changed], pins: pins.to_vec() });
+}
+
+pub async fn two_tenants_may_call_a_server_the_same(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    store.put_server(&server("acme", "files", json!({ "a": 1 }))).await.unwrap();
+    assert!(store.put_pins(&tenant("acme"), "files", &[pin("acme", "files", "read", "files.read")]).await.unwrap());
+    assert!(store.put_pins(&tenant("local"), "files", &[pin("local", "files", "read", "files.read")]).await.unwrap());
+    assert!(store.remove_server(&tenant("acme"), "files").await.unwrap());
+    let left = store.load().await.unwrap();
+    assert_eq!((left.servers.len(), left.pins.len()), (1, 1));
+    assert_eq!(left.pins.first().unwrap().tenant, tenant("local"));
+}
+
+pub async fn pins_are_replaced_by_tenant_server_and_tool(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    let first = pin("local", "files", "read", "files.read");
+    let second = pin("local", "files", "write", "files.write");
+    assert!(store.put_pins(&tenant("local"), "files", &[first.clone(), second.clone()]).await.unwrap());
+    let held = PinRecord { state: PinState::Quarantined, proposed: Some(definition("other")), ..first };
+    assert!(store.put_pins(&tenant("local"), "files", std::slice::from_ref(&held)).await.unwrap());
+    assert_eq!(store.load().await.unwrap().pins, [held, second]);
+}
+
+pub async fn pins_without_their_server_are_not_kept(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    assert!(!store.put_pins(&tenant("local"), "gone", &[pin("local", "gone", "read", "gone.read")]).await.unwrap());
+    assert!(!store.put_pins(&tenant("acme"), "files", &[pin("acme", "files", "read", "files.read")]).await.unwrap());
+    assert_eq!(store.load().await.unwrap().pins, []);
+}
+
+pub async fn pins_are_kept_together_or_not_at_all(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    let pins = [pin("local", "files", "read", "files.read"), pin("local", "files", "Read", "files.read")];
+    store.put_pins(&tenant("local"), "files", &pins).await.unwrap_err();
+    assert_eq!(store.load().await.unwrap().pins, [], "two tools with one name");
+}
+
+pub async fn a_server_takes_its_pins_with_it_and_no_others(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    let other = with_server(&adapter, "local", "mail").await;
+    assert!(store.put_pins(&tenant("local"), "files", &[pin("local", "files", "read", "files.read")]).await.unwrap());
+    let stays = pin("local", "mail", "read", "mail.read");
+    assert!(other.put_pins(&tenant("local"), "mail", std::slice::from_ref(&stays)).await.unwrap());
+    assert!(store.remove_server(&tenant("local"), "files").await.unwrap());
+    assert!(!store.remove_server(&tenant("local"), "files").await.unwrap());
+    assert_eq!(store.load().await.unwrap().pins, [stays]);
+}
+
+pub async fn every_state_and_every_member_survives_a_reopening(mut adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    let pins: Vec<PinRecord> = PinState::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(index, state)| PinRecord {
+            state,
+            proposed: (state != PinState::Accepted).then(|| definition("other")),
+            findings: vec![json!({ "kind": "hidden_text", "severity": "high" })],
+            classification: [None, Some(SideEffectPolicy::Pure), Some(SideEffectPolicy::Irreversible)]
+                .get(index)
+                .copied()
+                .flatten(),
+            ..pin("local", "files", &format!("tool{index}"), &format!("files.tool{index}"))
+        })
+        .chain([PinRecord {
+            version: None,
+            accepted: None,
+            proposed: Some(definition("held at first sight")),
+            state: PinState::Quarantined,
+            ..pin("local", "files", "zzz", "files.zzz")
+        }])
+        .collect();
+    assert!(store.put_pins(&tenant("local"), "files", &pins).await.unwrap());
+    drop(store);
+    adapter.reopen().await;
+    let state = adapter.upstreams().load().await.unwrap();
+    assert_eq!(state.pins, pins);
+    assert_eq!(state.servers, [server("local", "files", json!({}))]);
+}
+
+pub async fn hostile_names_are_kept_as_they_are(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    for (index, name) in
+        ["'; DROP TABLE upstream_pins; --", "ä\u{202e}b", "\n", "x".repeat(5_000).as_str()].into_iter().enumerate()
+    {
+        let record = pin("local", "files", name, &format!("files.tool{index}"));
+        assert!(store.put_pins(&tenant("local"), "files", std::slice::from_ref(&record)).await.unwrap());
+        assert!(store.load().await.unwrap().pins.contains(&record), "{name}");
+    }
+}

@@ -1,0 +1,203 @@
+//! `UpstreamStore` on SQLite: MCP servers and the pins of their tools, durable before it is answered. (REG-023)
+//!
+//! Pins of one server are written in one savepoint of the writer, together with the question whether the server is still
+//! there, so a look at its tools is kept whole or not at all.
+//!
+//! Not here: what a pin means (`upstreams::pins`).
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::ids::TenantId;
+use contract::manifest::SideEffectPolicy;
+use contract::version::Version;
+use kernel::ports::registry_store::StoreError;
+use kernel::ports::upstream_store::{Definition, PinRecord, PinState, ServerRecord, UpstreamState, UpstreamStore};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde_json::Value;
+
+use super::SqliteStore;
+use super::faults::{Fault, Unreadable};
+use super::registry::time;
+
+#[async_trait]
+impl UpstreamStore for SqliteStore {
+    async fn load(&self) -> Result<UpstreamState, StoreError> {
+        self.readers.run(load).await
+    }
+
+    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError> {
+        let server = server.clone();
+        self.writer()?.run(move |connection| put_server(connection, &server)).await
+    }
+
+    async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError> {
+        let (tenant, name) = (tenant.clone(), name.to_owned());
+        self.writer()?.run(move |connection| remove_server(connection, &tenant, &name)).await
+    }
+
+    async fn put_pins(&self, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, StoreError> {
+        let (tenant, server, pins) = (tenant.clone(), server.to_owned(), pins.to_vec());
+        self.writer()?.run(move |connection| put_pins(connection, &tenant, &server, &pins)).await
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- writing
+
+fn put_server(connection: &Connection, server: &ServerRecord) -> Result<(), Fault> {
+    connection
+        .prepare_cached(
+            "INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (tenant_id, name) DO UPDATE
+             SET spec = excluded.spec, added_at = excluded.added_at, added_by = excluded.added_by",
+        )?
+        .execute(params![
+            server.tenant.as_str(),
+            server.name,
+            server.spec.to_string(),
+            server.added_at.to_string(),
+            server.added_by.as_str()
+        ])?;
+    Ok(())
+}
+
+fn remove_server(connection: &Connection, tenant: &TenantId, name: &str) -> Result<bool, Fault> {
+    connection
+        .prepare_cached("DELETE FROM upstream_pins WHERE tenant_id = ?1 AND server = ?2")?
+        .execute([tenant.as_str(), name])?;
+    let removed = connection
+        .prepare_cached("DELETE FROM upstream_servers WHERE tenant_id = ?1 AND name = ?2")?
+        .execute([tenant.as_str(), name])?;
+    Ok(removed > 0)
+}
+
+fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, Fault> {
+    let there: Option<i64> = connection
+        .prepare_cached("SELECT 1 FROM upstream_servers WHERE tenant_id = ?1 AND name = ?2")?
+        .query_row([tenant.as_str(), server], |row| row.get(0))
+        .optional()?;
+    if there.is_none() {
+        return Ok(false);
+    }
+    let mut put = connection.prepare_cached(
+        "INSERT INTO upstream_pins (tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest,
+                                    proposed, proposed_digest, state, findings, classification, seen_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         ON CONFLICT (tenant_id, server, upstream_tool) DO UPDATE
+         SET tool_id = excluded.tool_id, version = excluded.version, accepted = excluded.accepted,
+             accepted_digest = excluded.accepted_digest, proposed = excluded.proposed,
+             proposed_digest = excluded.proposed_digest, state = excluded.state, findings = excluded.findings,
+             classification = excluded.classification, seen_at = excluded.seen_at",
+    )?;
+    for pin in pins {
+        let text = |definition: &Option<Definition>| definition.as_ref().map(|it| it.value.to_string());
+        let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest.to_string());
+        put.execute(params![
+            tenant.as_str(),
+            server,
+            pin.upstream_tool,
+            pin.tool.as_str(),
+            pin.version.as_ref().map(Version::to_string),
+            text(&pin.accepted),
+            digest(&pin.accepted),
+            text(&pin.proposed),
+            digest(&pin.proposed),
+            pin.state.as_str(),
+            Value::Array(pin.findings.clone()).to_string(),
+            pin.classification.map(SideEffectPolicy::as_str),
+            pin.seen_at.to_string()
+        ])?;
+    }
+    Ok(true)
+}
+
+// ---------------------------------------------------------------------------------------------------------- reading
+
+fn load(connection: &Connection) -> Result<UpstreamState, Fault> {
+    let mut state = UpstreamState::default();
+    let mut servers = connection.prepare_cached(
+        "SELECT tenant_id, name, spec, added_at, added_by FROM upstream_servers ORDER BY tenant_id, name",
+    )?;
+    let mut rows = servers.query([])?;
+    while let Some(row) = rows.next()? {
+        state.servers.push(server(row)?);
+    }
+    let mut pins = connection.prepare_cached(
+        "SELECT tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest, proposed,
+                proposed_digest, state, findings, classification, seen_at
+         FROM upstream_pins ORDER BY tenant_id, server, upstream_tool",
+    )?;
+    let mut rows = pins.query([])?;
+    while let Some(row) = rows.next()? {
+        state.pins.push(pin(row)?);
+    }
+    Ok(state)
+}
+
+fn server(row: &Row<'_>) -> Result<ServerRecord, Fault> {
+    let of: String = row.get("name")?;
+    Ok(ServerRecord {
+        tenant: word(row, "tenant_id", &of)?,
+        spec: json(&row.get::<_, String>("spec")?, "spec", &of)?,
+        added_at: time(&row.get::<_, String>("added_at")?, "added_at", &of)?,
+        added_by: word(row, "added_by", &of)?,
+        name: of,
+    })
+}
+
+fn pin(row: &Row<'_>) -> Result<PinRecord, Fault> {
+    let of: String = row.get("tool_id")?;
+    let state: String = row.get("state")?;
+    let version: Option<String> = row.get("version")?;
+    let classification: Option<String> = row.get("classification")?;
+    let Value::Array(findings) = json(&row.get::<_, String>("findings")?, "findings", &of)? else {
+        return Err(unreadable("findings", &of).into());
+    };
+    Ok(PinRecord {
+        tenant: word(row, "tenant_id", &of)?,
+        server: row.get("server")?,
+        upstream_tool: row.get("upstream_tool")?,
+        tool: word(row, "tool_id", &of)?,
+        version: version.map(|text| Version::parse(&text)).transpose().map_err(|_| unreadable("version", &of))?,
+        accepted: definition(row, "accepted", "accepted_digest", &of)?,
+        proposed: definition(row, "proposed", "proposed_digest", &of)?,
+        state: PinState::ALL
+            .into_iter()
+            .find(|known| known.as_str() == state)
+            .ok_or_else(|| unreadable("state", &of))?,
+        findings,
+        classification: classification
+            .map(|word| serde_json::from_value(Value::String(word)))
+            .transpose()
+            .map_err(|_| unreadable("classification", &of))?,
+        seen_at: time(&row.get::<_, String>("seen_at")?, "seen_at", &of)?,
+    })
+}
+
+/// A definition whose digest is another one was changed behind our back; to offer it would be to accept that.
+fn definition(
+    row: &Row<'_>,
+    column: &'static str,
+    digest_column: &'static str,
+    of: &str,
+) -> Result<Option<Definition>, Fault> {
+    let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
+    let value = json(&text, column, of)?;
+    let digest: Digest = word(row, digest_column, of)?;
+    if contract::canonical::digest(&value) != digest {
+        return Err(unreadable(digest_column, of).into());
+    }
+    Ok(Some(Definition { value, digest }))
+}
+
+/// A column with a type that is written as text.
+fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> Result<T, Fault> {
+    row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
+}
+
+fn json(text: &str, column: &'static str, of: &str) -> Result<Value, Unreadable> {
+    serde_json::from_str(text).map_err(|_| unreadable(column, of))
+}
+
+fn unreadable(column: &'static str, of: &str) -> Unreadable {
+    Unreadable { column, of: of.to_owned() }
+}

@@ -1,0 +1,239 @@
+//! What the servers behind Gantry offer, and what of it is offered to callers: discovery, pins, quarantine. (MCP-003,
+//! REG-019…023)
+//!
+//! ```text
+//! look at a server ─▶ descriptors one by one ─▶ judge each against its pin ─▶ take away what may not be offered
+//!     ─▶ publish what is new ─▶ pins durable ─▶ offer what may be
+//! ```
+//!
+//! Taking away comes first and offering last, so that whatever interrupts a look leaves less on offer, never more; the
+//! next look does the rest.
+//!
+//! Invariants
+//! - CAT-1: no caller sees a definition that was not accepted. What is published is made from accepted ones alone.
+//! - CAT-2: a tool is offered only after its pin is durable, and all changes of one look become visible at once.
+//! - CAT-3: one look, or one decision, at a time for each server.
+//! - CAT-4: a published tool of a server without an accepted pin is offered to nobody, from the first moment on.
+//!
+//! Not here: keeping servers alive (`supervisor`), the rules of pinning (`pins`), how names are made (`naming`).
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use contract::manifest::Execution;
+use contract::nearest::nearest;
+use kernel::ports::server_desk::ToolProblem;
+use kernel::ports::upstream_store::{PinRecord, ServerRecord, UpstreamStore};
+use kernel::{Kernel, ToolKey, WhyUnavailable};
+
+use crate::pins;
+use crate::spec::ServerSpec;
+
+mod descriptor;
+mod desk;
+mod difference;
+mod manifest;
+mod source;
+mod taking_in;
+#[cfg(test)]
+mod tests;
+
+pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS, suggested};
+pub use source::{Inspection, Inspector, Supervision, ToolSource, WantedServer};
+pub use taking_in::Round;
+
+/// Least time between two looks that a server itself has asked for: one that cries all day is looked at once a second.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a catalogue is made of.
+#[derive(Debug, Clone)]
+pub struct CatalogueParts {
+    pub kernel: Arc<Kernel>,
+    pub store: Arc<dyn UpstreamStore>,
+    pub supervision: Arc<dyn Supervision>,
+    pub inspector: Arc<dyn Inspector>,
+}
+
+/// What the servers behind Gantry offer.
+#[derive(Debug)]
+pub struct Catalogue {
+    parts: CatalogueParts,
+    servers: Mutex<BTreeMap<ServerKey, Kept>>,
+    /// CAT-3. One entry for each server.
+    turns: Mutex<HashMap<ServerKey, Arc<tokio::sync::Mutex<()>>>>,
+    /// Servers that are being looked at because they said so, and whether they have said it again meanwhile.
+    looking: Mutex<HashMap<ServerKey, bool>>,
+}
+
+/// Whose server, and what it is called.
+type ServerKey = (TenantId, String);
+
+/// What is known of one server.
+#[derive(Debug, Clone)]
+struct Kept {
+    record: ServerRecord,
+    /// None if this release cannot read it; then the server is not started.
+    spec: Option<ServerSpec>,
+    /// Does it answer, as far as anybody knows? A server that has not been asked yet is started when it is.
+    answers: bool,
+    /// By its own names of the tools.
+    pins: BTreeMap<String, PinRecord>,
+    problems: Vec<ToolProblem>,
+}
+
+impl Kept {
+    /// The availability of every tool.
+    fn availability(&self) -> impl Iterator<Item = (ToolKey, Option<WhyUnavailable>)> {
+        self.pins.values().map(|pin| (key_of(pin), pins::why_unavailable(pin, self.answers)))
+    }
+
+    fn namespace(&self) -> String {
+        namespace(&self.record.name, self.spec.as_ref())
+    }
+}
+
+fn key_of(pin: &PinRecord) -> ToolKey {
+    (pin.tenant.clone(), pin.tool.clone())
+}
+
+fn namespace(name: &str, spec: Option<&ServerSpec>) -> String {
+    spec.and_then(|spec| spec.namespace.clone()).unwrap_or_else(|| crate::naming::namespace(name))
+}
+
+impl Catalogue {
+    /// Reads what is kept, says what may be offered (CAT-4), and hands the servers over to be kept alive. To be done
+    /// before any door opens.
+    pub async fn open(parts: CatalogueParts) -> Result<Arc<Self>, Refusal> {
+        let state = parts.store.load().await.map_err(|error| error.refusal())?;
+        let mut servers: BTreeMap<ServerKey, Kept> = BTreeMap::new();
+        for record in state.servers {
+            let spec: Option<ServerSpec> = serde_json::from_value(record.spec.clone())
+                .inspect_err(|error| tracing::error!(server = record.name, %error, "this server cannot be started"))
+                .ok();
+            let key = (record.tenant.clone(), record.name.clone());
+            let answers = spec.is_some();
+            servers.insert(key, Kept { record, spec, answers, pins: BTreeMap::new(), problems: Vec::new() });
+        }
+        for pin in state.pins {
+            if let Some(kept) = servers.get_mut(&(pin.tenant.clone(), pin.server.clone())) {
+                kept.pins.insert(pin.upstream_tool.clone(), pin);
+            }
+        }
+        let catalogue =
+            Arc::new(Self { parts, servers: Mutex::new(servers), turns: Mutex::default(), looking: Mutex::default() });
+        catalogue.close_what_nobody_accepted();
+        catalogue.supervise().await;
+        Ok(catalogue)
+    }
+
+    /// The server does or does not answer: its tools come and go with it (REG-022).
+    pub fn availability(&self, tenant: &TenantId, server: &str, answers: bool) {
+        let mut servers = self.table();
+        let Some(kept) = servers.get_mut(&(tenant.clone(), server.to_owned())) else { return };
+        kept.answers = answers;
+        // Under the lock, so that of two words about one server the later one holds.
+        self.parts.kernel.availability().set(kept.availability());
+    }
+
+    /// The server says that its tools have changed. Looks at it soon; however often it says so, one look at a time and
+    /// one more after that.
+    pub fn look_again(self: &Arc<Self>, tenant: &TenantId, server: &str) {
+        let key = (tenant.clone(), server.to_owned());
+        if self.kept(&key).is_none() {
+            return;
+        }
+        match lock(&self.looking).entry(key.clone()) {
+            Entry::Occupied(mut again) => {
+                again.insert(true);
+                return;
+            }
+            Entry::Vacant(first) => first.insert(false),
+        };
+        let catalogue = Arc::clone(self);
+        tokio::spawn(async move { catalogue.look_until_quiet(&key).await });
+    }
+
+    async fn look_until_quiet(&self, key: &ServerKey) {
+        loop {
+            if let Err(refusal) = self.refresh(&key.0, &key.1).await {
+                tracing::warn!(server = key.1, code = %refusal.code, message = refusal.message, "cannot look at its tools");
+            }
+            self.parts.kernel.clock().sleep(LOOK_PAUSE).await;
+            let mut looking = lock(&self.looking);
+            match looking.get_mut(key) {
+                Some(again) if *again => *again = false,
+                _ => {
+                    looking.remove(key);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The names of all servers, with whose they are.
+    pub fn names(&self) -> Vec<(TenantId, String)> {
+        self.table().keys().cloned().collect()
+    }
+
+    // ------------------------------------------------------------------------------------------------ private parts
+
+    /// CAT-4: what the pins say, and of published tools without a pin that nobody may have them.
+    fn close_what_nobody_accepted(&self) {
+        let servers = self.table();
+        let pinned: HashSet<ToolKey> = servers.values().flat_map(|kept| kept.pins.values().map(key_of)).collect();
+        let registry = self.parts.kernel.registry().snapshot();
+        let orphans = registry
+            .tools()
+            .filter(|tool| tool.versions().iter().any(|v| matches!(v.manifest.execution, Some(Execution::Mcp { .. }))))
+            .map(|tool| (tool.tenant.clone(), tool.id.clone()))
+            .filter(|key| !pinned.contains(key))
+            .map(|key| (key, Some(WhyUnavailable::Withdrawn)));
+        self.parts.kernel.availability().set(servers.values().flat_map(Kept::availability).chain(orphans));
+    }
+
+    /// Hands all servers over.
+    async fn supervise(&self) {
+        let wanted = self
+            .table()
+            .iter()
+            .filter_map(|((tenant, name), kept)| {
+                Some(WantedServer { tenant: tenant.clone(), name: name.clone(), spec: kept.spec.clone()? })
+            })
+            .collect();
+        self.parts.supervision.apply(wanted).await;
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<ServerKey, Kept>> {
+        lock(&self.servers)
+    }
+
+    fn kept(&self, key: &ServerKey) -> Option<Kept> {
+        self.table().get(key).cloned()
+    }
+
+    /// What is known of a server, or that there is none.
+    fn known(&self, key: &ServerKey) -> Result<Kept, Refusal> {
+        let servers = self.table();
+        servers.get(key).cloned().ok_or_else(|| {
+            let names = servers.keys().filter(|(tenant, _)| *tenant == key.0).map(|(_, name)| name.as_str());
+            let refusal = Refusal::new(ErrorCode::E3101, format!("there is no server `{}`", descriptor::shown(&key.1)));
+            match nearest(&key.1, names) {
+                Some(near) => refusal.hint(format!("did you mean `{near}`?")),
+                None => refusal.hint("`gantry server list` shows those there are"),
+            }
+        })
+    }
+
+    /// CAT-3: to be held for the whole of a look or a decision.
+    fn turn(&self, key: &ServerKey) -> Arc<tokio::sync::Mutex<()>> {
+        Arc::clone(lock(&self.turns).entry(key.clone()).or_default())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,382 @@
+//! What people do with servers and with what they offer: add, look, restart, remove; accept, reject, classify. Each act
+//! is permitted and recorded by the kernel.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::compat::{self, Direction, Verdict};
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{TenantId, is_snake_word};
+use contract::manifest::{Manifest, SideEffectPolicy};
+use kernel::permissions::Permissions;
+use kernel::ports::audit_sink::AuditAction;
+use kernel::ports::server_desk::{Decision, PinReport, ServerDesk, ServerReport};
+use kernel::ports::upstream_store::{PinRecord, PinState, ServerRecord};
+use kernel::{Actor, ServerAct};
+use serde_json::{Value, json};
+
+use super::descriptor::{hints, shown};
+use super::difference::difference;
+use super::{Catalogue, Kept, ServerKey, namespace};
+use crate::pins;
+use crate::spec::{ServerReach, ServerSpec};
+
+/// Most servers of one tenant.
+const SERVERS_MAX: usize = 256;
+/// Longest name of a server, and of a namespace that is given to one.
+const NAME_CHARS_MAX: usize = 64;
+/// Most lines of a log in one answer.
+const LOG_LINES_MAX: usize = 10_000;
+
+#[async_trait]
+impl ServerDesk for Catalogue {
+    async fn servers(&self, actor: Actor<'_>, tenant: Option<&TenantId>) -> Result<Vec<ServerReport>, Refusal> {
+        let tenant = self.parts.kernel.server_sight(actor, tenant).await?;
+        let kept: Vec<Kept> =
+            self.table().iter().filter(|((of, _), _)| *of == tenant).map(|(_, kept)| kept.clone()).collect();
+        Ok(kept.iter().map(|kept| self.report(kept)).collect())
+    }
+
+    async fn put_server(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        name: &str,
+        spec: Value,
+    ) -> Result<ServerReport, Refusal> {
+        let act = self.parts.kernel.server_act(actor, tenant).await?;
+        let key = (act.tenant().clone(), checked_name(name)?);
+        let read = checked_spec(&spec)?;
+        self.there_is_room(&key, &read)?;
+        let turn = self.turn(&key);
+        let _turn = turn.lock().await;
+        let record = ServerRecord {
+            tenant: key.0.clone(),
+            name: key.1.clone(),
+            spec,
+            added_at: self.parts.kernel.clock().now(),
+            added_by: act.by().clone(),
+        };
+        self.parts.store.put_server(&record).await.map_err(|error| error.refusal())?;
+        let before = self.kept(&key);
+        let note = format!("{} `{name}`", if before.is_some() { "changed" } else { "added" });
+        let pins = before.map(|kept| kept.pins).unwrap_or_default();
+        let kept = Kept { record, spec: Some(read), answers: true, pins, problems: Vec::new() };
+        self.table().insert(key.clone(), kept);
+        act.done(AuditAction::ServersChanged, None, note);
+        self.supervise().await;
+        // It is there whether it answers or not; why it does not stands in the report.
+        let _ = self.refresh_in_turn(&key).await;
+        self.known(&key).map(|kept| self.report(&kept))
+    }
+
+    async fn remove_server(&self, actor: Actor<'_>, tenant: Option<&TenantId>, name: &str) -> Result<(), Refusal> {
+        let act = self.parts.kernel.server_act(actor, tenant).await?;
+        let key = (act.tenant().clone(), name.to_owned());
+        let turn = self.turn(&key);
+        let _turn = turn.lock().await;
+        let kept = self.known(&key)?;
+        // Closed before it is forgotten: what is left published must not be callable for a moment longer.
+        let withdrawn = PinState::Withdrawn;
+        let closed = kept.pins.values().map(|pin| PinRecord { state: withdrawn, ..pin.clone() });
+        let closed: Vec<_> = closed.map(|pin| (super::key_of(&pin), pins::why_unavailable(&pin, false))).collect();
+        self.parts.kernel.availability().set(closed);
+        self.parts.store.remove_server(&key.0, &key.1).await.map_err(|error| error.refusal())?;
+        self.table().remove(&key);
+        {
+            let mut turns = super::lock(&self.turns);
+            // Somebody who waits for this turn and somebody who would make a new one must not both have one.
+            if Arc::strong_count(&turn) <= 2 {
+                turns.remove(&key);
+            }
+        }
+        act.done(AuditAction::ServersChanged, None, format!("removed `{name}`"));
+        self.supervise().await;
+        Ok(())
+    }
+
+    async fn restart_server(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        name: &str,
+    ) -> Result<ServerReport, Refusal> {
+        let act = self.parts.kernel.server_act(actor, tenant).await?;
+        let key = (act.tenant().clone(), name.to_owned());
+        self.known(&key)?;
+        self.parts.supervision.restart(&key.0, &key.1).await?;
+        act.done(AuditAction::ServersChanged, None, format!("restarted `{name}`"));
+        self.refresh(&key.0, &key.1).await?;
+        self.known(&key).map(|kept| self.report(&kept))
+    }
+
+    async fn server_log(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        name: &str,
+        lines: usize,
+    ) -> Result<Vec<String>, Refusal> {
+        let tenant = self.parts.kernel.server_sight(actor, tenant).await?;
+        let key = (tenant, name.to_owned());
+        self.known(&key)?;
+        self.parts.supervision.log_tail(&key.0, &key.1, lines.min(LOG_LINES_MAX)).await
+    }
+
+    async fn server_tools(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        name: &str,
+    ) -> Result<Vec<PinReport>, Refusal> {
+        let tenant = self.parts.kernel.server_sight(actor, tenant).await?;
+        let kept = self.known(&(tenant, name.to_owned()))?;
+        Ok(kept.pins.values().map(|pin| self.pin_report(pin)).collect())
+    }
+
+    async fn decide(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        name: &str,
+        tool: &str,
+        decision: Decision,
+    ) -> Result<PinReport, Refusal> {
+        let act = self.parts.kernel.server_act(actor, tenant).await?;
+        let key = (act.tenant().clone(), name.to_owned());
+        let turn = self.turn(&key);
+        let _turn = turn.lock().await;
+        let kept = self.known(&key)?;
+        let pin = named(&kept, tool)?;
+        let decided = match decision {
+            Decision::Accept { digest } => self.accept(&kept, pin, digest, act).await?,
+            Decision::Reject => self.reject(&kept, pin, act).await?,
+            Decision::Classify(class) => self.classify(&kept, pin, class, act).await?,
+        };
+        Ok(self.pin_report(&decided))
+    }
+}
+
+impl Catalogue {
+    async fn accept(
+        &self,
+        kept: &Kept,
+        pin: &PinRecord,
+        looked_at: Option<Digest>,
+        act: ServerAct<'_>,
+    ) -> Result<PinRecord, Refusal> {
+        let digest = pins::undecided(pin).ok_or_else(|| nothing_to_decide(pin))?;
+        if looked_at.is_some_and(|looked_at| looked_at != digest) {
+            let message = format!("what the server says about `{}` has changed since it was looked at", pin.tool);
+            return Err(Refusal::new(ErrorCode::E3408, message)
+                .hint("nothing was accepted; look again: `gantry server review`"));
+        }
+        let accepted = pins::accept(pin).ok_or_else(|| nothing_to_decide(pin))?;
+        let version = self.publish(kept, &accepted).await?;
+        let accepted =
+            PinRecord { version: Some(version.clone()), seen_at: self.parts.kernel.clock().now(), ..accepted };
+        self.store_pins(&key_of(kept), vec![accepted.clone()], false).await?;
+        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, Some(&version))), format!("accepted {digest}"));
+        Ok(accepted)
+    }
+
+    async fn reject(&self, kept: &Kept, pin: &PinRecord, act: ServerAct<'_>) -> Result<PinRecord, Refusal> {
+        let digest = pins::undecided(pin).ok_or_else(|| nothing_to_decide(pin))?;
+        let rejected = pins::reject(pin).ok_or_else(|| nothing_to_decide(pin))?;
+        let rejected = PinRecord { seen_at: self.parts.kernel.clock().now(), ..rejected };
+        self.store_pins(&key_of(kept), vec![rejected.clone()], false).await?;
+        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, None)), format!("rejected {digest}"));
+        Ok(rejected)
+    }
+
+    async fn classify(
+        &self,
+        kept: &Kept,
+        pin: &PinRecord,
+        class: SideEffectPolicy,
+        act: ServerAct<'_>,
+    ) -> Result<PinRecord, Refusal> {
+        if class == SideEffectPolicy::Compensatable {
+            return Err(Refusal::new(ErrorCode::E3004, "a tool of a server cannot be `compensatable`")
+                .hint("nothing says which tool undoes it: use `irreversible`, or `idempotent` if twice is as once"));
+        }
+        let classification = Some(class).filter(|class| *class != SideEffectPolicy::Unclassified);
+        let mut classified = PinRecord { classification, ..pin.clone() };
+        if classified.accepted.is_some() {
+            // A version never changes, so another class is another version.
+            classified.version = Some(self.publish(kept, &classified).await?);
+        }
+        self.store_pins(&key_of(kept), vec![classified.clone()], false).await?;
+        let named = Some((&pin.tool, classified.version.as_ref()));
+        act.done(AuditAction::ToolPinChanged, named, format!("classified as {}", class.as_str()));
+        Ok(classified)
+    }
+
+    fn report(&self, kept: &Kept) -> ServerReport {
+        let in_state = |states: &[PinState]| kept.pins.values().filter(|pin| states.contains(&pin.state)).count();
+        let status = match kept.spec {
+            Some(_) => self.parts.supervision.status(&kept.record.tenant, &kept.record.name),
+            None => json!({ "state": "unreadable" }),
+        };
+        ServerReport {
+            record: kept.record.clone(),
+            status,
+            tools_available: if kept.answers { in_state(&[PinState::Accepted]) } else { 0 },
+            tools_quarantined: in_state(&[PinState::Quarantined]),
+            tools_known: kept.pins.len(),
+            problems: kept.problems.clone(),
+        }
+    }
+
+    fn pin_report(&self, pin: &PinRecord) -> PinReport {
+        let accepted = pin.accepted.as_ref().map(|definition| &definition.value);
+        let open = pin.proposed.as_ref().filter(|_| pins::undecided(pin).is_some());
+        let newest = pin.proposed.as_ref().map(|definition| &definition.value).or(accepted);
+        let compatibility = match (accepted, open) {
+            (Some(old), Some(new)) => Some(compared(old, &new.value)),
+            _ => None,
+        };
+        let why = self.parts.kernel.availability().why_not(&pin.tenant, &pin.tool);
+        PinReport {
+            unavailable: why.map(kernel::WhyUnavailable::as_str),
+            difference: open.map(|new| difference(accepted, &new.value)).unwrap_or_default(),
+            compatibility,
+            hints: newest.map(hints).unwrap_or_default(),
+            pin: pin.clone(),
+        }
+    }
+
+    /// Two servers of a tenant never share a namespace, or nobody could tell by a tool's name where it comes from.
+    fn there_is_room(&self, key: &ServerKey, spec: &ServerSpec) -> Result<(), Refusal> {
+        let wanted = namespace(&key.1, Some(spec));
+        let servers = self.table();
+        let mut others = servers.iter().filter(|((tenant, name), _)| *tenant == key.0 && *name != key.1);
+        if others.clone().count() >= SERVERS_MAX {
+            return Err(Refusal::new(ErrorCode::E3407, format!("a tenant has at most {SERVERS_MAX} servers"))
+                .hint("remove one that is not needed: `gantry server remove`"));
+        }
+        match others.find(|(_, kept)| kept.namespace() == wanted) {
+            Some(((_, other), _)) => Err(Refusal::new(
+                ErrorCode::E3004,
+                format!("the tools of `{other}` stand in the namespace `{wanted}` already"),
+            )
+            .hint("give this server a `namespace` of its own")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn key_of(kept: &Kept) -> ServerKey {
+    (kept.record.tenant.clone(), kept.record.name.clone())
+}
+
+/// What accepting would mean for callers.
+fn compared(old: &Value, new: &Value) -> &'static str {
+    let side = |definition: &Value, member: &str| definition.get(member).cloned().unwrap_or_else(|| json!({}));
+    let input = compat::compare(&side(old, "inputSchema"), &side(new, "inputSchema"), Direction::Input);
+    let output = compat::compare(&side(old, "outputSchema"), &side(new, "outputSchema"), Direction::Output);
+    match input.verdict.max(output.verdict) {
+        Verdict::Patch => "patch",
+        Verdict::Minor => "minor",
+        Verdict::Major => "major",
+    }
+}
+
+/// The pin of a tool, by its server's name of it or by ours.
+fn named<'a>(kept: &'a Kept, tool: &str) -> Result<&'a PinRecord, Refusal> {
+    let found = kept.pins.get(tool).or_else(|| {
+        kept.pins
+            .values()
+            .find(|pin| pin.tool.as_str() == tool)
+            .or_else(|| kept.pins.values().find(|pin| pin.tool.local() == tool))
+    });
+    found.ok_or_else(|| {
+        let names = kept.pins.keys().map(String::as_str).chain(kept.pins.values().map(|pin| pin.tool.as_str()));
+        let message = format!("the server `{}` has no tool `{}`", kept.record.name, shown(tool));
+        let refusal = Refusal::new(ErrorCode::E3101, message);
+        match contract::nearest::nearest(tool, names) {
+            Some(near) => refusal.hint(format!("did you mean `{}`?", shown(near))),
+            None => refusal.hint(format!("`gantry server review {}` shows those it has", kept.record.name)),
+        }
+    })
+}
+
+fn nothing_to_decide(pin: &PinRecord) -> Refusal {
+    let why = match pin.state {
+        PinState::Withdrawn => "its server does not offer it any more",
+        _ => "its server says what was accepted",
+    };
+    Refusal::new(ErrorCode::E3408, format!("there is nothing to decide about `{}`: {why}", pin.tool))
+        .hint("`gantry server list` shows which servers wait for a decision")
+}
+
+fn checked_name(name: &str) -> Result<String, Refusal> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let fine = name.len() <= NAME_CHARS_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(plain);
+    if fine {
+        return Ok(name.to_owned());
+    }
+    Err(Refusal::new(ErrorCode::E3004, format!("`{}` is no name for a server", shown(name)))
+        .hint("use at most 64 letters, digits, `-`, `_` and `.`, beginning with a letter or digit"))
+}
+
+/// Reads a server's description, as far as it can be told before it is started.
+fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
+    let wrong = |message: String| Refusal::new(ErrorCode::E3004, message).hint("see docs/upstream-servers.md");
+    let read: ServerSpec = serde_json::from_value(spec.clone()).map_err(|error| wrong(told(&error.to_string())))?;
+    if let Some(space) = &read.namespace
+        && (!is_snake_word(space) || space.len() > NAME_CHARS_MAX)
+    {
+        return Err(wrong("`namespace` must be at most 64 of a-z, 0-9 and _, beginning with a letter".into()));
+    }
+    match &read.reach {
+        ServerReach::Stdio { command, args, env, permissions } => {
+            if command.is_empty() || command.contains('\0') || args.iter().any(|arg| arg.contains('\0')) {
+                return Err(wrong("`command` must name a program, and nothing may contain NUL".into()));
+            }
+            if env.keys().any(|name| name.is_empty() || name.contains(['=', '\0'])) {
+                return Err(wrong("names in `env` must not be empty or contain `=`".into()));
+            }
+            checked_permissions(permissions)?;
+        }
+        ServerReach::Http { url, .. } | ServerReach::Sse { url, .. } => {
+            let fine = url::Url::parse(url).is_ok_and(|url| {
+                matches!(url.scheme(), "http" | "https") && url.has_host() && url.password().is_none()
+            });
+            if !fine {
+                return Err(wrong("`url` must be an http or https address without a password".into()));
+            }
+        }
+    }
+    Ok(read)
+}
+
+/// The words mean the same as in manifests, so the same reader judges them.
+fn checked_permissions(words: &[String]) -> Result<(), Refusal> {
+    let manifest = json!({
+        "tool_id": "server", "version": "1.0.0", "name": "server", "description": "a server's permissions",
+        "provider": "gantry", "protocol": "mcp", "side_effect_policy": "unclassified", "timeout_class": "standard",
+        "parameters": { "type": "object" }, "result_schema": {}, "required_permissions": words,
+    });
+    let findings = match Manifest::from_value(manifest) {
+        Ok(manifest) => Permissions::of(&manifest).err().unwrap_or_default(),
+        Err(error) => error.findings().to_vec(),
+    };
+    match findings.first() {
+        None => Ok(()),
+        Some(finding) => {
+            let message = format!("`permissions`: {}", shown(&finding.message));
+            Err(Refusal::new(ErrorCode::E3004, message)
+                .hint("the words are those of `required_permissions` in manifests"))
+        }
+    }
+}
+
+/// serde's words without the values it repeats: they may be secrets.
+fn told(message: &str) -> String {
+    let kept = message.split('"').step_by(2).collect::<Vec<_>>().join("…");
+    format!("the description of the server cannot be read: {}", kept.split(" at line").next().unwrap_or_default())
+}

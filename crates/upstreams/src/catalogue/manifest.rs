@@ -1,0 +1,236 @@
+//! From an accepted definition to a manifest, and to the version number it must have.
+//!
+//! The manifest says what the registry needs; the definition itself stays in the pin, word by word. Effects are
+//! `unclassified` until a person has said what they are: what a server says about itself is a hint and stands in tags.
+
+use contract::compat::{self, Direction, Verdict};
+use contract::ids::ToolId;
+use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
+use contract::version::{Bump, FirstNumber, Version};
+use kernel::ports::clock::UnixMillis;
+use kernel::registry::Tool;
+use serde_json::{Map, Value, json};
+
+use super::descriptor::{clean, hints};
+
+/// Longest and shortest texts that a manifest takes.
+const NAME_CHARS_MAX: usize = 255;
+const NAME_CHARS_MIN: usize = 3;
+const DESCRIPTION_CHARS_MAX: usize = 2000;
+const DESCRIPTION_CHARS_MIN: usize = 10;
+/// Seconds a call may take unless it says otherwise. The class allows five minutes.
+const TIMEOUT_SECONDS: u32 = 60;
+/// Longest tag.
+const TAG_CHARS_MAX: usize = 100;
+
+/// What the manifest is made from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken<'a> {
+    pub(super) server: &'a str,
+    pub(super) upstream_tool: &'a str,
+    pub(super) tool: &'a ToolId,
+    pub(super) definition: &'a Value,
+    pub(super) classification: Option<SideEffectPolicy>,
+}
+
+/// The manifest as a document, without a version.
+pub(super) fn document(taken: Taken<'_>) -> Map<String, Value> {
+    let said = |member: &str| taken.definition.get(member).and_then(Value::as_str).unwrap_or_default();
+    let effects = taken.classification.unwrap_or(SideEffectPolicy::Unclassified);
+    let mut manifest = Map::new();
+    let mut put = |name: &str, value: Value| manifest.insert(name.to_owned(), value);
+    put("tool_id", json!(taken.tool.local()));
+    if let Some(namespace) = taken.tool.namespace() {
+        put("namespace", json!(namespace));
+    }
+    put("name", json!(title(taken, said("title"))));
+    put("description", json!(description(taken, said("description"))));
+    put("provider", json!(taken.server));
+    put("protocol", json!("mcp"));
+    put("parameters", taken.definition.get("inputSchema").cloned().unwrap_or_default());
+    put("result_schema", result_schema(taken.definition.get("outputSchema").filter(|schema| !schema.is_null())));
+    put("side_effect_policy", json!(effects));
+    if !matches!(effects, SideEffectPolicy::Pure | SideEffectPolicy::Unclassified) {
+        // Whoever classified it has said how grave it is, not what exactly it changes.
+        let resource: String = taken.server.chars().take(NAME_CHARS_MAX).collect();
+        put("side_effects", json!([{ "resource": resource, "op": "UPDATE", "scope": "whatever the server reaches" }]));
+        put("idempotency", json!({ "key_fields": [] }));
+    }
+    put("execution", json!({ "type": "mcp", "server": taken.server, "tool": taken.upstream_tool }));
+    put("timeout_class", json!("long_running"));
+    put("timeout_default", json!(TIMEOUT_SECONDS));
+    put("tags", json!(tags(taken)));
+    manifest
+}
+
+fn title(taken: Taken<'_>, said: &str) -> String {
+    let annotated = taken.definition.pointer("/annotations/title").and_then(Value::as_str).unwrap_or_default();
+    let first = [said, annotated, taken.upstream_tool].into_iter().map(|text| clean(text, NAME_CHARS_MAX));
+    let name = first.map(|text| text.trim().to_owned()).find(|text| !text.is_empty()).unwrap_or_default();
+    if name.chars().count() < NAME_CHARS_MIN { taken.tool.as_str().to_owned() } else { name }
+}
+
+fn description(taken: Taken<'_>, said: &str) -> String {
+    // Lines stay lines: a model reads them as its author laid them out.
+    let lines: Vec<String> = said.lines().map(|line| clean(line, DESCRIPTION_CHARS_MAX)).collect();
+    let text = lines.join("\n").trim().to_owned();
+    let text = if text.chars().count() < DESCRIPTION_CHARS_MIN {
+        let about = format!("`{}` of the MCP server `{}`", clean(taken.upstream_tool, NAME_CHARS_MAX), taken.server);
+        if text.is_empty() { about } else { format!("{about}: {text}") }
+    } else {
+        text
+    };
+    if text.chars().count() <= DESCRIPTION_CHARS_MAX {
+        return text;
+    }
+    text.chars().take(DESCRIPTION_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+fn tags(taken: Taken<'_>) -> Vec<String> {
+    let own = ["mcp".to_owned(), format!("server:{}", taken.server)];
+    let hints = hints(taken.definition).into_iter().map(|hint| format!("hint:{hint}"));
+    own.into_iter().chain(hints).map(|tag| tag.chars().take(TAG_CHARS_MAX).collect()).collect()
+}
+
+/// The shape of what comes back: the content as it is, and beside it what the server has typed.
+///
+/// The inner schema stays as its author wrote it, because it is shown to callers by itself. Its references lead from its
+/// own root; so that they lead somewhere in the whole too, its definitions stand there once more.
+pub(super) fn result_schema(output: Option<&Value>) -> Value {
+    let mut schema = json!({
+        "type": "object",
+        "properties": { "content": { "type": "array" }, "structuredContent": {} },
+        "required": ["content"],
+    });
+    let (Some(output), Some(members)) = (output, schema.as_object_mut()) else { return schema };
+    if !references_lead(output) {
+        // A reference to somewhere else in the inner schema would mean another place in the whole: not checked here.
+        return schema;
+    }
+    for definitions in ["$defs", "definitions"] {
+        if let Some(kept) = output.get(definitions) {
+            members.insert(definitions.to_owned(), kept.clone());
+        }
+    }
+    members.insert("required".into(), json!(["content", "structuredContent"]));
+    if let Some(place) = members.get_mut("properties").and_then(Value::as_object_mut) {
+        place.insert("structuredContent".into(), output.clone());
+    }
+    schema
+}
+
+/// Does every reference lead into the definitions?
+fn references_lead(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().all(|(name, value)| match (name.as_str(), value) {
+            ("$ref" | "$dynamicRef", Value::String(to)) => {
+                to.starts_with("#/$defs/") || to.starts_with("#/definitions/")
+            }
+            ("$id" | "$anchor" | "$dynamicAnchor", Value::String(_)) => false,
+            _ => references_lead(value),
+        }),
+        Value::Array(items) => items.iter().all(references_lead),
+        _ => true,
+    }
+}
+
+/// The whole manifest under the version that is honest about it: the first, the one it has already, or the next.
+pub(super) fn versioned(
+    mut document: Map<String, Value>,
+    published: Option<&Tool>,
+    now: UnixMillis,
+) -> (Value, Version) {
+    let mut with = |version: &Version| {
+        document.insert("version".into(), json!(version));
+        Value::Object(document.clone())
+    };
+    let first = Version::new(1, 0, 0);
+    let Some(newest) = published.and_then(|tool| tool.versions().last()) else { return (with(&first), first) };
+    let is_there = |state: LifecycleState| state != LifecycleState::Removed;
+    // Published before, by a look at the server that did not come to its end.
+    let as_it_was = with(&newest.version);
+    if is_there(newest.lifecycle.state(now))
+        && serde_json::from_value::<Manifest>(as_it_was.clone()).is_ok_and(|same| same.digest() == newest.digest)
+    {
+        return (as_it_was, newest.version.clone());
+    }
+    let predecessor = published
+        .into_iter()
+        .flat_map(|tool| tool.versions().iter().rev())
+        .find(|version| is_there(version.lifecycle.state(now)) && !version.version.is_prerelease());
+    let member = |name: &str| document_member(&as_it_was, name);
+    let verdict = predecessor.map_or(Verdict::Major, |before| {
+        let input = compat::compare(&before.manifest.parameters, member("parameters"), Direction::Input);
+        let output = compat::compare(&before.manifest.result_schema, member("result_schema"), Direction::Output);
+        input.verdict.max(output.verdict)
+    });
+    let step = match verdict {
+        Verdict::Patch => Bump::Patch,
+        Verdict::Minor => Bump::Minor,
+        Verdict::Major => Bump::Major,
+    };
+    // Numbers end at 2^53; nothing gets there by changing definitions.
+    let next = newest.version.bump(step, None, FirstNumber::Zero).unwrap_or(first);
+    (with(&next), next)
+}
+
+fn document_member<'a>(document: &'a Value, name: &str) -> &'a Value {
+    static NOTHING: Value = Value::Null;
+    document.get(name).unwrap_or(&NOTHING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(definition: &Value, classification: Option<SideEffectPolicy>) -> Manifest {
+        let tool: ToolId = "files.read_file".parse().unwrap();
+        let taken = Taken { server: "files", upstream_tool: "readFile", tool: &tool, definition, classification };
+        let (document, version) = versioned(document(taken), None, UnixMillis(0));
+        assert_eq!(version.to_string(), "1.0.0");
+        Manifest::from_value(document).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn whatever_a_server_says_about_itself_becomes_a_manifest_that_is_admitted() {
+        for description in ["", "x", "Reads a file.\nLine two.", "a\u{202e}b\u{0}c def ghi", &"ä".repeat(9_000)] {
+            for title in ["", "R", "Read a file", &"t".repeat(600)] {
+                let definition = json!({ "name": "readFile", "title": title, "description": description,
+                    "inputSchema": { "type": "object", "properties": { "path": { "type": "string" } } } });
+                let manifest = manifest(&definition, None);
+                assert_eq!(manifest.side_effect_policy, SideEffectPolicy::Unclassified);
+                assert_eq!(manifest.id().unwrap().as_str(), "files.read_file");
+            }
+        }
+    }
+
+    #[test]
+    fn every_class_but_one_can_be_given_and_hints_stay_hints() {
+        let definition = json!({ "name": "x", "inputSchema": { "type": "object" },
+            "annotations": { "readOnlyHint": true, "title": "Reading" } });
+        for class in [SideEffectPolicy::Pure, SideEffectPolicy::Idempotent, SideEffectPolicy::Irreversible] {
+            assert_eq!(manifest(&definition, Some(class)).side_effect_policy, class);
+        }
+        let manifest = manifest(&definition, None);
+        assert_eq!(manifest.side_effect_policy, SideEffectPolicy::Unclassified);
+        assert_eq!(manifest.tags, ["mcp", "server:files", "hint:read_only"]);
+        assert_eq!(manifest.name, "Reading");
+    }
+
+    #[test]
+    fn the_result_is_the_content_and_what_the_server_has_typed() {
+        let output = json!({ "type": "object", "properties": { "n": { "$ref": "#/$defs/count" } }, "required": ["n"],
+            "$defs": { "count": { "type": "integer" } } });
+        let definition = json!({ "name": "x", "inputSchema": { "type": "object" }, "outputSchema": output });
+        let manifest = manifest(&definition, None);
+        assert_eq!(manifest.result_schema.pointer("/properties/structuredContent"), Some(&output));
+        let schema = manifest.compile_result().unwrap();
+        assert!(schema.check(&json!({ "content": [], "structuredContent": { "n": 1 } })).is_ok());
+        for wrong in [json!({ "content": [] }), json!({ "content": [], "structuredContent": { "n": "x" } })] {
+            assert!(schema.check(&wrong).is_err(), "{wrong}");
+        }
+        let elsewhere = json!({ "type": "object", "properties": { "a": { "$ref": "#/properties/b" }, "b": {} } });
+        assert_eq!(result_schema(Some(&elsewhere)).pointer("/properties/structuredContent"), Some(&json!({})));
+        assert_eq!(result_schema(None).get("required"), Some(&json!(["content"])));
+    }
+}
