@@ -1,8 +1,8 @@
 //! Why a request to a server behind Gantry came to nothing, told by what it means for the caller: was it executed?
 //!
 //! Invariants
-//! - FAULT-1: [`Fault::never_executed`] is said only where it is sure. Everything else about a request that was on its way
-//!   counts as "may have happened" (DESIGN §5).
+//! - FAULT-1: [`Fault::NotSent`] is said only where it is sure. Everything else about a request that was on its way and has no
+//!   answer counts as "may have happened" (DESIGN §5).
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
 //!   for its caller and stands in the details, bounded.
 
@@ -65,11 +65,6 @@ impl From<Refusal> for Fault {
 }
 
 impl Fault {
-    /// Surely nothing was done.
-    pub(crate) fn never_executed(&self) -> bool {
-        matches!(self, Self::NotSent(_) | Self::Denied(_) | Self::Busy { .. } | Self::Ours(_) | Self::Version(_))
-    }
-
     /// May it have been done, with nobody left to tell?
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Late | Self::Status(500..))
@@ -97,10 +92,11 @@ impl Fault {
                 refusal.retry_after_ms = retry_after_ms;
                 refusal
             }
-            Self::Denied(_) => {
-                Refusal::new(ErrorCode::E3603, format!("the server `{server}` does not accept the credentials it was given"))
-                    .hint("let the operator renew the credentials of this server")
-            }
+            Self::Denied(_) => Refusal::new(
+                ErrorCode::E3603,
+                format!("the server `{server}` does not accept the credentials it was given"),
+            )
+            .hint("let the operator renew the credentials of this server"),
             Self::Late => Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not answer in time")),
             Self::Refused(error) => refused(server, error, safe),
             Self::NotSent(_) | Self::Lost(_) => {
@@ -168,7 +164,6 @@ mod tests {
         ] {
             assert_eq!(fault.clone().refusal("s", false).code, unsafe_code, "{fault}");
             assert_eq!(fault.clone().refusal("s", true).code, safe_code, "{fault}");
-            assert!(!(fault.never_executed() && fault.is_unknown()), "{fault}");
         }
     }
 

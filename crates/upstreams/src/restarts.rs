@@ -77,15 +77,15 @@ mod tests {
     use super::*;
 
     fn bounds() -> impl Strategy<Value = RestartBounds> {
-        (0u32..20, 1u64..100, 1u64..1_000, 1u64..60_000, 1u64..100_000).prop_map(|(restarts_max, uptime, first, max, probe)| {
-            RestartBounds {
+        (0u32..20, 1u64..100, 1u64..1_000, 1u64..60_000, 1u64..100_000).prop_map(
+            |(restarts_max, uptime, first, max, probe)| RestartBounds {
                 restarts_max,
                 uptime_min: Duration::from_secs(uptime),
                 pause_first: Duration::from_millis(first),
                 pause_max: Duration::from_millis(first.max(max)),
                 probe_every: Duration::from_millis(probe),
-            }
-        })
+            },
+        )
     }
 
     /// Ends of a server: it did not start, or lasted so many seconds.

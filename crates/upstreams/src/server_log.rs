@@ -166,7 +166,11 @@ impl Writing {
                 _ => {}
             }
         }
-        if self.bounds.files_max > 1 { fs::rename(&self.path, aside(1)).await } else { fs::remove_file(&self.path).await }
+        if self.bounds.files_max > 1 {
+            fs::rename(&self.path, aside(1)).await
+        } else {
+            fs::remove_file(&self.path).await
+        }
     }
 }
 

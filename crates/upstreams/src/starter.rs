@@ -67,7 +67,8 @@ impl Starter {
         let channel: Arc<dyn Channel> = match &wanted.spec.reach {
             ServerReach::Stdio { command, args, env, permissions } => {
                 let env = self.settings(wanted.tenant, env, &mut secrets).await?;
-                let declared = Permissions::of_words(permissions).map_err(|findings| unusable_permissions(&findings))?;
+                let declared =
+                    Permissions::of_words(permissions).map_err(|findings| unusable_permissions(&findings))?;
                 let mut credentials = Vec::new();
                 for name in &declared.credentials {
                     credentials.push((&**name, self.secret(wanted.tenant, name, &mut secrets).await?));
@@ -103,9 +104,10 @@ impl Starter {
         oauth: Option<&OauthClient>,
         secrets: &mut Vec<(String, Secret)>,
     ) -> Result<Remote, Fault> {
-        let http = self.http.clone().ok_or_else(|| {
-            Refusal::new(ErrorCode::E3502, "this server cannot make HTTP requests").retryable(false)
-        })?;
+        let http = self
+            .http
+            .clone()
+            .ok_or_else(|| Refusal::new(ErrorCode::E3502, "this server cannot make HTTP requests").retryable(false))?;
         let shown = self.settings(wanted.tenant, headers, secrets).await?;
         let headers = outbound::headers(shown.iter().map(|(name, value)| (*name, value.clone())))?;
         let url = outbound::address(url, oauth.is_some() || !secrets.is_empty())?;
@@ -139,12 +141,7 @@ impl Starter {
     }
 
     /// START-2.
-    async fn secret(
-        &self,
-        tenant: &TenantId,
-        name: &str,
-        found: &mut Vec<(String, Secret)>,
-    ) -> Result<Secret, Fault> {
+    async fn secret(&self, tenant: &TenantId, name: &str, found: &mut Vec<(String, Secret)>) -> Result<Secret, Fault> {
         let secret = self.secrets.secret(tenant, name).await.map_err(|error| {
             tracing::warn!(credential = %name, %error, "a server's credential cannot be had");
             error.refusal(name)

@@ -87,8 +87,13 @@ enum Phase {
     Starting,
     Ready(Arc<Live>),
     Draining,
-    Backoff { until: Duration, why: Arc<Refusal> },
-    Unavailable { why: Arc<Refusal> },
+    Backoff {
+        until: Duration,
+        why: Arc<Refusal>,
+    },
+    Unavailable {
+        why: Arc<Refusal>,
+    },
     /// It was taken away.
     Gone,
 }
@@ -270,10 +275,6 @@ impl Unit {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn log(&self) -> &Arc<ServerLog> {
-        &self.log
-    }
-
     fn publish(&self, phase: Phase) {
         self.facts().since = self.house.clock.now();
         self.phase.send_replace(phase);
@@ -284,8 +285,11 @@ impl Unit {
     }
 
     fn unavailable(&self) -> Refusal {
-        Refusal::new(ErrorCode::E3108, format!("the server `{}` is unavailable: it was started too often without success", self.name))
-            .hint("it is tried again by itself; the operator can look at `gantry server logs` and restart it")
+        Refusal::new(
+            ErrorCode::E3108,
+            format!("the server `{}` is unavailable: it was started too often without success", self.name),
+        )
+        .hint("it is tried again by itself; the operator can look at `gantry server logs` and restart it")
     }
 }
 

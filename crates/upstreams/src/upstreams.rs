@@ -118,8 +118,9 @@ impl Upstreams {
     /// With no servers yet. Must be called within a runtime.
     pub fn new(parts: UpstreamParts) -> Arc<Self> {
         let UpstreamParts { walls, confinement, secrets, clock, entropy, log_dir, limits, bounds } = parts;
-        let http = outbound::client()
-            .inspect_err(|error| tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client"));
+        let http = outbound::client().inspect_err(
+            |error| tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client"),
+        );
         let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), http: http.ok(), limits };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
         let house = Arc::new(House { starter, bounds, clock, entropy, watchers, tasks });
@@ -317,7 +318,8 @@ impl Upstreams {
     /// There is no such server, or its log cannot be read.
     pub async fn log_tail(&self, name: &str, lines: usize) -> Result<Vec<String>, Refusal> {
         let definitions = self.definitions.load_full();
-        let definition = definitions.values().find(|definition| definition.name == name).ok_or_else(|| unknown(name))?;
+        let definition =
+            definitions.values().find(|definition| definition.name == name).ok_or_else(|| unknown(name))?;
         definition.log.tail(lines.min(LOG_LINES_MAX)).await.map_err(|error| {
             tracing::warn!(server = %name, %error, "the log of a server cannot be read");
             Refusal::new(ErrorCode::E3000, format!("the log of the server `{name}` cannot be read"))
@@ -501,9 +503,8 @@ fn too_many(method: &str) -> Fault {
 }
 
 fn status_of(unit: &Unit, definitions: &HashMap<Key, Arc<Definition>>) -> ServerStatus {
-    let shared = definitions
-        .get(&(unit.owner.clone(), unit.name.clone()))
-        .is_some_and(|definition| definition.spec.shareable);
+    let shared =
+        definitions.get(&(unit.owner.clone(), unit.name.clone())).is_some_and(|definition| definition.spec.shareable);
     let facts = unit.facts().clone();
     ServerStatus {
         tenant: unit.owner.clone(),

@@ -103,8 +103,12 @@ impl Members {
                 Ok(Incoming::Request { id, method, params: params.unwrap_or_default() })
             }
             (Some(method), None, _, _) => Ok(Incoming::Notification { method, params: params.unwrap_or_default() }),
-            (None, id, _, Some(error)) => Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(error.kept()) }),
-            (None, id, Some(result), None) => Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Ok(result) }),
+            (None, id, _, Some(error)) => {
+                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Err(error.kept()) })
+            }
+            (None, id, Some(result), None) => {
+                Ok(Incoming::Answer { id: id.as_ref().and_then(own), outcome: Ok(result) })
+            }
             _ => Err(NoMessage),
         }
     }
@@ -179,10 +183,7 @@ mod tests {
             (r#"{"id":null,"error":{"code":-32601,"message":"no"}}"#, answer(None, Err(failed))),
             (r#"{"id":-3,"result":1}"#, answer(None, Ok(json!(1)))),
             (r#"{"id":3.5,"result":1}"#, answer(None, Ok(json!(1)))),
-            (
-                r#"{"method":"x"}"#,
-                Ok(Incoming::Notification { method: "x".into(), params: Value::Null }),
-            ),
+            (r#"{"method":"x"}"#, Ok(Incoming::Notification { method: "x".into(), params: Value::Null })),
             (
                 r#"{"id":"a","method":"ping","params":{}}"#,
                 Ok(Incoming::Request { id: json!("a"), method: "ping".into(), params: json!({}) }),

@@ -105,8 +105,10 @@ pub(crate) fn open_network(spec: &mut Spec) {
 pub(crate) fn lay_out_secrets<'s>(spec: &mut Spec, secrets: impl Iterator<Item = (&'s str, &'s Secret)>) {
     spec.env.insert("GANTRY_SECRETS_DIR".to_owned(), SECRETS_DIR.to_owned());
     spec.files.extend(
-        secrets
-            .map(|(name, secret)| OwnFile { path: Path::new(SECRETS_DIR).join(name), contents: secret.expose().to_vec() }),
+        secrets.map(|(name, secret)| OwnFile {
+            path: Path::new(SECRETS_DIR).join(name),
+            contents: secret.expose().to_vec(),
+        }),
     );
 }
 

@@ -197,6 +197,7 @@ fn is_old(version: &str) -> bool {
 
 /// What a server calls its revisions, fit to be shown.
 fn named<'a>(versions: impl Iterator<Item = &'a str>) -> String {
-    let clean = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(20).collect::<String>();
+    let clean =
+        |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(20).collect::<String>();
     versions.take(5).map(clean).collect::<Vec<_>>().join(", ")
 }

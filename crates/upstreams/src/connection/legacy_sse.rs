@@ -40,8 +40,7 @@ pub(crate) struct LegacySse {
 impl LegacySse {
     /// Opens the stream and waits for the address; whoever calls bounds that wait.
     pub(crate) async fn open(remote: Remote, router: &Arc<Router>) -> Result<Self, Fault> {
-        let request =
-            || remote.http.get(remote.url.clone()).header(http::header::ACCEPT, EVENT_STREAM_MIME_TYPE);
+        let request = || remote.http.get(remote.url.clone()).header(http::header::ACCEPT, EVENT_STREAM_MIME_TYPE);
         let mut response = remote.send(request).await?;
         if let Some(fault) = judged(&response, false) {
             return Err(fault);

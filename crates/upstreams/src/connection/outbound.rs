@@ -95,8 +95,7 @@ pub(crate) fn headers<'a>(settings: impl Iterator<Item = (&'a str, Vec<u8>)>) ->
             return Err(refused("is the protocol's own"));
         }
         let key = HeaderName::try_from(name).map_err(|_| refused("has no name that a header can have"))?;
-        let mut value =
-            HeaderValue::from_bytes(&value).map_err(|_| refused("has no value that a header can have"))?;
+        let mut value = HeaderValue::from_bytes(&value).map_err(|_| refused("has no value that a header can have"))?;
         value.set_sensitive(true);
         headers.insert(key, value);
     }

@@ -56,9 +56,21 @@ struct Table {
     end: Option<&'static str>,
 }
 
+/// What becomes of a request.
+type Outcome = Result<Value, Fault>;
+/// Why a question has no answer: a code of JSON-RPC, and words.
+type NoAnswer = (i64, &'static str);
+
+/// A question, whom to ask, and until when.
+struct Posed {
+    companion: Arc<dyn Companion>,
+    over: CancellationToken,
+    question: Question,
+}
+
 /// A request on its way.
 struct Running {
-    reply: Option<oneshot::Sender<Result<Value, Fault>>>,
+    reply: Option<oneshot::Sender<Outcome>>,
     /// Has its first byte left?
     sent: Arc<AtomicBool>,
     companion: Option<Arc<dyn Companion>>,
@@ -92,17 +104,13 @@ impl Router {
         }
         // WIRE-2.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let running =
-            Running { reply: None, sent: Arc::default(), companion, over: CancellationToken::new() };
+        let running = Running { reply: None, sent: Arc::default(), companion, over: CancellationToken::new() };
         table.calls.insert(id, running);
         Ok(id)
     }
 
     /// Waits for the answer to a request that goes over a line with others. The flag is to be set when its first byte leaves.
-    pub(crate) fn wait_for(
-        &self,
-        id: CallId,
-    ) -> Result<(oneshot::Receiver<Result<Value, Fault>>, Arc<AtomicBool>), Fault> {
+    pub(crate) fn wait_for(&self, id: CallId) -> Result<(oneshot::Receiver<Outcome>, Arc<AtomicBool>), Fault> {
         let mut table = self.table();
         if let Some(why) = table.end {
             return Err(Fault::NotSent(why));
@@ -214,7 +222,7 @@ impl Router {
         let Some(channel) = self.channel.get().and_then(Weak::upgrade) else { return };
         // One that asks too much gets no answer at all: answering would be work without a bound, too.
         let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else { return };
-        let reply = move |outcome: Result<Value, (i64, &'static str)>| async move {
+        let reply = move |outcome: Result<Value, NoAnswer>| async move {
             let _permit = permit;
             let _ = channel.tell(wire::answer(&id, outcome)).await;
         };
@@ -229,7 +237,7 @@ impl Router {
                 return;
             }
         };
-        let (companion, over, question) = question;
+        let Posed { companion, over, question } = question;
         tokio::spawn(async move {
             let key = question.key.clone();
             let answers = tokio::select! {
@@ -244,19 +252,16 @@ impl Router {
     }
 
     /// ROUTE-3.
-    fn question(
-        &self,
-        method: &str,
-        params: Value,
-        origin: Option<CallId>,
-    ) -> Result<(Arc<dyn Companion>, CancellationToken, Question), (i64, &'static str)> {
+    fn question(&self, method: &str, params: Value, origin: Option<CallId>) -> Result<Posed, NoAnswer> {
         let kind = QuestionKind::of_method(method).ok_or((METHOD_NOT_FOUND, "this client does not know the method"))?;
         if !relayed(self.relay, kind) {
             return Err((METHOD_NOT_FOUND, "this is not passed on to the caller"));
         }
-        let (id, companion, over) =
-            self.companion_for(origin).ok_or((INVALID_REQUEST, "it is not known which call this question belongs to"))?;
-        Ok((companion, over, Question { key: format!("{method}:{id}"), kind, parameters: params }))
+        let (id, companion, over) = self
+            .companion_for(origin)
+            .ok_or((INVALID_REQUEST, "it is not known which call this question belongs to"))?;
+        let question = Question { key: format!("{method}:{id}"), kind, parameters: params };
+        Ok(Posed { companion, over, question })
     }
 
     fn companion_of(&self, id: CallId) -> Option<Arc<dyn Companion>> {

@@ -274,8 +274,7 @@ mod tests {
         let writing = tokio::spawn(async move {
             let _ = writer.write_all(bytes).await;
         });
-        let good =
-            each_line(reader, most, |line| found.push(String::from_utf8_lossy(line).into_owned())).await.is_ok();
+        let good = each_line(reader, most, |line| found.push(String::from_utf8_lossy(line).into_owned())).await.is_ok();
         writing.await.unwrap();
         (found, good)
     }

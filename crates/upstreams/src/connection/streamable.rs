@@ -127,12 +127,13 @@ impl Shared {
     /// Sends what wants no answer.
     async fn tell(&self, body: Vec<u8>) -> Result<(), Fault> {
         let has_session = self.session().is_some();
-        let standard = wire::read(&body).ok().and_then(|all| all.into_iter().next()).and_then(|message| match message {
-            Incoming::Notification { method, params } if self.is_modern() => {
-                Some(headers::standard(&method, &params, None))
-            }
-            _ => None,
-        });
+        let standard =
+            wire::read(&body).ok().and_then(|all| all.into_iter().next()).and_then(|message| match message {
+                Incoming::Notification { method, params } if self.is_modern() => {
+                    Some(headers::standard(&method, &params, None))
+                }
+                _ => None,
+            });
         let standard = standard.unwrap_or_default();
         let response = self.remote.send(|| self.post(body.clone()).headers(standard.clone())).await?;
         judged(&response, has_session).map_or(Ok(()), Err)
@@ -171,9 +172,11 @@ impl Shared {
                 return Err(Fault::Lost("the stream of the answer broke off too often"));
             }
             self.remote.clock.sleep(pause).await;
-            response = self.remote.send(|| self.listening().header(HEADER_LAST_EVENT_ID, event.clone())).await.map_err(
-                |_| Fault::Lost("the stream of the answer broke off and could not be taken up again"),
-            )?;
+            response = self
+                .remote
+                .send(|| self.listening().header(HEADER_LAST_EVENT_ID, event.clone()))
+                .await
+                .map_err(|_| Fault::Lost("the stream of the answer broke off and could not be taken up again"))?;
             if !response.status().is_success() || !is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
                 return Err(Fault::Lost("the stream of the answer broke off and could not be taken up again"));
             }
@@ -250,8 +253,10 @@ fn answer_in(text: &[u8], id: CallId, router: &Router) -> Option<Result<Value, F
     for message in messages {
         match message {
             // A server that could not read the id leaves it out; on this line there is only one request.
-            Incoming::Answer { id: answered, outcome } if answered == Some(id) || (answered.is_none() && outcome.is_err()) => {
-                found.get_or_insert(outcome.map_err(Fault::Refused));
+            Incoming::Answer { id: answered, outcome }
+                if answered == Some(id) || (answered.is_none() && outcome.is_err()) =>
+            {
+                found.get_or_insert_with(|| outcome.map_err(Fault::Refused));
             }
             other => router.take(other, Some(id)),
         }
@@ -353,4 +358,3 @@ impl Channel for Streamable {
         }
     }
 }
-

@@ -35,7 +35,9 @@ enum State {
     Starting,
     Ready(Arc<Live>),
     /// Until then on the monotonic clock.
-    Waiting { until: Duration },
+    Waiting {
+        until: Duration,
+    },
     Gone,
 }
 
@@ -55,16 +57,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(unit: Arc<Unit>, spec: Arc<ServerSpec>, orders: mpsc::Receiver<Order>) -> Self {
-        Self {
-            unit,
-            spec,
-            orders,
-            restarts: Restarts::default(),
-            era: None,
-            given_up: false,
-            starts: 0,
-            asked: None,
-        }
+        Self { unit, spec, orders, restarts: Restarts::default(), era: None, given_up: false, starts: 0, asked: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -366,7 +359,10 @@ fn not_started(fault: Fault, server: &str) -> Refusal {
     match fault {
         Fault::Ours(refusal) => *refusal,
         Fault::Denied(_) | Fault::Busy { .. } => fault.refusal(server, true),
-        Fault::Late => Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not start in time")).retryable(true),
-        other => Refusal::new(ErrorCode::E3502, format!("the server `{server}` could not be started: {other}")).retryable(true),
+        Fault::Late => {
+            Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not start in time")).retryable(true)
+        }
+        other => Refusal::new(ErrorCode::E3502, format!("the server `{server}` could not be started: {other}"))
+            .retryable(true),
     }
 }

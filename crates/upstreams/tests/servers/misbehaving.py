@@ -22,6 +22,7 @@ options.add_argument("--long-names", action="store_true")
 options.add_argument("--endless-pages", action="store_true", help="the same cursor again and again")
 options.add_argument("--mute", action="store_true", help="never answers anything")
 options.add_argument("--exit-at-start", action="store_true")
+options.add_argument("--starts-once", action="store_true", help="ends at every start but the first")
 options.add_argument("--die-of-discover", action="store_true", help="ends when it hears an unknown method")
 options.add_argument("--deaf-to-ping", action="store_true")
 options.add_argument("--stays", action="store_true", help="ignores the end of its input and SIGTERM")
@@ -308,10 +309,10 @@ def handle(message):
         resources(id, method, params)
 
 
-mark("start")
+starts = mark("start")
 sys.stderr.write(f"started as {os.getpid()}\n")
 sys.stderr.flush()
-if options.exit_at_start:
+if options.exit_at_start or (options.starts_once and starts > 1):
     sys.exit(7)
 if options.noisy:
     raw("Welcome to the noisy server!\n")

@@ -10,9 +10,13 @@ use crate::rig::{Rig, call, text};
 #[tokio::test]
 async fn what_is_no_answer_to_a_call_does_not_disturb_it() {
     let rig = Rig::misbehaving(&["--noisy"]);
-    for (tool, expected) in
-        [("garbage", "after the garbage"), ("wrong_id", "for you"), ("twice", "first"), ("flood", "dry"), ("complain", "complained")]
-    {
+    for (tool, expected) in [
+        ("garbage", "after the garbage"),
+        ("wrong_id", "for you"),
+        ("twice", "first"),
+        ("flood", "dry"),
+        ("complain", "complained"),
+    ] {
         let result = rig.call(tool, json!({})).await.unwrap();
         assert_eq!(text(&result), expected, "{tool}");
         let after = rig.call("echo", json!({ "after": tool })).await.unwrap();
@@ -62,7 +66,7 @@ async fn a_message_of_a_hundred_megabytes_ends_the_connection_and_not_the_house(
 async fn a_cancelled_call_is_taken_back_and_its_late_answer_reaches_nobody() {
     for switches in [&[][..], &["--modern"][..]] {
         let rig = Rig::misbehaving(switches);
-        let sleeping = rig.run(call("sleep", "irreversible", json!({ "stubborn": true })));
+        let sleeping = rig.run(call("sleep", "unclassified", json!({ "stubborn": true })));
         tokio::select! {
             outcome = sleeping => panic!("{outcome:?}"),
             () = rig.until("it sleeps", |rig| rig.marked("sleep") == 1) => {}
@@ -108,7 +112,6 @@ async fn who_comes_when_the_queue_is_full_is_turned_away() {
     let waited = tokio::time::timeout(Duration::from_millis(20), &mut waits).await;
     assert!(waited.is_err(), "the second waits");
     assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3701);
-    drop(waits);
     rig.upstreams.apply(Vec::new());
 }
 

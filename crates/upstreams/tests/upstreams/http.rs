@@ -66,6 +66,14 @@ fn as_events(events: String) -> Response<Body> {
     Response::builder().header("content-type", "text/event-stream; charset=utf-8").body(Body::from(events)).unwrap()
 }
 
+/// Events as they are sent; the sender hears when nobody listens any more.
+fn as_stream(receiver: mpsc::Receiver<String>) -> Response<Body> {
+    let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|text| (Ok::<_, std::convert::Infallible>(text), receiver))
+    });
+    Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(events)).unwrap()
+}
+
 fn event(value: &Value) -> String {
     format!("event: message\ndata: {value}\n\n")
 }
@@ -81,7 +89,8 @@ async fn handle(
         let n = state.tokens.fetch_add(1, Ordering::SeqCst);
         let form = String::from_utf8(body.to_vec()).unwrap();
         state.seen.lock().unwrap().push(Seen { verb, method: "token".into(), headers, body: json!(form) });
-        return as_json(&json!({ "access_token": format!("t{n}"), "token_type": "Bearer", "expires_in": 3600 }));
+        let refresh = format!("r{n}");
+        return as_json(&json!({ "access_token": format!("t{n}"), "expires_in": 3600, "refresh_token": refresh }));
     }
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let method = body["method"].as_str().unwrap_or_default().to_owned();
@@ -93,8 +102,17 @@ async fn handle(
             let to = format!("http://localhost:1/{mode}");
             return Response::builder().status(307).header("location", to).body(Body::empty()).unwrap();
         }
-        "guarded" if headers.get("authorization").is_none_or(|shown| shown == "Bearer t0") => return plain(401),
+        "guarded" | "left" if headers.get("authorization").is_none_or(|shown| shown == "Bearer t0") => {
+            return plain(401);
+        }
         _ => {}
+    }
+    if verb == Method::GET && mode == "talkative" {
+        let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+        let (sender, receiver) = mpsc::channel(1);
+        sender.try_send(event(&changed)).unwrap();
+        *state.stream.lock().unwrap() = Some(sender);
+        return as_stream(receiver);
     }
     if verb == Method::GET {
         let Some(owed) = state.owed.lock().unwrap().take() else { return plain(405) };
@@ -155,6 +173,11 @@ fn called(state: &Elsewhere, body: &Value, result: impl Fn(Value) -> Value) -> R
             *state.owed.lock().unwrap() = Some(done("taken up"));
             as_events("id: e7\nretry: 10\ndata:\n\n".to_owned())
         }
+        "hang" => {
+            let (sender, receiver) = mpsc::channel(1);
+            *state.stream.lock().unwrap() = Some(sender);
+            as_stream(receiver)
+        }
         "broken_off" => as_events(": nothing\n\n".to_owned()),
         "forgetful" => {
             // From the next request on the session is not known any more.
@@ -174,11 +197,7 @@ fn of_2024(state: &Elsewhere, verb: &Method, body: &Value, method: &str) -> Resp
         let (sender, receiver) = mpsc::channel::<String>(16);
         sender.try_send("event: endpoint\ndata: /sse2024?session=1\n\n".to_owned()).unwrap();
         *state.stream.lock().unwrap() = Some(sender);
-        let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
-            receiver.recv().await.map(|text| (Ok::<_, std::convert::Infallible>(text), receiver))
-        });
-        let body = Body::from_stream(events);
-        return Response::builder().header("content-type", "text/event-stream").body(body).unwrap();
+        return as_stream(receiver);
     }
     let result = match method {
         "initialize" => json!({ "protocolVersion": "2024-11-05", "capabilities": {} }),
@@ -200,12 +219,12 @@ async fn reaching(mode: &str) -> (Rig, Arc<Elsewhere>) {
     let rig = Rig::new();
     let url = format!("{address}/{mode}");
     let headers: BTreeMap<String, Setting> = [("x-key".to_owned(), Setting::Secret { secret: "key".into() })].into();
-    let oauth = (mode == "guarded").then(|| OauthClient {
+    let oauth = matches!(mode, "guarded" | "left").then(|| OauthClient {
         token_url: format!("{address}/token"),
         client_id: "gantry".into(),
         client_secret: Some("key".into()),
         scopes: vec!["a".into(), "b".into()],
-        refresh_token: None,
+        refresh_token: (mode == "left").then(|| "key".to_owned()),
     });
     let reach = match mode {
         "sse2024" => ServerReach::Sse { url, headers, oauth },
@@ -297,6 +316,43 @@ async fn a_token_is_fetched_once_for_all_and_again_when_it_is_turned_away() {
     let form = tokens[0].body.as_str().unwrap();
     assert_eq!(form, "grant_type=client_credentials&client_id=gantry&client_secret=secret-of-local&scope=a+b");
     assert!(elsewhere.seen("tools/call").iter().all(|seen| seen.headers["authorization"] == "Bearer t1"));
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_a_person_has_left_is_used_and_replaced() {
+    let (rig, elsewhere) = reaching("left").await;
+    assert_eq!(text(&rig.call("plain", json!({})).await.unwrap()), "plain");
+    let forms: Vec<String> =
+        elsewhere.seen("token").iter().map(|seen| seen.body.as_str().unwrap().to_owned()).collect();
+    assert_eq!(forms.len(), 2);
+    assert!(forms[0].starts_with("grant_type=refresh_token&refresh_token=secret-of-local&"), "{forms:?}");
+    assert!(forms[1].starts_with("grant_type=refresh_token&refresh_token=r0&"), "{forms:?}");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_an_old_server_says_by_itself_is_heard_on_its_own_stream() {
+    let (rig, _elsewhere) = reaching("talkative").await;
+    assert_eq!(text(&rig.call("plain", json!({})).await.unwrap()), "plain");
+    // Once for the start, once for the notification.
+    rig.until("the change is told", |rig| rig.watching.changed.load(Ordering::SeqCst) == 2).await;
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_closes_its_stream_and_tells_an_old_server() {
+    let (rig, elsewhere) = reaching("old").await;
+    let hanging = rig.call_unclassified("hang", json!({}));
+    tokio::select! {
+        outcome = hanging => panic!("{outcome:?}"),
+        () = rig.until("it hangs", |_| elsewhere.stream.lock().unwrap().is_some()) => {}
+    }
+    rig.until("its stream is closed", |_| elsewhere.stream.lock().unwrap().as_ref().unwrap().is_closed()).await;
+    rig.until("the server is told", |_| !elsewhere.seen("notifications/cancelled").is_empty()).await;
+    let call = elsewhere.seen("tools/call").remove(0);
+    assert_eq!(elsewhere.seen("notifications/cancelled")[0].body["params"]["requestId"], call.body["id"]);
+    assert_eq!(text(&rig.call("plain", json!({})).await.unwrap()), "plain");
     rig.upstreams.shut_down().await;
 }
 

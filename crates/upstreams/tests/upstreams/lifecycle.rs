@@ -85,13 +85,16 @@ async fn on_a_restart_running_calls_finish_on_the_old_process_and_new_ones_go_to
 
 #[tokio::test]
 async fn a_restart_that_fails_keeps_the_old_one_and_a_change_that_fails_does_not() {
-    let rig = Rig::misbehaving(&[]);
+    let rig = Rig::misbehaving(&["--starts-once"]);
     assert!(rig.call("echo", json!({})).await.is_ok());
+    assert_eq!(rig.upstreams.restart("misbehaving").await.unwrap_err().code, ErrorCode::E3502);
+    assert_eq!(rig.marked("start"), 2);
+    assert!(rig.call("echo", json!({})).await.is_ok(), "the old one serves on");
     let mut broken = rig.spec(&[]);
     let ServerReach::Stdio { command, .. } = &mut broken.reach else { panic!() };
     *command = "/usr/bin/no-such-program".into();
     rig.apply(broken);
-    rig.until("the change is tried", |rig| rig.state() == ServerState::Backoff || rig.upstreams.status()[0].restarts > 0)
+    rig.until("the change is tried", |rig| matches!(rig.state(), ServerState::Backoff | ServerState::Unavailable))
         .await;
     let refused = rig.call("echo", json!({})).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3405, "what was taken away is not used any longer");

@@ -14,7 +14,9 @@ use contract::ids::TenantId;
 use contract::manifest::{Isolation, Manifest};
 use executors::{Confinement, Reach, RuntimePrograms, Walls};
 use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, Setting, Upkeep};
-use gantry_upstreams::{Server, ServerState, UpstreamBounds, UpstreamExecutor, UpstreamParts, UpstreamWatcher, Upstreams};
+use gantry_upstreams::{
+    Server, ServerState, UpstreamBounds, UpstreamExecutor, UpstreamParts, UpstreamWatcher, Upstreams,
+};
 use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question, Unaccompanied, nobody_to_ask};
@@ -188,7 +190,8 @@ impl Rig {
     pub(crate) fn spec(&self, switches: &[&str]) -> ServerSpec {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/misbehaving.py");
         let marks = self.marks();
-        let mut args: Vec<String> = vec![script.to_str().unwrap().into(), "--marks".into(), marks.to_str().unwrap().into()];
+        let mut args: Vec<String> =
+            vec![script.to_str().unwrap().into(), "--marks".into(), marks.to_str().unwrap().into()];
         args.extend(switches.iter().map(|one| (*one).to_owned()));
         let permissions = vec![
             format!("filesystem:read:{}", script.parent().unwrap().to_str().unwrap()),
@@ -224,8 +227,10 @@ impl Rig {
     }
 
     pub(crate) async fn run(&self, call: ToolCall) -> Result<Value, Refusal> {
-        let outcome = tokio::time::timeout(DEADLINE, self.executor.execute(call)).await;
-        outcome.expect("a call that hangs").map(|output| output.value)
+        match tokio::time::timeout(DEADLINE, self.executor.execute(call)).await {
+            Ok(outcome) => outcome.map(|output| output.value),
+            Err(_) => panic!("a call hangs: {:?}", self.upstreams.status()),
+        }
     }
 
     pub(crate) fn state(&self) -> ServerState {
@@ -260,15 +265,12 @@ pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
 
 /// A call of one tool of the server `misbehaving`.
 pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
-    let mut manifest = json!({
+    let manifest = json!({
         "tool_id": tool, "namespace": "misbehaving", "version": "1.0.0", "name": tool, "provider": "Test",
         "description": "A tool of a server behind Gantry.", "protocol": "mcp", "side_effect_policy": policy,
         "timeout_class": "standard", "parameters": { "type": "object" }, "result_schema": { "type": "object" },
         "execution": { "type": "mcp", "server": "misbehaving", "tool": tool },
     });
-    if policy == "irreversible" {
-        manifest["side_effects"] = json!([{ "resource": "it", "op": "UPDATE", "scope": "x" }]);
-    }
     let manifest = Manifest::from_value(manifest).unwrap();
     let tool = Arc::new(ToolVersion::new(StoredVersion {
         tenant: home(),

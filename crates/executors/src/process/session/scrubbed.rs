@@ -52,7 +52,8 @@ impl Companion for Scrubbed {
     }
 
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
-        let scrubbed = |question: Question| Question { parameters: self.secrets.value(question.parameters), ..question };
+        let scrubbed =
+            |question: Question| Question { parameters: self.secrets.value(question.parameters), ..question };
         self.inner.ask(questions.into_iter().map(scrubbed).collect()).await
     }
 }
