@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
+use kernel::ResolvedLimits;
 use kernel::permissions::{NetworkPermission, Permissions};
 use kernel::ports::executor::{ToolCall, Usage, forbidden_destinations};
 use kernel::ports::secret_source::{Secret, SecretSource};
@@ -142,11 +143,27 @@ impl Confinement {
         self.gate_even_if_closed(call, permissions).map(Some)
     }
 
+    /// The same for a program that serves many calls.
+    pub(crate) fn gate_of_program(
+        &self,
+        permissions: &Permissions,
+        limits: &ResolvedLimits,
+    ) -> Result<Option<Arc<Gate>>, Refusal> {
+        if permissions.network.is_empty() {
+            return Ok(None);
+        }
+        self.gate_within(limits, permissions).map(Some)
+    }
+
     /// The same for those who have to be told that they may go nowhere: a gate that lets nothing through still counts.
     pub(crate) fn gate_even_if_closed(&self, call: &ToolCall, permissions: &Permissions) -> Result<Arc<Gate>, Refusal> {
+        self.gate_within(&call.limits, permissions)
+    }
+
+    fn gate_within(&self, limits: &ResolvedLimits, permissions: &Permissions) -> Result<Arc<Gate>, Refusal> {
         let rules = permissions.network.iter().map(rule).collect::<Result<_, _>>()?;
         // A megabit is a million bits.
-        let bytes_per_second = call.limits.network_mbps.and_then(|mbps| NonZeroU64::new(mbps.saturating_mul(125_000)));
+        let bytes_per_second = limits.network_mbps.and_then(|mbps| NonZeroU64::new(mbps.saturating_mul(125_000)));
         let policy =
             Policy { rules, open_networks: self.reach.open_networks.clone(), networks: None, bytes_per_second };
         Ok(Arc::new(Gate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver))))
@@ -173,15 +190,20 @@ impl Confinement {
 
     /// What the call may use, in the sandbox's units.
     pub(crate) fn limits(&self, call: &ToolCall) -> Limits {
-        let memory_bytes = call.limits.memory_mb << 20;
+        self.limits_of(&call.limits)
+    }
+
+    /// The same for a program that serves many calls.
+    pub(crate) fn limits_of(&self, limits: &ResolvedLimits) -> Limits {
+        let memory_bytes = limits.memory_mb << 20;
         Limits {
             memory_bytes,
-            cpu_millicores: call.limits.cpu_millicores,
+            cpu_millicores: limits.cpu_millicores,
             pids: self.reach.pids,
             open_files: self.reach.open_files,
             // Scratch is in memory and counted as such. Half of it at most, so that a full disk is told as a full disk
             // and not as a want of memory.
-            scratch_bytes: (call.limits.scratch_mb << 20).min(memory_bytes / 2),
+            scratch_bytes: (limits.scratch_mb << 20).min(memory_bytes / 2),
             io_bytes_per_second: self.reach.io_bytes_per_second,
         }
     }

@@ -5,6 +5,7 @@
 //! - [`wasm`]: a WASM component in the tool's own folder;
 //! - [`confinement`]: what a manifest's words give to a tool nobody trusts;
 //! - [`homes`]: where those folders are;
+//! - [`server_room`]: what a server behind Gantry is given that runs here as a program;
 //! - [`oci`]: a container image in the tool's own folder, under gVisor or runc;
 //! - [`model`]: the adapter to a language model that built-ins may ask.
 //!
@@ -19,6 +20,7 @@ pub mod homes;
 pub mod model;
 pub mod oci;
 pub mod process;
+pub mod server_room;
 pub mod walls;
 pub mod wasm;
 
@@ -28,5 +30,6 @@ pub use homes::Homes;
 pub use model::{ModelClient, ModelConfig};
 pub use oci::OciExecutor;
 pub use process::{ProcessExecutor, ProcessIsolation};
+pub use server_room::ServerRoom;
 pub use walls::{RuntimePrograms, Walls};
 pub use wasm::{WasmConfig, WasmExecutor};

@@ -88,6 +88,22 @@ impl Permissions {
         reading.done()
     }
 
+    /// What a list of the same words declares, for what has no manifest of its own: a server behind Gantry.
+    ///
+    /// ```
+    /// # use gantry_kernel::permissions::Permissions;
+    /// let permissions = Permissions::of_words(&["filesystem:read:/srv/data"]).unwrap();
+    /// assert_eq!(*permissions.read[0], *"/srv/data");
+    /// assert!(Permissions::of_words(&["filesystem:eat:/srv"]).is_err());
+    /// ```
+    pub fn of_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Vec<Finding>> {
+        let mut reading = Reading::default();
+        for (index, word) in words.iter().enumerate() {
+            reading.word(&format!("/permissions/{index}"), word.as_ref());
+        }
+        reading.done()
+    }
+
     /// Scopes that a call needs besides the manifest's `required_permissions`: what only the network policy opens.
     pub fn needs(&self) -> impl Iterator<Item = &str> {
         self.needs.iter().map(|need| &**need)

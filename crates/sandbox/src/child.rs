@@ -1,7 +1,7 @@
 //! A running sandbox as its owner sees it: three streams, a way to end it, and what it used.
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,6 +121,12 @@ impl Child {
             // Where a frozen process does not die. If the launcher cannot be told it is gone, and its successor does it.
             let _ = wire::send(self.line.socket.get_ref().as_fd(), &Question::Thaw, &[]);
         }
+    }
+
+    /// Its number on this machine, for those who look after processes; `None` once it is gone.
+    pub fn pid(&self) -> Option<u32> {
+        let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.process.as_raw_fd())).ok()?;
+        facts.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
     }
 
     /// Waits until no process of the sandbox is left.

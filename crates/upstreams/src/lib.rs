@@ -1,7 +1,41 @@
 //! MCP servers behind Gantry: connecting to them, keeping them alive, taking their tools in and pinning what was taken.
+//!
+//! - [`spec`]: what is known of a server before it is started;
+//! - [`upstreams`]: all servers, how each stands, and what can be asked of them;
+//! - [`executor`]: calls of their tools, as the kernel makes them;
+//! - [`supervisor`]: starts, heartbeats, restarts, drains; `restarts` has the rule when to give up;
+//! - `connection`: the wire: standard streams, Streamable HTTP, the HTTP+SSE of 2024-11-05;
+//! - [`import`]: the configuration people already have; [`naming`] and [`pins`]: what a tool is called here and what was accepted of it;
+//! - [`catalogue`]: servers' tools taken in, held back, given free;
+//! - `oauth`: tokens for servers elsewhere;
+//! - `server_log`: what servers write to their standard error.
+//!
+//! Invariant: what a server says is data. It is bounded where it is read, and nothing of it decides anything.
 
+pub mod bounds;
 pub mod catalogue;
+mod connection;
+pub mod executor;
+mod fault;
+mod headers;
 pub mod import;
 pub mod naming;
+mod oauth;
 pub mod pins;
+mod restarts;
+mod server_log;
 pub mod spec;
+mod sse_events;
+mod starter;
+pub mod supervisor;
+pub mod upstreams;
+pub mod watcher;
+mod wire;
+
+pub use bounds::UpstreamBounds;
+pub use connection::Era;
+pub use executor::UpstreamExecutor;
+pub use server_log::LogBounds;
+pub use supervisor::ServerState;
+pub use upstreams::{Server, ServerStatus, UpstreamParts, Upstreams};
+pub use watcher::UpstreamWatcher;

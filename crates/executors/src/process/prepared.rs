@@ -7,6 +7,7 @@ use std::sync::Arc;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::executor::ToolCall;
+use kernel::ports::secret_source::Secret;
 use sandbox::egress::Gate;
 use sandbox::{Access, Network, OwnFile, PROXY_PORT, Spec};
 
@@ -46,21 +47,12 @@ impl Prepared {
 
         let gate = confinement.gate(call, permissions)?;
         if gate.is_some() {
-            spec.network = Network::Proxied;
-            let (http, socks) = (format!("http://127.0.0.1:{PROXY_PORT}"), format!("socks5h://127.0.0.1:{PROXY_PORT}"));
-            spec.env.extend(PROXY_VARIABLES.map(|name| (name.to_owned(), http.clone())));
-            spec.env.extend(["ALL_PROXY", "all_proxy"].map(|name| (name.to_owned(), socks.clone())));
-            // Node looks at the variables above only if it is told to.
-            spec.env.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+            open_network(&mut spec);
         }
 
         let secrets = confinement.secrets(call, permissions).await?;
         if !secrets.is_empty() {
-            spec.env.insert("GANTRY_SECRETS_DIR".to_owned(), SECRETS_DIR.to_owned());
-            spec.files.extend(secrets.iter().map(|(name, secret)| OwnFile {
-                path: Path::new(SECRETS_DIR).join(name),
-                contents: secret.expose().to_vec(),
-            }));
+            lay_out_secrets(&mut spec, secrets.iter());
         }
         spec.env.extend(env.iter().map(|(name, value)| (name.clone(), value.clone())));
         Ok(Self { spec, gate, scrubber: Arc::new(secrets.scrubber()), container: None })
@@ -97,6 +89,27 @@ impl Prepared {
             .map(|bytes| Digest::of_bytes(&bytes))
             .map_err(|_| Refusal::new(ErrorCode::E3405, "the sandbox of the tool cannot be described").retryable(false))
     }
+}
+
+/// A network whose only way out is the gate's proxy, and how programs find it.
+pub(crate) fn open_network(spec: &mut Spec) {
+    spec.network = Network::Proxied;
+    let (http, socks) = (format!("http://127.0.0.1:{PROXY_PORT}"), format!("socks5h://127.0.0.1:{PROXY_PORT}"));
+    spec.env.extend(PROXY_VARIABLES.map(|name| (name.to_owned(), http.clone())));
+    spec.env.extend(["ALL_PROXY", "all_proxy"].map(|name| (name.to_owned(), socks.clone())));
+    // Node looks at the variables above only if it is told to.
+    spec.env.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+}
+
+/// Declared credentials as files, and how programs find them.
+pub(crate) fn lay_out_secrets<'s>(spec: &mut Spec, secrets: impl Iterator<Item = (&'s str, &'s Secret)>) {
+    spec.env.insert("GANTRY_SECRETS_DIR".to_owned(), SECRETS_DIR.to_owned());
+    spec.files.extend(
+        secrets.map(|(name, secret)| OwnFile {
+            path: Path::new(SECRETS_DIR).join(name),
+            contents: secret.expose().to_vec(),
+        }),
+    );
 }
 
 fn no_folder(call: &ToolCall, error: &std::io::Error) -> Refusal {

@@ -11,7 +11,7 @@ use contract::error::Refusal;
 use serde_json::Value;
 
 use crate::process::scrub::Scrubber;
-use kernel::ports::companion::{Companion, LogLevel, Progress};
+use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question};
 
 /// Stands between a tool and its companion.
 #[derive(Debug)]
@@ -49,5 +49,11 @@ impl Companion for Scrubbed {
 
     async fn document(&self, id: &str) -> Result<Value, Refusal> {
         self.inner.document(&self.secrets.text(id)).await
+    }
+
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        let scrubbed =
+            |question: Question| Question { parameters: self.secrets.value(question.parameters), ..question };
+        self.inner.ask(questions.into_iter().map(scrubbed).collect()).await
     }
 }

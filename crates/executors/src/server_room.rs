@@ -1,0 +1,57 @@
+//! What a server behind Gantry is given that runs here as a program: the same words, mounts, gate and limits as a tool has.
+//!
+//! It differs from a tool in that it outlives its calls, and has no folder of its own: what it needs of the machine it
+//! declares, or it is in a system directory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use contract::error::Refusal;
+use kernel::ResolvedLimits;
+use kernel::permissions::Permissions;
+use kernel::ports::secret_source::Secret;
+use sandbox::Spec;
+use sandbox::egress::Gate;
+
+use crate::confinement::Confinement;
+use crate::process::prepared::{lay_out_secrets, open_network};
+
+/// A sandbox to be, and its way out.
+#[derive(Debug)]
+pub struct ServerRoom {
+    pub spec: Spec,
+    /// To be served at the listener of the child, if there is one.
+    pub gate: Option<Arc<Gate>>,
+}
+
+impl Confinement {
+    /// The room of a program that serves many calls. `credentials` are those its permissions name, already fetched.
+    ///
+    /// # Errors
+    /// Something is declared that this server gives to nobody.
+    pub fn server_room(
+        &self,
+        command: Vec<String>,
+        env: BTreeMap<String, String>,
+        permissions: &Permissions,
+        limits: &ResolvedLimits,
+        credentials: &[(&str, Secret)],
+    ) -> Result<ServerRoom, Refusal> {
+        let mut spec = Spec::new(command);
+        spec.system = self.system();
+        for system in &spec.system {
+            self.without_private(system, "a system directory")?;
+        }
+        spec.mounts = self.mounts(permissions)?;
+        spec.limits = self.limits_of(limits);
+        let gate = self.gate_of_program(permissions, limits)?;
+        if gate.is_some() {
+            open_network(&mut spec);
+        }
+        if !credentials.is_empty() {
+            lay_out_secrets(&mut spec, credentials.iter().map(|(name, secret)| (*name, secret)));
+        }
+        spec.env.extend(env);
+        Ok(ServerRoom { spec, gate })
+    }
+}

@@ -1,0 +1,258 @@
+//! A connection to one server behind Gantry: requests that are multiplexed over it, and how to begin and end it.
+//!
+//! ```text
+//! Connection ──▶ Channel (stdio | streamable | legacy_sse) ──▶ server
+//!      ▲             │ what comes back
+//!      └── Router ◀──┘ answers, progress, log lines, questions
+//! ```
+//!
+//! Invariants
+//! - CONN-1: dropping the future of a request ends it for the server too, and leaves the connection as good as before.
+//! - CONN-2: a caller's own token is nowhere on this side; what a server is shown comes from its own specification.
+//!
+//! Not here: when to connect and when to give up (`supervisor`), what a result means (`executor`).
+
+pub(crate) mod handshake;
+pub(crate) mod legacy_sse;
+pub(crate) mod outbound;
+pub(crate) mod router;
+pub(crate) mod stdio;
+pub(crate) mod streamable;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kernel::ports::clock::Clock;
+use kernel::ports::companion::Companion;
+use serde_json::{Map, Value, json};
+
+use crate::fault::Fault;
+use crate::wire::{self, CallId};
+pub use handshake::Era;
+pub(crate) use handshake::Met;
+use router::Router;
+
+/// Longest message of a server, in bytes. A longer one ends the connection, because nobody knows whose answer it was.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 32 << 20;
+
+/// One request as a channel sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) id: CallId,
+    pub(crate) method: &'a str,
+    pub(crate) params: &'a Value,
+    /// Of the tool that is called, for the headers that repeat its arguments.
+    pub(crate) schema: Option<&'a Value>,
+}
+
+impl Outgoing<'_> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        wire::request(self.id, self.method, self.params)
+    }
+}
+
+/// A way to a server and back.
+#[async_trait]
+pub(crate) trait Channel: Send + Sync + fmt::Debug {
+    /// Sends a request and waits for its answer. Dropping the future must leave the channel usable.
+    async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault>;
+
+    /// Sends what wants no answer: a notification, or our answer to a question.
+    async fn tell(&self, message: Vec<u8>) -> Result<(), Fault>;
+
+    /// Tells the server that a request is over. Never waits, and may fail silently.
+    fn cancelled(&self, message: Vec<u8>);
+
+    /// What the handshake found out: the revision both sides speak.
+    fn agreed(&self, met: &Met) {
+        let _ = met;
+    }
+
+    /// From here on what the server says by itself is heard, if that needs anything to be done.
+    fn listen(&self, router: &Arc<Router>) {
+        let _ = router;
+    }
+
+    /// Ends it: first by asking, after `patience` by force. Comes back when nothing is left.
+    async fn close(&self, patience: Duration);
+
+    /// The process behind it, if there is one here.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// A server that has been met.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    router: Arc<Router>,
+    channel: Arc<dyn Channel>,
+    met: Met,
+    clock: Arc<dyn Clock>,
+}
+
+impl Connection {
+    /// Meets the server at the other end of a channel.
+    pub(crate) async fn meet(
+        router: Arc<Router>,
+        channel: Arc<dyn Channel>,
+        clock: Arc<dyn Clock>,
+        era: Option<Era>,
+        introduction: &handshake::Introduction,
+    ) -> Result<Self, Fault> {
+        router.answers_through(&channel);
+        let line = Line { router: &router, channel: &*channel };
+        let met = handshake::meet(line, &*clock, era, introduction).await?;
+        channel.listen(&router);
+        Ok(Self { router, channel, met, clock })
+    }
+
+    /// What the server said of itself.
+    pub(crate) fn met(&self) -> &Met {
+        &self.met
+    }
+
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.channel.process()
+    }
+
+    /// Asks and waits. The wait is bounded by whoever drops the future.
+    pub(crate) async fn request(&self, method: &str, mut params: Value) -> Result<Value, Fault> {
+        self.met.introduce(&mut params);
+        self.line().request(method, &params, None, None).await
+    }
+
+    /// The same within a time of its own.
+    pub(crate) async fn request_within(&self, span: Duration, method: &str, params: Value) -> Result<Value, Fault> {
+        within(&*self.clock, span, self.request(method, params)).await.unwrap_or(Err(Fault::Late))
+    }
+
+    /// Calls a tool once. Its progress, log lines and questions go to the companion.
+    pub(crate) async fn call(
+        &self,
+        mut params: Value,
+        schema: Option<&Value>,
+        companion: &Arc<dyn Companion>,
+    ) -> Result<Value, Fault> {
+        self.met.introduce(&mut params);
+        self.met.ask_for_log(&mut params);
+        self.line().request("tools/call", &params, schema, Some(companion)).await
+    }
+
+    /// Is it there (MCP-013)?
+    pub(crate) async fn heartbeat(&self, patience: Duration) -> Result<(), Fault> {
+        let method = match self.met.era {
+            Era::Modern => "server/discover",
+            Era::Legacy => "ping",
+        };
+        match self.request_within(patience, method, json!({})).await {
+            // It knows no ping, and says so: it is there.
+            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Follows changes of the lists of a server that tells them only to those who ask (2026-07-28). Ends with the connection.
+    pub(crate) async fn follow_changes(&self) {
+        if self.met.era == Era::Modern && self.met.tells_of_changes() {
+            let params = json!({ "notifications": { "toolsListChanged": true } });
+            if let Err(fault) = self.request("subscriptions/listen", params).await {
+                tracing::debug!(%fault, "changes of a server's tools are not told");
+            }
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.router.why_ended().is_none()
+    }
+
+    pub(crate) fn why_ended(&self) -> Option<&'static str> {
+        self.router.why_ended()
+    }
+
+    pub(crate) async fn ended(&self) {
+        self.router.ended().await;
+    }
+
+    /// It is of no more use.
+    pub(crate) fn give_up(&self, why: &'static str) {
+        self.router.end(why);
+    }
+
+    pub(crate) async fn close(&self, patience: Duration) {
+        self.channel.close(patience).await;
+        self.router.end("the connection was closed");
+    }
+
+    fn line(&self) -> Line<'_> {
+        Line { router: &self.router, channel: &*self.channel }
+    }
+}
+
+/// A router and its channel, for as long as something is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line<'a> {
+    pub(crate) router: &'a Router,
+    pub(crate) channel: &'a dyn Channel,
+}
+
+impl Line<'_> {
+    pub(crate) async fn request(
+        self,
+        method: &str,
+        params: &Value,
+        schema: Option<&Value>,
+        companion: Option<&Arc<dyn Companion>>,
+    ) -> Result<Value, Fault> {
+        let id = self.router.begin(companion.cloned())?;
+        // These two are never taken back: a server that does not know the first would hear of a request it has forgotten, and
+        // the second must not be.
+        let mut asking = Asking { line: self, id, answered: matches!(method, "server/discover" | "initialize") };
+        let outcome = if companion.is_some() {
+            let mut params = params.clone();
+            if let Some(meta) = meta(&mut params) {
+                meta.insert("progressToken".to_owned(), json!(id));
+            }
+            self.channel.exchange(self.router, Outgoing { id, method, params: &params, schema }).await
+        } else {
+            self.channel.exchange(self.router, Outgoing { id, method, params, schema }).await
+        };
+        // After a fault the other side has nothing more to say about it either.
+        asking.answered = true;
+        outcome
+    }
+}
+
+/// CONN-1: a request that is dropped before its answer came is taken back.
+struct Asking<'a> {
+    line: Line<'a>,
+    id: CallId,
+    answered: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let was_sent = self.line.router.over(self.id);
+        if !self.answered && was_sent {
+            let params = json!({ "requestId": self.id, "reason": "the caller does not wait any more" });
+            self.line.channel.cancelled(wire::notification("notifications/cancelled", Some(&params)));
+        }
+    }
+}
+
+/// The `_meta` of some parameters.
+pub(crate) fn meta(params: &mut Value) -> Option<&mut Map<String, Value>> {
+    let meta = params.as_object_mut()?.entry("_meta").or_insert_with(|| json!({}));
+    meta.as_object_mut()
+}
+
+/// The outcome of a future, if it comes in time.
+pub(crate) async fn within<T>(clock: &dyn Clock, span: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        outcome = future => Some(outcome),
+        () = clock.sleep(span) => None,
+    }
+}

@@ -1,0 +1,203 @@
+//! Meeting a server: which revision do both sides speak?
+//!
+//! Revision 2026-07-28 has no handshake. It is asked for first (`server/discover`); a server that answers with an error, or
+//! not at all, is of the older kind and is met by `initialize`. What was found is remembered by whoever starts the server, so
+//! that the question is asked once.
+//!
+//! Invariants
+//! - MEET-1: a connection is used only with a revision that both sides have named (MCP-001).
+//! - MEET-2: who we are is the product's name and version (MCP-016), and what we can do is what the operator lets through.
+
+use std::time::Duration;
+
+use kernel::ports::clock::Clock;
+use rmcp::model::ProtocolVersion;
+use serde_json::{Value, json};
+
+use super::{Line, meta, within};
+use crate::fault::{Fault, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
+use crate::spec::Relay;
+use crate::wire::{self, RpcError};
+
+/// What a server may take to answer the question about its revision before it counts as old.
+const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
+/// Codes that only servers of 2026-07-28 know. What they refuse is then not the revision.
+const MODERN_REFUSALS: [i64; 2] = [HEADER_MISMATCH, MISSING_CAPABILITY];
+
+/// With a handshake, or without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// 2024-11-05 to 2025-11-25.
+    Legacy,
+    /// 2026-07-28.
+    Modern,
+}
+
+impl Era {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
+/// What we say of ourselves.
+#[derive(Debug, Clone)]
+pub(crate) struct Introduction {
+    client: Value,
+    capabilities: Value,
+}
+
+impl Introduction {
+    pub(crate) fn new(relay: Relay) -> Self {
+        let mut capabilities = json!({});
+        if let Some(members) = capabilities.as_object_mut() {
+            for (name, passed_on, value) in [
+                ("elicitation", relay.elicitation, json!({ "form": {}, "url": {} })),
+                ("sampling", relay.sampling, json!({})),
+                ("roots", relay.roots, json!({})),
+            ] {
+                if passed_on {
+                    members.insert(name.to_owned(), value);
+                }
+            }
+        }
+        let client = json!({ "name": "gantry", "title": "Gantry", "version": env!("CARGO_PKG_VERSION") });
+        Self { client, capabilities }
+    }
+}
+
+/// A server that was met.
+#[derive(Debug, Clone)]
+pub(crate) struct Met {
+    pub(crate) era: Era,
+    /// The revision both speak.
+    pub(crate) version: String,
+    pub(crate) capabilities: Value,
+    introduction: Introduction,
+}
+
+impl Met {
+    /// Each request of 2026-07-28 says who sends it.
+    pub(crate) fn introduce(&self, params: &mut Value) {
+        if self.era == Era::Modern {
+            introduce(params, &self.version, &self.introduction);
+        }
+    }
+
+    /// Servers of 2026-07-28 write a log for those requests that ask for one.
+    pub(crate) fn ask_for_log(&self, params: &mut Value) {
+        if self.era == Era::Modern
+            && let Some(meta) = meta(params)
+        {
+            meta.insert("io.modelcontextprotocol/logLevel".to_owned(), json!("info"));
+        }
+    }
+
+    /// Does it say when its tools change?
+    pub(crate) fn tells_of_changes(&self) -> bool {
+        self.capabilities.pointer("/tools/listChanged") == Some(&Value::Bool(true))
+    }
+}
+
+/// Finds out what the server speaks.
+pub(super) async fn meet(
+    line: Line<'_>,
+    clock: &dyn Clock,
+    era: Option<Era>,
+    introduction: &Introduction,
+) -> Result<Met, Fault> {
+    if era != Some(Era::Legacy) {
+        match within(clock, DISCOVER_PATIENCE, discover(line, introduction)).await {
+            Some(Ok(Some(met))) => return Ok(met),
+            Some(Err(fault)) => return Err(fault),
+            Some(Ok(None)) | None => {}
+        }
+    }
+    initialize(line, introduction).await
+}
+
+/// `None`: it is an old one.
+async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<Met>, Fault> {
+    let version = ProtocolVersion::V_2026_07_28;
+    let mut params = json!({});
+    introduce(&mut params, version.as_str(), introduction);
+    let answer = match line.request("server/discover", &params, None, None).await {
+        Ok(answer) => answer,
+        Err(Fault::Refused(error)) => return refused(error),
+        // Over HTTP an old server turns away what it does not know by a status.
+        Err(Fault::Status(400..=499) | Fault::Nonsense(_)) => return Ok(None),
+        Err(fault) => return Err(fault),
+    };
+    let Some(supported) = answer.get("supportedVersions").and_then(Value::as_array) else {
+        return Ok(None);
+    };
+    if supported.iter().any(|one| one.as_str() == Some(version.as_str())) {
+        let capabilities = answer.get("capabilities").cloned().unwrap_or_default();
+        let version = version.as_str().to_owned();
+        let met = Met { era: Era::Modern, version, capabilities, introduction: introduction.clone() };
+        line.channel.agreed(&met);
+        return Ok(Some(met));
+    }
+    // It knows the question and not the revision. An old one that both know will do.
+    if supported.iter().filter_map(Value::as_str).any(is_old) {
+        return Ok(None);
+    }
+    Err(Fault::Version(named(supported.iter().filter_map(Value::as_str))))
+}
+
+fn refused(error: RpcError) -> Result<Option<Met>, Fault> {
+    if MODERN_REFUSALS.contains(&error.code) {
+        return Err(Fault::Refused(error));
+    }
+    if error.code == UNSUPPORTED_VERSION {
+        let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
+        let supported: Vec<&str> = supported.into_iter().flatten().filter_map(Value::as_str).collect();
+        if !supported.is_empty() && !supported.iter().copied().any(is_old) {
+            return Err(Fault::Version(named(supported.into_iter())));
+        }
+    }
+    Ok(None)
+}
+
+async fn initialize(line: Line<'_>, introduction: &Introduction) -> Result<Met, Fault> {
+    let params = json!({
+        "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE.as_str(),
+        "capabilities": introduction.capabilities,
+        "clientInfo": introduction.client,
+    });
+    let answer = line.request("initialize", &params, None, None).await?;
+    let version = answer.get("protocolVersion").and_then(Value::as_str).ok_or(Fault::Nonsense("greeting"))?;
+    if !is_old(version) {
+        return Err(Fault::Version(named([version].into_iter())));
+    }
+    let capabilities = answer.get("capabilities").cloned().unwrap_or_default();
+    let version = version.to_owned();
+    let met = Met { era: Era::Legacy, version, capabilities, introduction: introduction.clone() };
+    line.channel.agreed(&met);
+    line.channel.tell(wire::notification("notifications/initialized", None)).await?;
+    Ok(met)
+}
+
+fn introduce(params: &mut Value, version: &str, introduction: &Introduction) {
+    let Some(meta) = meta(params) else { return };
+    meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(version));
+    meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), introduction.client.clone());
+    meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), introduction.capabilities.clone());
+}
+
+/// A revision with a handshake that we know.
+fn is_old(version: &str) -> bool {
+    ProtocolVersion::KNOWN_VERSIONS
+        .iter()
+        .any(|known| known.as_str() == version && *known < ProtocolVersion::NO_INITIALIZE)
+}
+
+/// What a server calls its revisions, fit to be shown.
+fn named<'a>(versions: impl Iterator<Item = &'a str>) -> String {
+    let clean =
+        |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(20).collect::<String>();
+    versions.take(5).map(clean).collect::<Vec<_>>().join(", ")
+}

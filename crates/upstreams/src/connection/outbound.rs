@@ -1,0 +1,183 @@
+//! HTTP to servers elsewhere: one client for all, and what may be sent where.
+//!
+//! Invariants
+//! - OUT-1: a redirect is followed only to the same scheme, host and port, so that no credential goes to somebody else. No
+//!   proxy of the environment is used.
+//! - OUT-2: a body is read up to its bound and no further, whatever length was announced.
+//! - OUT-3: a credential goes over TLS, or to this machine.
+
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use reqwest::{Client, Response, redirect};
+use url::{Host, Url};
+
+use super::MESSAGE_BYTES_MAX;
+use crate::fault::Fault;
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle connections kept for the next request to a host.
+const IDLE_CONNECTIONS_MAX: usize = 64;
+const REDIRECTS_MAX: usize = 3;
+/// Longest `Retry-After` that is handed on.
+const RETRY_AFTER_SECONDS_MAX: u64 = 3_600;
+
+/// Headers that are the protocol's or the connection's, and cannot be set by a specification.
+const RESERVED: [&str; 9] = [
+    "accept",
+    "content-length",
+    "content-type",
+    "connection",
+    "host",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
+
+/// The client for all servers; clones share its connections.
+pub(crate) fn client() -> Result<Client, reqwest::Error> {
+    let same_origin = redirect::Policy::custom(|attempt| {
+        let stays = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+        if stays && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
+    });
+    Client::builder()
+        .redirect(same_origin)
+        .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .tcp_nodelay(true)
+        .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// The address of a server, if it is one that can be asked.
+pub(crate) fn address(url: &str, with_credentials: bool) -> Result<Url, Refusal> {
+    let unusable = |why: &str| {
+        Refusal::new(ErrorCode::E3502, format!("the address of the server cannot be used: {why}"))
+            .hint("let the operator correct `url` of this server")
+            .retryable(false)
+    };
+    let url = Url::parse(url).map_err(|_| unusable("it is no address"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(unusable("credentials do not belong into an address"));
+    }
+    match url.scheme() {
+        "https" => Ok(url),
+        // OUT-3.
+        "http" if with_credentials && !is_local(&url) => Err(unusable("credentials are sent over https only")),
+        "http" => Ok(url),
+        _ => Err(unusable("it is neither http nor https")),
+    }
+}
+
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// The headers a specification asks for.
+pub(crate) fn headers<'a>(settings: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Result<HeaderMap, Refusal> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in settings {
+        let refused = |what: &str| {
+            Refusal::new(ErrorCode::E3502, format!("the header `{name}` of the server {what}"))
+                .hint("let the operator correct `headers` of this server")
+                .retryable(false)
+        };
+        if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(refused("is the protocol's own"));
+        }
+        let key = HeaderName::try_from(name).map_err(|_| refused("has no name that a header can have"))?;
+        let mut value = HeaderValue::from_bytes(&value).map_err(|_| refused("has no value that a header can have"))?;
+        value.set_sensitive(true);
+        headers.insert(key, value);
+    }
+    Ok(headers)
+}
+
+/// Why a request has failed before there was an answer.
+pub(crate) fn failed(error: &reqwest::Error) -> Fault {
+    tracing::debug!(%error, "a request to a server failed");
+    if error.is_connect() || error.is_builder() {
+        Fault::NotSent("no connection could be made")
+    } else {
+        Fault::Lost("the connection broke off")
+    }
+}
+
+/// What a status means that is no answer. `None`: it is one.
+pub(crate) fn judged(response: &Response, has_session: bool) -> Option<Fault> {
+    match response.status() {
+        status if status.is_success() => None,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(Fault::Denied(response.status().as_u16())),
+        StatusCode::TOO_MANY_REQUESTS => Some(Fault::Busy { retry_after_ms: retry_after(response.headers()) }),
+        // The session is not known any more; nothing was done with the request.
+        StatusCode::NOT_FOUND if has_session => Some(Fault::NotSent(SESSION_GONE)),
+        status => Some(Fault::Status(status.as_u16())),
+    }
+}
+
+/// The server has forgotten us.
+pub(crate) const SESSION_GONE: &str = "the server has ended the session";
+
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    let seconds: u64 = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(seconds.min(RETRY_AFTER_SECONDS_MAX) * 1_000)
+}
+
+/// OUT-2.
+pub(crate) async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
+        if body.len() + chunk.len() > MESSAGE_BYTES_MAX {
+            return Err(Fault::Lost("the answer was too long"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// Is the body of this kind?
+pub(crate) fn is_of_type(response: &Response, kind: &str) -> bool {
+    let named = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    named.is_some_and(|named| named.split(';').next().is_some_and(|named| named.trim().eq_ignore_ascii_case(kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_go_over_tls_or_nowhere_else() {
+        for (url, with, good) in [
+            ("https://a.example/mcp", true, true),
+            ("http://a.example/mcp", true, false),
+            ("http://a.example/mcp", false, true),
+            ("http://127.0.0.1:1/mcp", true, true),
+            ("http://[::1]:1/mcp", true, true),
+            ("http://localhost/mcp", true, true),
+            ("http://localhost.example/mcp", true, false),
+            ("https://me:pw@a.example", false, false),
+            ("ftp://a.example", false, false),
+            ("nonsense", false, false),
+        ] {
+            assert_eq!(address(url, with).is_ok(), good, "{url} {with}");
+        }
+    }
+
+    #[test]
+    fn headers_of_the_protocol_cannot_be_set() {
+        let one = |name: &'static str, value: &[u8]| headers([(name, value.to_vec())].into_iter());
+        assert!(one("Authorization", b"Bearer x").unwrap()["authorization"].is_sensitive());
+        for (name, value) in [("Host", &b"x"[..]), ("MCP-Session-Id", b"x"), ("a b", b"x"), ("x", b"a\nb")] {
+            assert!(one(name, value).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Where everything a server says finds its way: answers to whoever asked, progress and log lines to the companion of the call
+//! they belong to, questions to the side that called.
+//!
+//! Nothing is queued here: what comes in is handled where it is read, so a flood of notifications costs the reader's time and
+//! no memory. Only questions wait for somebody, and of those a bounded number.
+//!
+//! Invariants
+//! - ROUTE-1: an answer reaches the request with its id, once. One that nobody waits for (wrong, repeated, after a
+//!   cancellation) is dropped.
+//! - ROUTE-2: once a connection has ended every request on it has an answer, and no new one begins.
+//! - ROUTE-3: a question is passed on only for a call that is known: the one on whose stream it came, or the only one there
+//!   is. Everything else is refused, because a question in another caller's name would reach the wrong person.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use contract::error::{ErrorCode, Refusal};
+use kernel::ports::companion::{Companion, LogLevel, Progress, Question, QuestionKind};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::Channel;
+use crate::fault::{Fault, INVALID_REQUEST, METHOD_NOT_FOUND};
+use crate::spec::Relay;
+use crate::wire::{self, CallId, Incoming};
+
+/// Questions of one server that may wait for an answer at once.
+const QUESTIONS_MAX: usize = 16;
+
+/// Hears what concerns the server as a whole. Never waits.
+pub(crate) trait Hearing: Send + Sync + fmt::Debug {
+    /// Its tools are others now, or may be.
+    fn tools_changed(&self);
+    /// A line for its log.
+    fn line(&self, line: &str);
+}
+
+/// The way of messages on one connection.
+pub(crate) struct Router {
+    table: Mutex<Table>,
+    next: AtomicU64,
+    ended: watch::Sender<bool>,
+    hearing: Arc<dyn Hearing>,
+    relay: Relay,
+    questions: Arc<Semaphore>,
+    channel: OnceLock<Weak<dyn Channel>>,
+}
+
+#[derive(Default)]
+struct Table {
+    calls: HashMap<CallId, Running>,
+    /// Why the connection is of no more use.
+    end: Option<&'static str>,
+}
+
+/// What becomes of a request.
+type Outcome = Result<Value, Fault>;
+/// Why a question has no answer: a code of JSON-RPC, and words.
+type NoAnswer = (i64, &'static str);
+
+/// A question, whom to ask, and until when.
+struct Posed {
+    companion: Arc<dyn Companion>,
+    over: CancellationToken,
+    question: Question,
+}
+
+/// A request on its way.
+struct Running {
+    reply: Option<oneshot::Sender<Outcome>>,
+    /// Has its first byte left?
+    sent: Arc<AtomicBool>,
+    companion: Option<Arc<dyn Companion>>,
+    /// Cancelled when nobody waits for it any more.
+    over: CancellationToken,
+}
+
+impl Router {
+    pub(crate) fn new(hearing: Arc<dyn Hearing>, relay: Relay) -> Arc<Self> {
+        Arc::new(Self {
+            table: Mutex::default(),
+            next: AtomicU64::new(1),
+            ended: watch::Sender::new(false),
+            hearing,
+            relay,
+            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            channel: OnceLock::new(),
+        })
+    }
+
+    /// Where answers to questions go. Once.
+    pub(crate) fn answers_through(&self, channel: &Arc<dyn Channel>) {
+        let _ = self.channel.set(Arc::downgrade(channel));
+    }
+
+    /// Begins a request. Refused if the connection has ended.
+    pub(crate) fn begin(&self, companion: Option<Arc<dyn Companion>>) -> Result<CallId, Fault> {
+        let mut table = self.table();
+        if let Some(why) = table.end {
+            return Err(Fault::NotSent(why));
+        }
+        // WIRE-2.
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let running = Running { reply: None, sent: Arc::default(), companion, over: CancellationToken::new() };
+        table.calls.insert(id, running);
+        Ok(id)
+    }
+
+    /// Waits for the answer to a request that goes over a line with others. The flag is to be set when its first byte leaves.
+    pub(crate) fn wait_for(&self, id: CallId) -> Result<(oneshot::Receiver<Outcome>, Arc<AtomicBool>), Fault> {
+        let mut table = self.table();
+        if let Some(why) = table.end {
+            return Err(Fault::NotSent(why));
+        }
+        let running = table.calls.get_mut(&id).ok_or(Fault::NotSent("the request is over"))?;
+        let (reply, answer) = oneshot::channel();
+        running.reply = Some(reply);
+        Ok((answer, Arc::clone(&running.sent)))
+    }
+
+    /// A request that has a line of its own is on its way.
+    pub(crate) fn sent(&self, id: CallId) {
+        if let Some(running) = self.table().calls.get(&id) {
+            running.sent.store(true, Ordering::Release);
+        }
+    }
+
+    /// Ends a request; `true` if it was on its way, so that the server has to be told.
+    pub(crate) fn over(&self, id: CallId) -> bool {
+        let Some(running) = self.table().calls.remove(&id) else { return false };
+        running.over.cancel();
+        running.sent.load(Ordering::Acquire)
+    }
+
+    /// ROUTE-2.
+    pub(crate) fn end(&self, why: &'static str) {
+        let mut table = self.table();
+        if table.end.is_some() {
+            return;
+        }
+        table.end = Some(why);
+        for running in table.calls.values_mut() {
+            if let Some(reply) = running.reply.take() {
+                let sent = running.sent.load(Ordering::Acquire);
+                let _ = reply.send(Err(if sent { Fault::Lost(why) } else { Fault::NotSent(why) }));
+            }
+        }
+        drop(table);
+        self.ended.send_replace(true);
+    }
+
+    /// Why the connection is of no more use, if it is not.
+    pub(crate) fn why_ended(&self) -> Option<&'static str> {
+        self.table().end
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as this value does.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// A text of the other side. `origin` is the request on whose own stream it came.
+    pub(crate) fn received(&self, text: &[u8], origin: Option<CallId>) {
+        match wire::read(text) {
+            Ok(messages) => messages.into_iter().for_each(|message| self.take(message, origin)),
+            // Servers print to where they should speak; it is their log then.
+            Err(_) => self.hearing.line(&format!("[not a message] {}", String::from_utf8_lossy(text))),
+        }
+    }
+
+    /// One message of the other side.
+    pub(crate) fn take(&self, message: Incoming, origin: Option<CallId>) {
+        match message {
+            Incoming::Answer { id, outcome } => self.answered(id, outcome.map_err(Fault::Refused)),
+            Incoming::Notification { method, params } => self.notified(&method, &params, origin),
+            Incoming::Request { id, method, params } => self.asked(id, &method, params, origin),
+        }
+    }
+
+    /// ROUTE-1.
+    fn answered(&self, id: Option<CallId>, outcome: Result<Value, Fault>) {
+        let reply = id.and_then(|id| self.table().calls.get_mut(&id)?.reply.take());
+        match reply {
+            Some(reply) => drop(reply.send(outcome)),
+            None => tracing::debug!(?id, "an answer that nobody waits for"),
+        }
+    }
+
+    fn notified(&self, method: &str, params: &Value, origin: Option<CallId>) {
+        match method {
+            "notifications/progress" => {
+                let token = params.get("progressToken").and_then(wire::own);
+                if let Some(companion) = token.and_then(|token| self.companion_of(token)) {
+                    companion.progress(progress(params));
+                }
+            }
+            "notifications/message" => self.logged(params, origin),
+            "notifications/tools/list_changed" => self.hearing.tools_changed(),
+            // Lists and resources of servers are read when they are wanted; nothing is kept that could be stale.
+            _ => {}
+        }
+    }
+
+    fn logged(&self, params: &Value, origin: Option<CallId>) {
+        let word = params.get("level").and_then(Value::as_str).unwrap_or("info");
+        let text = match params.get("data") {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => return,
+        };
+        match self.companion_for(origin) {
+            Some((_, companion, _)) => companion.log(LogLevel::of_word(word), &text),
+            None => self.hearing.line(&format!("[{word}] {text}")),
+        }
+    }
+
+    fn asked(&self, id: Value, method: &str, params: Value, origin: Option<CallId>) {
+        let Some(channel) = self.channel.get().and_then(Weak::upgrade) else { return };
+        // One that asks too much gets no answer at all: answering would be work without a bound, too.
+        let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else { return };
+        let reply = move |outcome: Result<Value, NoAnswer>| async move {
+            let _permit = permit;
+            let _ = channel.tell(wire::answer(&id, outcome)).await;
+        };
+        if method == "ping" {
+            tokio::spawn(reply(Ok(json!({}))));
+            return;
+        }
+        let question = match self.question(method, params, origin) {
+            Ok(question) => question,
+            Err(refused) => {
+                tokio::spawn(reply(Err(refused)));
+                return;
+            }
+        };
+        let Posed { companion, over, question } = question;
+        tokio::spawn(async move {
+            let key = question.key.clone();
+            let answers = tokio::select! {
+                answers = companion.ask(vec![question]) => answers,
+                // Nobody waits for the call any more, nor for the answer.
+                () = over.cancelled() => return,
+            };
+            let answer = answers.ok().and_then(|all| all.into_iter().find(|answer| answer.key == key));
+            let outcome = answer.map(|answer| answer.value);
+            reply(outcome.ok_or((INVALID_REQUEST, "the caller cannot be asked, or did not answer"))).await;
+        });
+    }
+
+    /// ROUTE-3.
+    fn question(&self, method: &str, params: Value, origin: Option<CallId>) -> Result<Posed, NoAnswer> {
+        let kind = QuestionKind::of_method(method).ok_or((METHOD_NOT_FOUND, "this client does not know the method"))?;
+        if !relayed(self.relay, kind) {
+            return Err((METHOD_NOT_FOUND, "this is not passed on to the caller"));
+        }
+        let (id, companion, over) = self
+            .companion_for(origin)
+            .ok_or((INVALID_REQUEST, "it is not known which call this question belongs to"))?;
+        let question = Question { key: format!("{method}:{id}"), kind, parameters: params };
+        Ok(Posed { companion, over, question })
+    }
+
+    fn companion_of(&self, id: CallId) -> Option<Arc<dyn Companion>> {
+        self.table().calls.get(&id)?.companion.clone()
+    }
+
+    /// The call something belongs to: the one on whose stream it came, or the only one there is.
+    fn companion_for(&self, origin: Option<CallId>) -> Option<(CallId, Arc<dyn Companion>, CancellationToken)> {
+        let table = self.table();
+        let found = |(id, running): (&CallId, &Running)| {
+            Some((*id, Arc::clone(running.companion.as_ref()?), running.over.clone()))
+        };
+        if let Some(origin) = origin {
+            return table.calls.get_key_value(&origin).and_then(found);
+        }
+        let mut all = table.calls.iter().filter_map(found);
+        let only = all.next()?;
+        all.next().is_none().then_some(only)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does the operator let this kind of question through?
+pub(crate) fn relayed(relay: Relay, kind: QuestionKind) -> bool {
+    match kind {
+        QuestionKind::Elicitation => relay.elicitation,
+        QuestionKind::Sampling => relay.sampling,
+        QuestionKind::Roots => relay.roots,
+    }
+}
+
+/// The refusal of a call whose question is not passed on.
+pub(crate) fn not_relayed(server: &str, kind: QuestionKind) -> Refusal {
+    Refusal::new(
+        ErrorCode::E3010,
+        format!("the server `{server}` asks its caller by `{}`, which is not passed on", kind.method()),
+    )
+    .hint("let the operator allow it for this server (`relay`), or call a tool that does not ask")
+    .retryable(false)
+}
+
+fn progress(params: &Value) -> Progress {
+    let number = |name: &str| params.get(name).and_then(Value::as_f64);
+    let percent = match (number("progress"), number("total")) {
+        (Some(done), Some(total)) if total > 0.0 => Some((done / total * 100.0).clamp(0.0, 100.0)),
+        _ => None,
+    };
+    let message = params.get("message").and_then(Value::as_str).map(str::to_owned);
+    Progress { percent, phase: None, message }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        f.debug_struct("Router").field("calls", &table.calls.len()).field("end", &table.end).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Deaf;
+    impl Hearing for Deaf {
+        fn tools_changed(&self) {}
+        fn line(&self, _: &str) {}
+    }
+
+    fn router() -> Arc<Router> {
+        Router::new(Arc::new(Deaf), Relay::careful())
+    }
+
+    #[test]
+    fn an_answer_reaches_its_request_once_and_no_other() {
+        let router = router();
+        let (first, second) = (router.begin(None).unwrap(), router.begin(None).unwrap());
+        let (mut one, _) = router.wait_for(first).unwrap();
+        let (mut two, _) = router.wait_for(second).unwrap();
+        router.received(br#"{"jsonrpc":"2.0","id":99,"result":"wrong"}"#, None);
+        router.received(format!(r#"{{"id":{second},"result":"b"}}"#).as_bytes(), None);
+        router.received(format!(r#"{{"id":{second},"result":"again"}}"#).as_bytes(), None);
+        assert_eq!(two.try_recv().unwrap(), Ok(json!("b")));
+        assert!(one.try_recv().is_err());
+        router.received(format!(r#"{{"id":"{first}","result":"a"}}"#).as_bytes(), None);
+        assert_eq!(one.try_recv().unwrap(), Ok(json!("a")));
+    }
+
+    #[test]
+    fn at_the_end_what_was_sent_is_lost_and_what_was_not_is_not() {
+        let router = router();
+        let (first, second) = (router.begin(None).unwrap(), router.begin(None).unwrap());
+        let (mut one, sent) = router.wait_for(first).unwrap();
+        let (mut two, _) = router.wait_for(second).unwrap();
+        sent.store(true, Ordering::Release);
+        router.end("it died");
+        assert_eq!(one.try_recv().unwrap(), Err(Fault::Lost("it died")));
+        assert_eq!(two.try_recv().unwrap(), Err(Fault::NotSent("it died")));
+        assert_eq!(router.begin(None), Err(Fault::NotSent("it died")));
+        assert!(router.over(first) && !router.over(second) && !router.over(first));
+    }
+
+    #[test]
+    fn of_two_calls_neither_is_asked_in_the_name_of_the_other() {
+        let router = router();
+        let companion = || Some(kernel::ports::companion::Unaccompanied::new());
+        let first = router.begin(companion()).unwrap();
+        assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the only one");
+        let second = router.begin(companion()).unwrap();
+        assert!(router.question("elicitation/create", json!({}), None).is_err(), "which of the two?");
+        assert!(router.question("elicitation/create", json!({}), Some(second)).is_ok(), "on its own stream");
+        assert!(router.question("sampling/createMessage", json!({}), Some(second)).is_err(), "not passed on");
+        assert!(router.question("tasks/list", json!({}), Some(second)).is_err(), "unknown");
+        router.over(first);
+        router.begin(None).unwrap();
+        assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the other has no companion");
+    }
+
+    #[test]
+    fn progress_is_a_share_where_there_is_a_total() {
+        for (params, percent) in [
+            (json!({"progress": 1, "total": 4}), Some(25.0)),
+            (json!({"progress": 9, "total": 4}), Some(100.0)),
+            (json!({"progress": 9}), None),
+            (json!({"progress": 9, "total": 0}), None),
+            (json!({}), None),
+        ] {
+            assert_eq!(progress(&params).percent, percent, "{params}");
+        }
+    }
+}

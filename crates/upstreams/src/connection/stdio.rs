@@ -1,0 +1,301 @@
+//! A server that is a program of ours: messages are lines on its standard streams, the program is in a sandbox.
+//!
+//! Three tasks belong to a channel: one writes, one reads, one watches over the process. A writer of its own, because a
+//! request that is dropped half way must not leave half a line behind.
+//!
+//! Invariants
+//! - STDIO-1: a line of a server is read up to [`MESSAGE_BYTES_MAX`] and no further; a longer one ends the connection.
+//! - STDIO-2: standard error is always read, so that a server that writes much there does not stand still, and goes to its
+//!   log with a bound of its own.
+//! - STDIO-3: whatever ends the channel ends the whole process tree; dropping it does so at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Buf as _, BytesMut};
+use kernel::ports::clock::Clock;
+use sandbox::egress::{Gate, Proxy};
+use sandbox::{Child, Exit};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::router::Router;
+use super::{Channel, MESSAGE_BYTES_MAX, Outgoing, within};
+use crate::fault::Fault;
+use crate::server_log::ServerLog;
+
+/// Messages that wait to be written. Who comes later waits.
+const WAITING_MAX: usize = 64;
+/// How long what a program has said before its end is still read.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a killed process tree may take to be gone before nobody waits for it any more.
+const GONE_PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a line of standard error that are kept.
+const LOG_LINE_BYTES_MAX: usize = 8 << 10;
+/// Bytes that are asked for at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// A line on its way out, and the flag that says it has begun to leave.
+struct Line {
+    bytes: Vec<u8>,
+    sent: Option<Arc<AtomicBool>>,
+}
+
+/// The channel.
+#[derive(Debug)]
+pub(crate) struct Stdio {
+    /// Gone when the program's input is to be closed.
+    writer: Mutex<Option<mpsc::Sender<Line>>>,
+    kill: CancellationToken,
+    /// STDIO-3.
+    _killed_on_drop: DropGuard,
+    gone: watch::Receiver<bool>,
+    clock: Arc<dyn Clock>,
+    process: Option<u32>,
+}
+
+impl Stdio {
+    /// Talks to a program that has just been started.
+    pub(crate) fn with(
+        mut child: Child,
+        gate: Option<Arc<Gate>>,
+        router: &Arc<Router>,
+        log: Arc<ServerLog>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Fault> {
+        let streams = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
+        let ((stdin, stdout), stderr) = streams.ok_or(Fault::NotSent("its streams cannot be had"))?;
+        let process = child.pid();
+        let (writer, lines) = mpsc::channel(WAITING_MAX);
+        let (kill, (alive, gone)) = (CancellationToken::new(), watch::channel(false));
+        tokio::spawn(write(stdin, lines, Arc::clone(router)));
+        let reading = tokio::spawn(read(stdout, Arc::clone(router)));
+        tokio::spawn(keep_log(stderr, Arc::clone(&log)));
+        let watching = Watching { child, gate, router: Arc::clone(router), log, clock: Arc::clone(&clock) };
+        tokio::spawn(watching.until_gone(kill.clone(), reading, alive));
+        let killed_on_drop = kill.clone().drop_guard();
+        Ok(Self { writer: Mutex::new(Some(writer)), kill, _killed_on_drop: killed_on_drop, gone, clock, process })
+    }
+
+    fn writer(&self) -> Result<mpsc::Sender<Line>, Fault> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.clone().ok_or(Fault::NotSent("the connection is being closed"))
+    }
+}
+
+#[async_trait]
+impl Channel for Stdio {
+    async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
+        let (answer, sent) = router.wait_for(request.id)?;
+        let line = Line { bytes: request.bytes(), sent: Some(sent) };
+        self.writer()?.send(line).await.map_err(|_| Fault::NotSent("the program does not listen any more"))?;
+        answer.await.unwrap_or(Err(Fault::Lost("the connection was closed")))
+    }
+
+    async fn tell(&self, bytes: Vec<u8>) -> Result<(), Fault> {
+        let line = Line { bytes, sent: None };
+        self.writer()?.send(line).await.map_err(|_| Fault::NotSent("the program does not listen any more"))
+    }
+
+    fn cancelled(&self, bytes: Vec<u8>) {
+        // A server that reads so slowly that the queue is full does not care.
+        let _ = self.writer().map(|writer| writer.try_send(Line { bytes, sent: None }));
+    }
+
+    async fn close(&self, patience: Duration) {
+        // The end of its input is how a server is asked to go.
+        drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let mut gone = self.gone.clone();
+        if within(&*self.clock, patience, gone.wait_for(|gone| *gone)).await.is_none() {
+            self.kill.cancel();
+            let _ = within(&*self.clock, GONE_PATIENCE, gone.wait_for(|gone| *gone)).await;
+        }
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.process
+    }
+}
+
+async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Line>, router: Arc<Router>) {
+    while let Some(Line { mut bytes, sent }) = lines.recv().await {
+        bytes.push(b'\n');
+        if let Some(sent) = sent {
+            sent.store(true, Ordering::Release);
+        }
+        if stdin.write_all(&bytes).await.is_err() {
+            // Whoever comes now was not sent.
+            lines.close();
+            return router.end("the program does not listen any more");
+        }
+    }
+}
+
+async fn read(stdout: impl AsyncRead + Unpin, router: Arc<Router>) {
+    match each_line(stdout, MESSAGE_BYTES_MAX, |line| router.received(line, None)).await {
+        Ok(()) => router.end("the program ended, or closed its output"),
+        Err(LineTooLong) => router.end("a message of the server was too long"),
+    }
+}
+
+/// A line that has no end in sight.
+struct LineTooLong;
+
+/// Hands over each line that is not empty, without its end. A last line without an end is handed over, too.
+async fn each_line(
+    mut stream: impl AsyncRead + Unpin,
+    most: usize,
+    mut line: impl FnMut(&[u8]),
+) -> Result<(), LineTooLong> {
+    let mut buffer = BytesMut::with_capacity(READ_BYTES);
+    // Bytes that are known to hold no line end.
+    let mut searched = 0;
+    loop {
+        while let Some(at) = buffer.get(searched..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n')) {
+            let whole = buffer.split_to(searched + at);
+            buffer.advance(1);
+            searched = 0;
+            let whole = whole.trim_ascii();
+            if !whole.is_empty() {
+                line(whole);
+            }
+        }
+        searched = buffer.len();
+        if searched > most {
+            return Err(LineTooLong);
+        }
+        buffer.reserve(READ_BYTES);
+        match stream.read_buf(&mut buffer).await {
+            Ok(0) | Err(_) => {
+                let rest = buffer.trim_ascii();
+                if !rest.is_empty() {
+                    line(rest);
+                }
+                return Ok(());
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+/// STDIO-2: lines that are too long are cut, not refused.
+async fn keep_log(mut stderr: impl AsyncRead + Unpin, log: Arc<ServerLog>) {
+    let mut buffer = BytesMut::with_capacity(LOG_LINE_BYTES_MAX);
+    loop {
+        buffer.reserve(LOG_LINE_BYTES_MAX);
+        let ended = !matches!(stderr.read_buf(&mut buffer).await, Ok(1..));
+        while let Some(at) = buffer.iter().position(|byte| *byte == b'\n') {
+            log.line(&String::from_utf8_lossy(&buffer.split_to(at)));
+            buffer.advance(1);
+        }
+        if !buffer.is_empty() && (ended || buffer.len() >= LOG_LINE_BYTES_MAX) {
+            log.line(&String::from_utf8_lossy(&buffer));
+            buffer.clear();
+        }
+        if ended {
+            return;
+        }
+    }
+}
+
+/// What the watcher holds: the process and its way to the network.
+struct Watching {
+    child: Child,
+    gate: Option<Arc<Gate>>,
+    router: Arc<Router>,
+    log: Arc<ServerLog>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Watching {
+    async fn until_gone(
+        mut self,
+        kill: CancellationToken,
+        reading: tokio::task::JoinHandle<()>,
+        alive: watch::Sender<bool>,
+    ) {
+        let proxy = self.gate.take().zip(self.child.proxy.take()).map(|(gate, listener)| Proxy::serve(listener, gate));
+        let ended = tokio::select! {
+            ended = self.child.wait() => Some(ended),
+            () = kill.cancelled() => None,
+            // Without an answer on the way there is nothing left to wait for.
+            () = self.router.ended() => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                // Asked to go by the end of its input, it still has the time its owner gives it.
+                tokio::select! {
+                    ended = self.child.wait() => ended,
+                    () = kill.cancelled() => {
+                        self.child.kill();
+                        self.child.wait().await
+                    }
+                }
+            }
+        };
+        // An answer may still lie in the pipe.
+        let abort = reading.abort_handle();
+        if within(&*self.clock, LAST_WORDS, reading).await.is_none() {
+            abort.abort();
+        }
+        if let Some(proxy) = proxy {
+            proxy.stop().await;
+        }
+        let how = match ended.exit {
+            Exit::Code(0) => "it ended".to_owned(),
+            Exit::Code(code) => format!("it ended with code {code}"),
+            Exit::Signal(signal) => format!("it was ended by signal {signal}"),
+            Exit::Ended => "it was ended".to_owned(),
+        };
+        let memory = if ended.usage.oom_kills > 0 { " for want of memory" } else { "" };
+        self.log.line(&format!("[gantry] {how}{memory}"));
+        self.router.end(if ended.usage.oom_kills > 0 {
+            "the program used more memory than it may"
+        } else {
+            "the program ended"
+        });
+        alive.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(bytes: &'static [u8], most: usize) -> (Vec<String>, bool) {
+        let mut found = Vec::new();
+        // Pieces of three bytes, so that every line is cut somewhere.
+        let (mut writer, reader) = tokio::io::duplex(3);
+        let writing = tokio::spawn(async move {
+            let _ = writer.write_all(bytes).await;
+        });
+        let good = each_line(reader, most, |line| found.push(String::from_utf8_lossy(line).into_owned())).await.is_ok();
+        writing.await.unwrap();
+        (found, good)
+    }
+
+    #[tokio::test]
+    async fn lines_are_found_however_they_are_cut() {
+        for (bytes, expected) in [
+            (&b"{\"a\":1}\n{\"b\":2}\r\n\n  \nlast"[..], vec!["{\"a\":1}", "{\"b\":2}", "last"]),
+            (b"", vec![]),
+            (b"\n\n", vec![]),
+        ] {
+            let (found, good) = lines(bytes, 100).await;
+            assert_eq!(found, expected);
+            assert!(good);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_not_read_to_its_end() {
+        let (found, good) = lines(b"short\nlooooooooooooooooooooooooooong", 10).await;
+        assert_eq!(found, ["short"]);
+        assert!(!good);
+    }
+}

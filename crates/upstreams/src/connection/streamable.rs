@@ -1,0 +1,360 @@
+//! A server elsewhere that speaks Streamable HTTP (2025-03-26 and later).
+//!
+//! Each request is a POST with a line of its own: its answer, and whatever the server says while it works, come back on it.
+//! So the whole exchange lives in the future of the request, and dropping that closes the line, which is how revision
+//! 2026-07-28 cancels; older servers are told besides.
+//!
+//! Invariants
+//! - HTTP-1: a request is sent once. A stream that breaks off is taken up again by GET from the last event, never by another
+//!   POST, because that would be a second call.
+//! - HTTP-2: a session the server has forgotten (404) ends the connection; the request that met it was not executed.
+//! - HTTP-3: a token that is turned away (401) is replaced once for each request.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderValue};
+use kernel::ports::clock::Clock;
+use reqwest::{Client, Method, RequestBuilder, Response};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_MCP_PROTOCOL_VERSION, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use serde_json::Value;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use url::Url;
+
+use super::outbound::{self, failed, is_of_type, judged};
+use super::router::Router;
+use super::{Channel, Era, MESSAGE_BYTES_MAX, Met, Outgoing, within};
+use crate::fault::Fault;
+use crate::headers;
+use crate::oauth::TokenKeeper;
+use crate::sse_events::{SseEvent, SseEvents};
+use crate::wire::{self, CallId, Incoming};
+
+/// Times a broken stream is taken up again for one request.
+const RESUMES_MAX: u32 = 5;
+/// The pause before that, if the server names none, and the longest it may name.
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
+const RESUME_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The longest pause before the stream of notifications is opened again.
+const LISTEN_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long a cancellation or a farewell may take.
+const COURTESY: Duration = Duration::from_secs(2);
+/// Longest session id.
+const SESSION_CHARS_MAX: usize = 1_024;
+
+/// How a server elsewhere is reached and what it is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    pub(crate) http: Client,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) tokens: Option<Arc<TokenKeeper>>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Remote {
+    /// Sends a request with everything the server wants to see, and once more with a new token if the first is turned away.
+    pub(crate) async fn send(&self, build: impl Fn() -> RequestBuilder) -> Result<Response, Fault> {
+        let Some(tokens) = &self.tokens else {
+            return build().headers(self.headers.clone()).send().await.map_err(|error| failed(&error));
+        };
+        let mut token = tokens.header(None).await?;
+        let mut again = true;
+        loop {
+            let request = build().headers(self.headers.clone()).header(http::header::AUTHORIZATION, token.clone());
+            let response = request.send().await.map_err(|error| failed(&error))?;
+            // HTTP-3.
+            if response.status() != http::StatusCode::UNAUTHORIZED || !std::mem::take(&mut again) {
+                return Ok(response);
+            }
+            token = tokens.header(Some(&token)).await?;
+        }
+    }
+}
+
+/// The channel.
+#[derive(Debug)]
+pub(crate) struct Streamable {
+    shared: Arc<Shared>,
+    _closed_on_drop: DropGuard,
+}
+
+#[derive(Debug)]
+struct Shared {
+    remote: Remote,
+    session: Mutex<Option<HeaderValue>>,
+    /// What both speak, once it is known.
+    version: OnceLock<(Era, HeaderValue)>,
+    closed: CancellationToken,
+}
+
+impl Streamable {
+    pub(crate) fn new(remote: Remote) -> Self {
+        let closed = CancellationToken::new();
+        let closed_on_drop = closed.clone().drop_guard();
+        let shared = Shared { remote, session: Mutex::default(), version: OnceLock::new(), closed };
+        Self { shared: Arc::new(shared), _closed_on_drop: closed_on_drop }
+    }
+}
+
+impl Shared {
+    fn session(&self) -> Option<HeaderValue> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A request with the headers of the protocol.
+    fn request(&self, method: Method) -> RequestBuilder {
+        let mut request = self.remote.http.request(method, self.remote.url.clone());
+        if let Some((_, version)) = self.version.get() {
+            request = request.header(HEADER_MCP_PROTOCOL_VERSION, version.clone());
+        }
+        match self.session() {
+            Some(session) => request.header(HEADER_SESSION_ID, session),
+            None => request,
+        }
+    }
+
+    fn post(&self, body: Vec<u8>) -> RequestBuilder {
+        self.request(Method::POST)
+            .header(http::header::CONTENT_TYPE, JSON_MIME_TYPE)
+            .header(http::header::ACCEPT, concat_accept())
+            .body(body)
+    }
+
+    /// Sends what wants no answer.
+    async fn tell(&self, body: Vec<u8>) -> Result<(), Fault> {
+        let has_session = self.session().is_some();
+        let standard =
+            wire::read(&body).ok().and_then(|all| all.into_iter().next()).and_then(|message| match message {
+                Incoming::Notification { method, params } if self.is_modern() => {
+                    Some(headers::standard(&method, &params, None))
+                }
+                _ => None,
+            });
+        let standard = standard.unwrap_or_default();
+        let response = self.remote.send(|| self.post(body.clone()).headers(standard.clone())).await?;
+        judged(&response, has_session).map_or(Ok(()), Err)
+    }
+
+    fn is_modern(&self) -> bool {
+        self.version.get().is_some_and(|(era, _)| *era == Era::Modern)
+    }
+
+    /// Reads a stream until the answer to `id` is there; whatever else comes goes to the router.
+    async fn read_stream(&self, mut response: Response, id: CallId, router: &Router) -> Result<Value, Fault> {
+        let mut taken_up = 0;
+        let mut last: Option<String> = None;
+        let mut pause = RESUME_PAUSE;
+        loop {
+            let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
+            while let Ok(Some(chunk)) = response.chunk().await {
+                let found = events.push(&chunk).map_err(|_| Fault::Lost("a message of the server was too long"))?;
+                for SseEvent { data, id: event, retry_ms, .. } in found {
+                    last = event.or(last);
+                    pause = retry_ms.map_or(pause, |ms| Duration::from_millis(ms).min(RESUME_PAUSE_MAX));
+                    if data.is_empty() {
+                        continue;
+                    }
+                    if let Some(outcome) = answer_in(data.as_bytes(), id, router) {
+                        return outcome;
+                    }
+                }
+            }
+            // HTTP-1.
+            let Some(event) = last.as_deref().and_then(|event| HeaderValue::from_str(event).ok()) else {
+                return Err(Fault::Lost("the stream of the answer broke off"));
+            };
+            taken_up += 1;
+            if taken_up > RESUMES_MAX {
+                return Err(Fault::Lost("the stream of the answer broke off too often"));
+            }
+            self.remote.clock.sleep(pause).await;
+            response = self
+                .remote
+                .send(|| self.listening().header(HEADER_LAST_EVENT_ID, event.clone()))
+                .await
+                .map_err(|_| Fault::Lost("the stream of the answer broke off and could not be taken up again"))?;
+            if !response.status().is_success() || !is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
+                return Err(Fault::Lost("the stream of the answer broke off and could not be taken up again"));
+            }
+        }
+    }
+
+    fn listening(&self) -> RequestBuilder {
+        self.request(Method::GET).header(http::header::ACCEPT, EVENT_STREAM_MIME_TYPE)
+    }
+
+    /// The stream on which an old server says what belongs to no request. Not every server has one.
+    async fn listen(&self, router: &Router) {
+        let mut pause = RESUME_PAUSE;
+        let mut last: Option<HeaderValue> = None;
+        loop {
+            let sent = self.remote.send(|| match last.clone() {
+                Some(event) => self.listening().header(HEADER_LAST_EVENT_ID, event),
+                None => self.listening(),
+            });
+            match sent.await {
+                Ok(response) => match judged(&response, true) {
+                    None if is_of_type(&response, EVENT_STREAM_MIME_TYPE) => {
+                        pause = RESUME_PAUSE;
+                        self.hear(response, router, &mut last, &mut pause).await;
+                    }
+                    // HTTP-2.
+                    Some(Fault::NotSent(why)) => return router.end(why),
+                    // It has none (405), or none for us.
+                    None | Some(Fault::Status(400..=499) | Fault::Denied(_)) => return,
+                    Some(_) => {}
+                },
+                Err(fault) => tracing::debug!(%fault, "the stream of notifications cannot be opened"),
+            }
+            self.remote.clock.sleep(pause).await;
+            pause = (pause * 2).min(LISTEN_PAUSE_MAX);
+        }
+    }
+
+    async fn hear(
+        &self,
+        mut response: Response,
+        router: &Router,
+        last: &mut Option<HeaderValue>,
+        pause: &mut Duration,
+    ) {
+        let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
+        while let Ok(Some(chunk)) = response.chunk().await {
+            let Ok(found) = events.push(&chunk) else { return };
+            for event in found {
+                if let Some(id) = event.id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
+                    *last = Some(id);
+                }
+                *pause = event.retry_ms.map_or(*pause, |ms| Duration::from_millis(ms).min(LISTEN_PAUSE_MAX));
+                if !event.data.is_empty() {
+                    router.received(event.data.as_bytes(), None);
+                }
+            }
+        }
+    }
+}
+
+/// Both kinds of answers are understood.
+fn concat_accept() -> HeaderValue {
+    HeaderValue::from_static("application/json, text/event-stream")
+}
+
+/// The answer to `id`, if it is in this text; whatever else is there goes to the router.
+fn answer_in(text: &[u8], id: CallId, router: &Router) -> Option<Result<Value, Fault>> {
+    let Ok(messages) = wire::read(text) else {
+        router.received(text, Some(id));
+        return None;
+    };
+    let mut found = None;
+    for message in messages {
+        match message {
+            // A server that could not read the id leaves it out; on this line there is only one request.
+            Incoming::Answer { id: answered, outcome }
+                if answered == Some(id) || (answered.is_none() && outcome.is_err()) =>
+            {
+                found.get_or_insert_with(|| outcome.map_err(Fault::Refused));
+            }
+            other => router.take(other, Some(id)),
+        }
+    }
+    found
+}
+
+#[async_trait]
+impl Channel for Streamable {
+    async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
+        let shared = &self.shared;
+        let has_session = shared.session().is_some();
+        let mut standard = HeaderMap::new();
+        if shared.is_modern() || request.method == "server/discover" {
+            standard = headers::standard(request.method, request.params, request.schema);
+            if shared.version.get().is_none() {
+                let version = HeaderValue::from_static("2026-07-28");
+                standard.insert("mcp-protocol-version", version);
+            }
+        }
+        let body = request.bytes();
+        router.sent(request.id);
+        let response = shared.remote.send(|| shared.post(body.clone()).headers(standard.clone())).await?;
+        match judged(&response, has_session) {
+            None => {}
+            Some(Fault::NotSent(why)) => {
+                router.end(why);
+                return Err(Fault::NotSent(why));
+            }
+            // A refusal may come with its reason.
+            Some(Fault::Status(status)) if is_of_type(&response, JSON_MIME_TYPE) => {
+                let body = outbound::body(response).await?;
+                return match answer_in(&body, request.id, router) {
+                    Some(Err(fault)) => Err(fault),
+                    _ => Err(Fault::Status(status)),
+                };
+            }
+            Some(fault) => return Err(fault),
+        }
+        if request.method == "initialize"
+            && let Some(session) = response.headers().get(HEADER_SESSION_ID)
+            && session.len() <= SESSION_CHARS_MAX
+        {
+            *shared.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
+        }
+        if is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
+            return shared.read_stream(response, request.id, router).await;
+        }
+        if !is_of_type(&response, JSON_MIME_TYPE) {
+            return Err(Fault::Nonsense("answer of the protocol"));
+        }
+        let body = outbound::body(response).await?;
+        answer_in(&body, request.id, router).unwrap_or(Err(Fault::Nonsense("answer to the request")))
+    }
+
+    async fn tell(&self, message: Vec<u8>) -> Result<(), Fault> {
+        self.shared.tell(message).await
+    }
+
+    fn cancelled(&self, message: Vec<u8>) {
+        // Closing the line was the cancellation.
+        if self.shared.is_modern() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let clock = Arc::clone(&shared.remote.clock);
+                let _ = within(&*clock, COURTESY, shared.tell(message)).await;
+            });
+        }
+    }
+
+    fn agreed(&self, met: &Met) {
+        if let Ok(version) = HeaderValue::from_str(&met.version) {
+            let _ = self.shared.version.set((met.era, version));
+        }
+    }
+
+    fn listen(&self, router: &Arc<Router>) {
+        if self.shared.is_modern() {
+            return;
+        }
+        let (shared, router) = (Arc::clone(&self.shared), Arc::clone(router));
+        tokio::spawn(async move {
+            tokio::select! {
+                () = shared.closed.cancelled() => {}
+                () = shared.listen(&router) => {}
+                () = router.ended() => {}
+            }
+        });
+    }
+
+    async fn close(&self, _: Duration) {
+        self.shared.closed.cancel();
+        if self.shared.session().is_some() {
+            let farewell = self.shared.remote.send(|| self.shared.request(Method::DELETE));
+            let _ = within(&*self.shared.remote.clock, COURTESY, farewell).await;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Calls of tools that live on servers behind Gantry (`execution.type = "mcp"`).
+//!
+//! Invariants
+//! - EXE-1: a call is sent a second time only if it surely was not executed, or if its tool may be executed twice. Never more
+//!   often than that (DESIGN §5, §8.10).
+//! - EXE-2: a result is handed on as it came: all content blocks, known or not, and the structured content.
+//! - EXE-3: what a server asks in the middle of a call reaches the caller only as its operator allows, and in a bounded number
+//!   of rounds.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::{Execution, Isolation};
+use executors::process::session::Scrubbed;
+use kernel::ports::companion::{Companion, Question, QuestionKind};
+use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::registry::ToolVersion;
+use serde_json::{Map, Value, json};
+
+use crate::connection::router::{not_relayed, relayed};
+use crate::fault::{Fault, bounded_content};
+use crate::spec::Relay;
+use crate::supervisor::Unit;
+use crate::supervisor::live::Live;
+use crate::upstreams::Upstreams;
+
+/// Times a call may be sent again (EXE-1).
+const REPEATS_MAX: u32 = 1;
+/// Rounds of questions and answers in one call.
+const ROUNDS_MAX: usize = 10;
+/// Questions in one round.
+const QUESTIONS_MAX: usize = 16;
+
+/// Runs tools of servers behind Gantry.
+#[derive(Debug, Clone)]
+pub struct UpstreamExecutor {
+    upstreams: Arc<Upstreams>,
+}
+
+impl UpstreamExecutor {
+    /// For these servers.
+    pub fn new(upstreams: Arc<Upstreams>) -> Self {
+        Self { upstreams }
+    }
+}
+
+#[async_trait]
+impl Executor for UpstreamExecutor {
+    fn kind(&self) -> &'static str {
+        "mcp"
+    }
+
+    fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
+        let Execution::Mcp { server, .. } = binding else { return Err(unbound()) };
+        if demand > Isolation::Process {
+            return Err(Refusal::new(
+                ErrorCode::E3405,
+                format!("a server behind Gantry cannot be isolated as `{}`", demand.as_str()),
+            )
+            .retryable(false));
+        }
+        self.upstreams.definition(&tool.tenant, server).map(drop)
+    }
+
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        let Some(Execution::Mcp { server, tool }) = &call.tool.manifest.execution else { return Err(unbound()) };
+        let definition = self.upstreams.definition(&call.tool.tenant, server)?;
+        let unit = self.upstreams.unit(&definition, &call.tenant)?;
+        let _turn = unit.admitted().await?;
+        let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit };
+        let mut repeats = 0;
+        loop {
+            let live = unit.live().await?;
+            let fault = match asked.once(&live).await {
+                Ok(result) => {
+                    return judged(result, server)
+                        .map(|value| ToolOutput::of(live.scrubber.value(value)))
+                        .map_err(|refusal| live.scrubber.refusal(refusal));
+                }
+                Err(fault) => fault,
+            };
+            if matches!(fault, Fault::NotSent(_)) {
+                live.connection.give_up("the server cannot be reached");
+            }
+            let safe = call.tool.manifest.side_effect_policy.is_safe_to_retry();
+            // EXE-1.
+            let again = matches!(fault, Fault::NotSent(_)) || (safe && matches!(fault, Fault::Lost(_)));
+            if !again || repeats >= REPEATS_MAX {
+                tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, %fault, "a call to a server failed");
+                return Err(live.scrubber.refusal(fault.refusal(server, safe)));
+            }
+            repeats += 1;
+        }
+    }
+}
+
+/// One call, however often it is sent.
+struct Asked<'a> {
+    call: &'a ToolCall,
+    tool: &'a str,
+    relay: Relay,
+    unit: &'a Unit,
+}
+
+impl Asked<'_> {
+    /// Sends it, and again with the answers as long as the server asks back (EXE-3).
+    async fn once(&self, live: &Live) -> Result<Value, Fault> {
+        let companion: Arc<dyn Companion> = if live.scrubber.is_empty() {
+            Arc::clone(&self.call.companion)
+        } else {
+            Arc::new(Scrubbed::new(Arc::clone(&self.call.companion), Arc::clone(&live.scrubber)))
+        };
+        let mut params = json!({ "name": self.tool, "arguments": &*self.call.parameters });
+        for _ in 0..=ROUNDS_MAX {
+            let result = live.connection.call(params, Some(&self.call.tool.manifest.parameters), &companion).await?;
+            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+                return Ok(result);
+            }
+            params = self.answered(result, &*companion).await?;
+        }
+        Err(Refusal::new(
+            ErrorCode::E3407,
+            format!("the server `{}` asked its caller more than {ROUNDS_MAX} times in one call", self.unit.name),
+        )
+        .retryable(false)
+        .into())
+    }
+
+    /// The parameters of the next round.
+    async fn answered(&self, result: Value, companion: &dyn Companion) -> Result<Value, Fault> {
+        let requests = match result.get("inputRequests") {
+            Some(Value::Object(requests)) => requests.clone(),
+            _ => Map::new(),
+        };
+        let state = result.get("requestState").filter(|state| state.is_string());
+        if (requests.is_empty() && state.is_none()) || requests.len() > QUESTIONS_MAX {
+            return Err(Fault::Nonsense("question that can be answered"));
+        }
+        let mut questions = Vec::with_capacity(requests.len());
+        for (key, request) in requests {
+            let method = request.get("method").and_then(Value::as_str);
+            let kind = method.and_then(QuestionKind::of_method).ok_or(Fault::Nonsense("question of the protocol"))?;
+            if !relayed(self.relay, kind) {
+                return Err(not_relayed(&self.unit.name, kind).into());
+            }
+            let parameters = request.get("params").cloned().unwrap_or_else(|| json!({}));
+            questions.push(Question { key, kind, parameters });
+        }
+        let mut params = json!({ "name": self.tool, "arguments": &*self.call.parameters });
+        let Some(members) = params.as_object_mut() else { return Err(Fault::Nonsense("call")) };
+        if !questions.is_empty() {
+            let answers = companion.ask(questions).await?;
+            let answers: Map<String, Value> = answers.into_iter().map(|answer| (answer.key, answer.value)).collect();
+            members.insert("inputResponses".to_owned(), Value::Object(answers));
+        }
+        if let Some(state) = state {
+            members.insert("requestState".to_owned(), state.clone());
+        }
+        Ok(params)
+    }
+}
+
+/// EXE-2: what a result means.
+fn judged(mut result: Value, server: &str) -> Result<Value, Refusal> {
+    let nonsense = || Fault::Nonsense("result of a tool").refusal(server, false);
+    let members = result.as_object_mut().ok_or_else(nonsense)?;
+    if members.get("resultType").and_then(Value::as_str).is_some_and(|kind| kind != "complete") {
+        return Err(nonsense());
+    }
+    let structured = members.remove("structuredContent");
+    let content = match members.remove("content") {
+        Some(Value::Array(blocks)) => Value::Array(blocks),
+        None if structured.is_some() => json!([]),
+        _ => return Err(nonsense()),
+    };
+    if members.get("isError") == Some(&Value::Bool(true)) {
+        return Err(Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")
+            .details(json!({ "content": bounded_content(content) }))
+            .retryable(false));
+    }
+    let mut value = json!({ "content": content });
+    if let (Some(members), Some(structured)) = (value.as_object_mut(), structured) {
+        members.insert("structuredContent".to_owned(), structured);
+    }
+    Ok(value)
+}
+
+fn unbound() -> Refusal {
+    Refusal::new(ErrorCode::E3108, "the tool is not bound to a server").retryable(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_handed_on_as_they_came() {
+        let hologram = json!([{ "type": "hologram", "beam": 1 }, { "type": "text", "text": "a" }]);
+        for (result, expected) in [
+            (json!({ "content": hologram, "_meta": {} }), Some(json!({ "content": hologram }))),
+            (
+                json!({ "content": [], "structuredContent": { "a": 1 }, "isError": false, "resultType": "complete" }),
+                Some(json!({ "content": [], "structuredContent": { "a": 1 } })),
+            ),
+            (json!({ "structuredContent": [1] }), Some(json!({ "content": [], "structuredContent": [1] }))),
+            (json!({}), None),
+            (json!({ "content": "text" }), None),
+            (json!([]), None),
+            (json!({ "content": [], "resultType": "task" }), None),
+        ] {
+            assert_eq!(judged(result.clone(), "s").ok(), expected, "{result}");
+        }
+    }
+
+    #[test]
+    fn a_failed_tool_is_a_failed_call_with_its_own_words() {
+        let content = json!([{ "type": "text", "text": "no such file" }]);
+        let refusal = judged(json!({ "content": content, "isError": true }), "s").unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::E3401);
+        assert_eq!(refusal.details.unwrap()["content"], content);
+    }
+}

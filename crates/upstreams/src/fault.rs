@@ -1,0 +1,195 @@
+//! Why a request to a server behind Gantry came to nothing, told by what it means for the caller: was it executed?
+//!
+//! Invariants
+//! - FAULT-1: [`Fault::NotSent`] is said only where it is sure. Everything else about a request that was on its way and has no
+//!   answer counts as "may have happened" (DESIGN §5).
+//! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
+//!   for its caller and stands in the details, bounded.
+
+use contract::error::{ErrorCode, Refusal};
+use serde_json::{Value, json};
+
+use crate::wire::RpcError;
+
+/// JSON-RPC codes that mean something here.
+pub(crate) const INVALID_REQUEST: i64 = -32600;
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+pub(crate) const INVALID_PARAMS: i64 = -32602;
+/// A server of 2026-07-28 that misses a header or a capability, or that knows other revisions.
+pub(crate) const HEADER_MISMATCH: i64 = -32020;
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// Bytes of a server's own words that go into the details of a refusal.
+pub(crate) const DETAILS_BYTES_MAX: usize = 64 << 10;
+
+/// Why there is no result.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum Fault {
+    /// It never left, or was turned away at the door.
+    #[error("the request did not reach the server: {0}")]
+    NotSent(&'static str),
+    /// It was on its way, and no answer will come.
+    #[error("the connection was lost before the answer came: {0}")]
+    Lost(&'static str),
+    /// The server answered with an error.
+    #[error("the server answered with the error {}", .0.code)]
+    Refused(RpcError),
+    /// An HTTP status instead of an answer.
+    #[error("the server answered with the HTTP status {0}")]
+    Status(u16),
+    /// It wants to be asked less often.
+    #[error("the server is asked too often")]
+    Busy { retry_after_ms: Option<u64> },
+    /// It does not know us, or does not let us in.
+    #[error("the server does not accept the credentials it was given (HTTP {0})")]
+    Denied(u16),
+    /// Nothing came in time.
+    #[error("the server did not answer in time")]
+    Late,
+    /// It speaks no revision that we speak (MCP-001).
+    #[error("Protocol version mismatch: the server speaks `{0}`")]
+    Version(String),
+    /// It answered, and not with what was asked for.
+    #[error("the server answered with something that is no {0}")]
+    Nonsense(&'static str),
+    /// Something on our side stood in the way: a sandbox, a credential, a limit.
+    #[error("{}", .0.message)]
+    Ours(Box<Refusal>),
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self::Ours(Box::new(refusal))
+    }
+}
+
+impl Fault {
+    /// May it have been done, with nobody left to tell?
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Late | Self::Status(500..))
+    }
+
+    /// Is the connection itself of no more use?
+    pub(crate) fn ends_connection(&self) -> bool {
+        matches!(self, Self::NotSent(_) | Self::Lost(_))
+    }
+
+    /// In terms of the error table. `safe`: the tool may be called again whatever came of it.
+    pub(crate) fn refusal(self, server: &str, safe: bool) -> Refusal {
+        if self.is_unknown() && !safe {
+            return Refusal::new(
+                ErrorCode::E3413,
+                format!("the connection to the server `{server}` was lost while the call ran, and nobody knows what came of it"),
+            )
+            .hint("find out whether the effect happened before you call it again")
+            .retryable(false);
+        }
+        match self {
+            Self::Ours(refusal) => *refusal,
+            Self::Busy { retry_after_ms } => {
+                let mut refusal = Refusal::new(ErrorCode::E3504, format!("the server `{server}` is asked too often"));
+                refusal.retry_after_ms = retry_after_ms;
+                refusal
+            }
+            Self::Denied(_) => Refusal::new(
+                ErrorCode::E3603,
+                format!("the server `{server}` does not accept the credentials it was given"),
+            )
+            .hint("let the operator renew the credentials of this server"),
+            Self::Late => Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not answer in time")),
+            Self::Refused(error) => refused(server, error, safe),
+            Self::NotSent(_) | Self::Lost(_) => {
+                Refusal::new(ErrorCode::E3502, format!("the server `{server}` cannot be reached")).retryable(true)
+            }
+            Self::Status(_) | Self::Version(_) | Self::Nonsense(_) => {
+                Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}")).retryable(safe)
+            }
+        }
+    }
+}
+
+fn refused(server: &str, error: RpcError, safe: bool) -> Refusal {
+    let (code, message) = match error.code {
+        INVALID_PARAMS => (ErrorCode::E3301, format!("the server `{server}` does not accept these parameters")),
+        METHOD_NOT_FOUND => (ErrorCode::E3010, format!("the server `{server}` does not offer this")),
+        _ => (ErrorCode::E3502, format!("the server `{server}` could not do it")),
+    };
+    let mut details = json!({ "upstream_code": error.code, "content": [{ "type": "text", "text": error.message }] });
+    if let (Some(members), Some(data)) = (details.as_object_mut(), error.data)
+        && data.to_string().len() <= DETAILS_BYTES_MAX / 2
+    {
+        members.insert("upstream_data".to_owned(), data);
+    }
+    Refusal::new(code, message).details(details).retryable(code == ErrorCode::E3502 && safe)
+}
+
+/// The content of a failed result, cut to [`DETAILS_BYTES_MAX`]: whole blocks, and a word where some are missing.
+pub(crate) fn bounded_content(content: Value) -> Value {
+    let Value::Array(blocks) = content else { return json!([]) };
+    let total = blocks.len();
+    let mut left = DETAILS_BYTES_MAX;
+    let mut kept: Vec<Value> = Vec::new();
+    for block in blocks {
+        let size = block.to_string().len() + 1;
+        if size > left {
+            break;
+        }
+        left -= size;
+        kept.push(block);
+    }
+    if kept.len() < total {
+        kept.push(json!({ "type": "text", "text": format!("[{} more, left out]", total - kept.len()) }));
+    }
+    Value::Array(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_may_have_happened_is_never_called_a_plain_failure() {
+        let error = |code| Fault::Refused(RpcError { code, message: "no".into(), data: None });
+        for (fault, unsafe_code, safe_code) in [
+            (Fault::Lost("x"), ErrorCode::E3413, ErrorCode::E3502),
+            (Fault::Late, ErrorCode::E3413, ErrorCode::E3503),
+            (Fault::Status(502), ErrorCode::E3413, ErrorCode::E3502),
+            (Fault::Status(400), ErrorCode::E3502, ErrorCode::E3502),
+            (Fault::NotSent("x"), ErrorCode::E3502, ErrorCode::E3502),
+            (Fault::Busy { retry_after_ms: Some(5) }, ErrorCode::E3504, ErrorCode::E3504),
+            (Fault::Denied(401), ErrorCode::E3603, ErrorCode::E3603),
+            (error(INVALID_PARAMS), ErrorCode::E3301, ErrorCode::E3301),
+            (error(-32603), ErrorCode::E3502, ErrorCode::E3502),
+        ] {
+            assert_eq!(fault.clone().refusal("s", false).code, unsafe_code, "{fault}");
+            assert_eq!(fault.clone().refusal("s", true).code, safe_code, "{fault}");
+        }
+    }
+
+    #[test]
+    fn the_codes_are_those_of_the_protocol() {
+        use rmcp::model::ErrorCode as Known;
+        for (ours, theirs) in [
+            (INVALID_REQUEST, Known::INVALID_REQUEST),
+            (METHOD_NOT_FOUND, Known::METHOD_NOT_FOUND),
+            (INVALID_PARAMS, Known::INVALID_PARAMS),
+            (HEADER_MISMATCH, Known::HEADER_MISMATCH),
+            (MISSING_CAPABILITY, Known::MISSING_REQUIRED_CLIENT_CAPABILITY),
+            (UNSUPPORTED_VERSION, Known::UNSUPPORTED_PROTOCOL_VERSION),
+        ] {
+            assert_eq!(ours, i64::from(theirs.0));
+        }
+    }
+
+    #[test]
+    fn a_long_failure_is_cut_at_a_block() {
+        let block = |n: usize| json!({ "type": "text", "text": "x".repeat(n) });
+        let short = json!([block(10), block(20)]);
+        assert_eq!(bounded_content(short.clone()), short);
+        let cut = bounded_content(json!([block(10), block(DETAILS_BYTES_MAX), block(1)]));
+        assert_eq!(cut.as_array().unwrap().len(), 2);
+        assert!(cut.to_string().contains("2 more"));
+        assert_eq!(bounded_content(json!("text")), json!([]));
+    }
+}

@@ -1,0 +1,199 @@
+//! From a specification to a connection: secrets, sandbox or address, and the handshake.
+//!
+//! Invariants
+//! - START-1: a server gets the environment its specification names and what every sandbox has, and nothing of ours.
+//! - START-2: secrets are fetched for the tenant the server runs for, and no other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use executors::process::scrub::Scrubber;
+use executors::{Confinement, Walls};
+use kernel::ResolvedLimits;
+use kernel::permissions::Permissions;
+use kernel::ports::clock::Clock;
+use kernel::ports::secret_source::{Secret, SecretSource};
+use reqwest::Client;
+use sandbox::{SpawnError, Step};
+
+use crate::connection::handshake::Introduction;
+use crate::connection::legacy_sse::LegacySse;
+use crate::connection::router::{Hearing, Router};
+use crate::connection::stdio::Stdio;
+use crate::connection::streamable::{Remote, Streamable};
+use crate::connection::{Channel, Connection, Era, outbound};
+use crate::fault::Fault;
+use crate::oauth::TokenKeeper;
+use crate::server_log::ServerLog;
+use crate::spec::{OauthClient, ServerReach, ServerSpec, Setting};
+
+/// Makes connections.
+#[derive(Debug)]
+pub(crate) struct Starter {
+    pub(crate) walls: Walls,
+    pub(crate) confinement: Confinement,
+    pub(crate) secrets: Arc<dyn SecretSource>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// `None`: this machine cannot have one.
+    pub(crate) http: Option<Client>,
+    pub(crate) limits: ResolvedLimits,
+}
+
+/// Who is to be reached, and who listens.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) tenant: &'a TenantId,
+    pub(crate) spec: &'a ServerSpec,
+    /// What was found the last time.
+    pub(crate) era: Option<Era>,
+    pub(crate) hearing: Arc<dyn Hearing>,
+    pub(crate) log: &'a Arc<ServerLog>,
+}
+
+/// A connection, and what must not come out of it.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) connection: Connection,
+    pub(crate) scrubber: Arc<Scrubber>,
+}
+
+impl Starter {
+    /// Reaches the server and meets it. Whoever calls bounds the wait; dropping the future leaves nothing.
+    pub(crate) async fn start(&self, wanted: Wanted<'_>) -> Result<Started, Fault> {
+        let router = Router::new(Arc::clone(&wanted.hearing), wanted.spec.relay);
+        let mut secrets = Vec::new();
+        let channel: Arc<dyn Channel> = match &wanted.spec.reach {
+            ServerReach::Stdio { command, args, env, permissions } => {
+                let env = self.settings(wanted.tenant, env, &mut secrets).await?;
+                let declared =
+                    Permissions::of_words(permissions).map_err(|findings| unusable_permissions(&findings))?;
+                let mut credentials = Vec::new();
+                for name in &declared.credentials {
+                    credentials.push((&**name, self.secret(wanted.tenant, name, &mut secrets).await?));
+                }
+                let command: Vec<String> = std::iter::once(command).chain(args).cloned().collect();
+                let env = env.into_iter().map(|(name, value)| text(name, value)).collect::<Result<_, _>>()?;
+                let room = self.confinement.server_room(command, env, &declared, &self.limits, &credentials)?;
+                wanted.log.hide(scrubber(&secrets));
+                let child = self.walls.sandbox().spawn(room.spec).await.map_err(|error| not_started(&error))?;
+                Arc::new(Stdio::with(child, room.gate, &router, Arc::clone(wanted.log), Arc::clone(&self.clock))?)
+            }
+            ServerReach::Http { url, headers, oauth } => {
+                let remote = self.remote(&wanted, url, headers, oauth.as_ref(), &mut secrets).await?;
+                Arc::new(Streamable::new(remote))
+            }
+            ServerReach::Sse { url, headers, oauth } => {
+                let remote = self.remote(&wanted, url, headers, oauth.as_ref(), &mut secrets).await?;
+                Arc::new(LegacySse::open(remote, &router).await?)
+            }
+        };
+        // The stream of 2024-11-05 has one revision.
+        let era = if matches!(wanted.spec.reach, ServerReach::Sse { .. }) { Some(Era::Legacy) } else { wanted.era };
+        let introduction = Introduction::new(wanted.spec.relay);
+        let connection = Connection::meet(router, channel, Arc::clone(&self.clock), era, &introduction).await?;
+        Ok(Started { connection, scrubber: scrubber(&secrets) })
+    }
+
+    async fn remote(
+        &self,
+        wanted: &Wanted<'_>,
+        url: &str,
+        headers: &BTreeMap<String, Setting>,
+        oauth: Option<&OauthClient>,
+        secrets: &mut Vec<(String, Secret)>,
+    ) -> Result<Remote, Fault> {
+        let http = self
+            .http
+            .clone()
+            .ok_or_else(|| Refusal::new(ErrorCode::E3502, "this server cannot make HTTP requests").retryable(false))?;
+        let shown = self.settings(wanted.tenant, headers, secrets).await?;
+        let headers = outbound::headers(shown.iter().map(|(name, value)| (*name, value.clone())))?;
+        let url = outbound::address(url, oauth.is_some() || !secrets.is_empty())?;
+        wanted.log.hide(scrubber(secrets));
+        let tokens = oauth.map(|client| {
+            let (secrets, clock) = (Arc::clone(&self.secrets), Arc::clone(&self.clock));
+            Arc::new(TokenKeeper::new(client.clone(), wanted.tenant.clone(), http.clone(), secrets, clock))
+        });
+        Ok(Remote { http, url, headers, tokens, clock: Arc::clone(&self.clock) })
+    }
+
+    async fn settings<'s>(
+        &self,
+        tenant: &TenantId,
+        settings: &'s BTreeMap<String, Setting>,
+        secrets: &mut Vec<(String, Secret)>,
+    ) -> Result<Vec<(&'s str, Vec<u8>)>, Fault> {
+        let mut values = Vec::new();
+        for (name, setting) in settings {
+            let value = match setting {
+                Setting::Plain(text) => text.clone().into_bytes(),
+                Setting::Secret { secret } => {
+                    let value = self.secret(tenant, secret, secrets).await?;
+                    // A line end at the end of a file is how it was written, not part of the secret.
+                    value.expose().trim_ascii_end().to_vec()
+                }
+            };
+            values.push((name.as_str(), value));
+        }
+        Ok(values)
+    }
+
+    /// START-2.
+    async fn secret(&self, tenant: &TenantId, name: &str, found: &mut Vec<(String, Secret)>) -> Result<Secret, Fault> {
+        let secret = self.secrets.secret(tenant, name).await.map_err(|error| {
+            tracing::warn!(credential = %name, %error, "a server's credential cannot be had");
+            error.refusal(name)
+        })?;
+        found.push((name.to_owned(), secret.clone()));
+        Ok(secret)
+    }
+}
+
+fn text(name: &str, value: Vec<u8>) -> Result<(String, String), Refusal> {
+    let value = String::from_utf8(value).map_err(|_| {
+        Refusal::new(ErrorCode::E3405, format!("the setting `{name}` of the server is no text")).retryable(false)
+    })?;
+    Ok((name.to_owned(), value))
+}
+
+fn scrubber(secrets: &[(String, Secret)]) -> Arc<Scrubber> {
+    let texts = secrets.iter().filter_map(|(name, secret)| Some((&**name, std::str::from_utf8(secret.expose()).ok()?)));
+    Arc::new(Scrubber::new(&texts.map(|(name, text)| (name, text.trim_end())).collect::<Vec<_>>()))
+}
+
+fn unusable_permissions(findings: &[contract::manifest::Finding]) -> Refusal {
+    let first = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
+    Refusal::new(ErrorCode::E3405, format!("the permissions of the server cannot be granted: {first}"))
+        .hint("let the operator correct `permissions` of this server")
+        .retryable(false)
+}
+
+/// The program of a server did not start. What failed is for the log; the caller cannot mend it.
+fn not_started(error: &SpawnError) -> Refusal {
+    match error {
+        SpawnError::Step(failure) => {
+            tracing::warn!(%error, detail = %failure.detail, "a server was not started");
+            let refusal = match failure.step {
+                Step::Program => Refusal::new(ErrorCode::E3405, "the server's program could not be started")
+                    .hint("let the operator check `command`: a program in /usr, or under a path that `permissions` lets it read"),
+                Step::Mount => {
+                    Refusal::new(ErrorCode::E3405, format!("a path the server declares cannot be given to it: {}", failure.reason()))
+                        .hint("let the operator make the path available on this server")
+                }
+                _ => Refusal::new(
+                    ErrorCode::E3405,
+                    format!("the server's sandbox could not be made: {} failed: {}", failure.step.what(), failure.reason()),
+                )
+                .hint("`gantry doctor` says what this machine offers and what is missing"),
+            };
+            refusal.retryable(false)
+        }
+        SpawnError::Unusable(_) | SpawnError::LauncherDied | SpawnError::NoLauncher(_) | SpawnError::System(_) => {
+            tracing::error!(error = ?error, "a server was not started");
+            Refusal::new(ErrorCode::E3405, "the server's sandbox could not be made")
+                .hint("`gantry doctor` says what this machine offers and what is missing")
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Keeps one server alive for one tenant, or for all (MCP-007…009, MCP-013…015, REG-022, DESIGN §8.14).
+//!
+//! ```text
+//!              wanted              met
+//!   Stopped ──────────▶ Starting ──────▶ Ready ──changed──▶ Ready (the new one; the old one drains)
+//!      ▲                  │  ▲            │ │
+//!      └── idle (drains) ─┼──┼────────────┘ │ died
+//!                  failed ▼  │ pause over   ▼
+//!                        Backoff ◀──────────┘
+//!                           │ too often
+//!                           ▼
+//!                      Unavailable ──probe──▶ Starting
+//! ```
+//!
+//! One task ([`keeper`]) owns the state and steps it; everybody else reads it and waits for it. So concurrent first calls make
+//! one start, and nothing is locked while a process starts.
+//!
+//! Invariants
+//! - SUP-1: at most one server is started at a time, and a caller never starts one itself.
+//! - SUP-2: whoever waited for a start that failed hears why, and does not wait for the next.
+//! - SUP-3: calls on a server are bounded, and so are those who wait for their turn.
+//!
+//! Not here: when to give up (`restarts`), what a call means (`executor`).
+
+mod keeper;
+pub(crate) mod live;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use kernel::ports::clock::{Clock, UnixMillis};
+use kernel::ports::entropy::Entropy;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, oneshot, watch};
+use tokio_util::task::TaskTracker;
+
+use crate::bounds::UpstreamBounds;
+use crate::connection::Era;
+use crate::connection::router::Hearing;
+use crate::server_log::ServerLog;
+use crate::spec::ServerSpec;
+use crate::starter::Starter;
+use crate::watcher::Watchers;
+use keeper::{Keeper, Order};
+use live::{InUse, Live};
+
+/// Orders that may wait for the keeper.
+const ORDERS_MAX: usize = 16;
+/// Longest back-off that a call waits for; behind a longer one it is refused at once.
+const BACKOFF_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Where a server stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    /// Nobody has wanted it, or nobody does any more.
+    Stopped,
+    Starting,
+    Ready,
+    /// It lets the calls on it finish before it stops.
+    Draining,
+    /// It went away and is started again after a pause.
+    Backoff,
+    /// It was given up; a probe is made now and then.
+    Unavailable,
+}
+
+impl ServerState {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Backoff => "backoff",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// What the keeper publishes.
+#[derive(Debug, Clone)]
+enum Phase {
+    Stopped,
+    Starting,
+    Ready(Arc<Live>),
+    Draining,
+    Backoff {
+        until: Duration,
+        why: Arc<Refusal>,
+    },
+    Unavailable {
+        why: Arc<Refusal>,
+    },
+    /// It was taken away.
+    Gone,
+}
+
+/// What everything that keeps servers shares.
+#[derive(Debug)]
+pub(crate) struct House {
+    pub(crate) starter: Starter,
+    pub(crate) bounds: UpstreamBounds,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) watchers: Watchers,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// One server for one tenant, or for all.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    pub(crate) name: String,
+    /// Who has defined it.
+    pub(crate) owner: TenantId,
+    /// Whose calls it serves and whose credentials it has; the owner, if it is shared.
+    pub(crate) tenant: TenantId,
+    house: Arc<House>,
+    log: Arc<ServerLog>,
+    phase: watch::Sender<Phase>,
+    wanted: Notify,
+    tools_changed: Notify,
+    orders: mpsc::Sender<Order>,
+    room: Semaphore,
+    queued: AtomicUsize,
+    calls: AtomicU64,
+    facts: Mutex<Facts>,
+}
+
+/// What is told about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    pub(crate) since: UnixMillis,
+    pub(crate) restarts: u64,
+    pub(crate) era: Option<Era>,
+    pub(crate) last_error: Option<String>,
+}
+
+impl Unit {
+    /// A server that nobody has wanted yet. Its keeper lives until it is told to stop.
+    pub(crate) fn new(
+        house: &Arc<House>,
+        owner: TenantId,
+        tenant: TenantId,
+        name: String,
+        spec: Arc<ServerSpec>,
+        log: Arc<ServerLog>,
+    ) -> Arc<Self> {
+        let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+        let facts = Facts { since: house.clock.now(), restarts: 0, era: None, last_error: None };
+        let unit = Arc::new(Self {
+            name,
+            owner,
+            tenant,
+            house: Arc::clone(house),
+            log,
+            phase: watch::Sender::new(Phase::Stopped),
+            wanted: Notify::new(),
+            tools_changed: Notify::new(),
+            orders,
+            room: Semaphore::new(house.bounds.calls_max),
+            queued: AtomicUsize::new(0),
+            calls: AtomicU64::new(0),
+            facts: Mutex::new(facts),
+        });
+        house.tasks.spawn(Keeper::new(Arc::clone(&unit), spec, inbox).run());
+        unit
+    }
+
+    /// SUP-3.
+    pub(crate) async fn admitted(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        if let Ok(permit) = self.room.try_acquire() {
+            return Ok(permit);
+        }
+        let queued = Queued::enter(&self.queued);
+        if queued.place > self.house.bounds.queue_max {
+            return Err(Refusal::new(ErrorCode::E3701, format!("too many calls wait for the server `{}`", self.name))
+                .hint("try again later, or call it less often at once"));
+        }
+        self.room.acquire().await.map_err(|_| self.gone())
+    }
+
+    /// The server, started if need be. The wait is bounded by whoever drops the future.
+    pub(crate) async fn live(&self) -> Result<InUse, Refusal> {
+        let mut phases = self.phase.subscribe();
+        let mut waited = false;
+        loop {
+            let phase = phases.borrow_and_update().clone();
+            match phase {
+                Phase::Ready(live) => {
+                    if let Some(in_use) = live.begin() {
+                        self.calls.fetch_add(1, Ordering::Relaxed);
+                        return Ok(in_use);
+                    }
+                }
+                Phase::Stopped => {
+                    waited = true;
+                    self.wanted.notify_one();
+                }
+                Phase::Starting => waited = true,
+                Phase::Draining => {}
+                // SUP-2.
+                Phase::Backoff { until, why } => {
+                    let left = until.saturating_sub(self.house.clock.monotonic());
+                    if waited || left > BACKOFF_WAIT_MAX {
+                        let mut refusal = Refusal::clone(&why);
+                        refusal.retry_after_ms = u64::try_from(left.as_millis()).ok();
+                        return Err(refusal);
+                    }
+                }
+                Phase::Unavailable { why } if waited => return Err(Refusal::clone(&why)),
+                Phase::Unavailable { .. } => return Err(self.unavailable()),
+                Phase::Gone => return Err(self.gone()),
+            }
+            if phases.changed().await.is_err() {
+                return Err(self.gone());
+            }
+        }
+    }
+
+    /// Starts a new one, and lets the calls on the old one finish there.
+    pub(crate) async fn restart(&self) -> Result<(), Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.orders.send(Order::Restart(reply)).await.map_err(|_| self.gone())?;
+        answer.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    /// Another specification holds from now on.
+    pub(crate) fn change(self: &Arc<Self>, spec: Arc<ServerSpec>) {
+        let unit = Arc::clone(self);
+        self.house.tasks.spawn(async move {
+            let _ = unit.orders.send(Order::Change(spec)).await;
+        });
+    }
+
+    /// Ends it, after the calls on it or the patience for them.
+    pub(crate) async fn stop(&self) {
+        let (reply, answer) = oneshot::channel();
+        if self.orders.send(Order::Stop(reply)).await.is_ok() {
+            let _ = answer.await;
+        }
+    }
+
+    /// Ends it without waiting, because nobody is left to wait.
+    pub(crate) fn abandon(&self) {
+        let (reply, _) = oneshot::channel();
+        let _ = self.orders.try_send(Order::Stop(reply));
+    }
+
+    pub(crate) fn state(&self) -> ServerState {
+        match &*self.phase.borrow() {
+            Phase::Stopped | Phase::Gone => ServerState::Stopped,
+            Phase::Starting => ServerState::Starting,
+            Phase::Ready(_) => ServerState::Ready,
+            Phase::Draining => ServerState::Draining,
+            Phase::Backoff { .. } => ServerState::Backoff,
+            Phase::Unavailable { .. } => ServerState::Unavailable,
+        }
+    }
+
+    pub(crate) fn process(&self) -> Option<u32> {
+        match &*self.phase.borrow() {
+            Phase::Ready(live) => live.connection.process(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, phase: Phase) {
+        self.facts().since = self.house.clock.now();
+        self.phase.send_replace(phase);
+    }
+
+    fn gone(&self) -> Refusal {
+        Refusal::new(ErrorCode::E3108, format!("the server `{}` is not there any more", self.name)).retryable(false)
+    }
+
+    fn unavailable(&self) -> Refusal {
+        Refusal::new(
+            ErrorCode::E3108,
+            format!("the server `{}` is unavailable: it was started too often without success", self.name),
+        )
+        .hint("it is tried again by itself; the operator can look at `gantry server logs` and restart it")
+    }
+}
+
+impl Hearing for Unit {
+    fn tools_changed(&self) {
+        self.tools_changed.notify_one();
+    }
+
+    fn line(&self, line: &str) {
+        self.log.line(line);
+    }
+}
+
+/// A place among those who wait.
+struct Queued<'a> {
+    count: &'a AtomicUsize,
+    place: usize,
+}
+
+impl<'a> Queued<'a> {
+    fn enter(count: &'a AtomicUsize) -> Self {
+        Self { count, place: count.fetch_add(1, Ordering::AcqRel) + 1 }
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,126 @@
+//! A server that is there, and how many use it.
+//!
+//! Invariants
+//! - LIVE-1: once a server is closing nobody begins anything on it; what has begun ends, or the patience does.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use executors::process::scrub::Scrubber;
+use kernel::ports::clock::Clock;
+use tokio::sync::Notify;
+
+use crate::connection::{Connection, within};
+use crate::starter::Started;
+
+/// A connection in use.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) connection: Connection,
+    pub(crate) scrubber: Arc<Scrubber>,
+    /// On the monotonic clock.
+    pub(crate) started: Duration,
+    usage: Mutex<Usage>,
+    quiet: Notify,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Usage {
+    running: usize,
+    closing: bool,
+    last: Duration,
+}
+
+/// Somebody uses it. Dropping this is the end of that.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    live: Arc<Live>,
+}
+
+impl Live {
+    pub(crate) fn new(started: Started, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let now = clock.monotonic();
+        let usage = Mutex::new(Usage { running: 0, closing: false, last: now });
+        let Started { connection, scrubber } = started;
+        Arc::new(Self { connection, scrubber, started: now, usage, quiet: Notify::new(), clock })
+    }
+
+    /// LIVE-1: `None` if it is on its way out.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<InUse> {
+        let mut usage = self.usage();
+        if usage.closing || !self.connection.is_open() {
+            return None;
+        }
+        usage.running += 1;
+        drop(usage);
+        Some(InUse { live: Arc::clone(self) })
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.usage().running
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.started)
+    }
+
+    /// How long nobody has used it.
+    pub(crate) fn idle_for(&self) -> Duration {
+        let usage = self.usage();
+        if usage.running > 0 { Duration::ZERO } else { self.clock.monotonic().saturating_sub(usage.last) }
+    }
+
+    /// Begins to close it if nobody uses it.
+    pub(crate) fn close_if_unused(&self) -> bool {
+        let mut usage = self.usage();
+        usage.closing |= usage.running == 0;
+        usage.closing
+    }
+
+    /// Lets those who use it finish, then ends it.
+    pub(crate) async fn drain(&self, patience: Duration, stop_patience: Duration) {
+        self.usage().closing = true;
+        let quiet = async {
+            loop {
+                let notified = self.quiet.notified();
+                if self.running() == 0 || !self.connection.is_open() {
+                    return;
+                }
+                tokio::select! {
+                    () = notified => {}
+                    () = self.connection.ended() => return,
+                }
+            }
+        };
+        if within(&*self.clock, patience, quiet).await.is_none() {
+            tracing::warn!(running = self.running(), "a server is ended with calls on it");
+        }
+        self.connection.close(stop_patience).await;
+    }
+
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::ops::Deref for InUse {
+    type Target = Live;
+    fn deref(&self) -> &Live {
+        &self.live
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let now = self.live.clock.monotonic();
+        let mut usage = self.live.usage();
+        usage.running = usage.running.saturating_sub(1);
+        usage.last = now;
+        let quiet = usage.running == 0;
+        drop(usage);
+        if quiet {
+            self.live.quiet.notify_one();
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Who is told when a server changes what it offers, goes away or comes back.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use contract::ids::TenantId;
+
+use crate::supervisor::Unit;
+
+/// Hears of servers. Must not wait and must not call back; whoever has work to do does it elsewhere.
+pub trait UpstreamWatcher: Send + Sync + fmt::Debug {
+    /// The tools of a server may be others now: it said so, or it was started anew. Told once a second at most.
+    fn tools_changed(&self, tenant: &TenantId, server: &str);
+
+    /// A server was given up, or is back. Its tools cannot be called in between.
+    fn availability(&self, tenant: &TenantId, server: &str, available: bool);
+}
+
+/// All who watch.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers(RwLock<Vec<Arc<dyn UpstreamWatcher>>>);
+
+impl Watchers {
+    pub(crate) fn add(&self, watcher: Arc<dyn UpstreamWatcher>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+    }
+
+    pub(crate) fn tools_changed(&self, unit: &Unit) {
+        self.tell(unit, |watcher| watcher.tools_changed(&unit.owner, &unit.name));
+    }
+
+    pub(crate) fn availability(&self, unit: &Unit, available: bool) {
+        self.tell(unit, |watcher| watcher.availability(&unit.owner, &unit.name, available));
+    }
+
+    /// Tools belong to the owner of a server, so its own process speaks for them. That of another tenant speaks only to that
+    /// tenant's calls.
+    fn tell(&self, unit: &Unit, word: impl Fn(&dyn UpstreamWatcher)) {
+        if unit.tenant == unit.owner {
+            let watchers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            watchers.iter().for_each(|watcher| word(&**watcher));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Everything a server can do wrong while it is called.
+
+use std::time::Duration;
+
+use contract::error::ErrorCode;
+use serde_json::json;
+
+use crate::rig::{Rig, call, text};
+
+#[tokio::test]
+async fn what_is_no_answer_to_a_call_does_not_disturb_it() {
+    let rig = Rig::misbehaving(&["--noisy"]);
+    for (tool, expected) in [
+        ("garbage", "after the garbage"),
+        ("wrong_id", "for you"),
+        ("twice", "first"),
+        ("flood", "dry"),
+        ("complain", "complained"),
+    ] {
+        let result = rig.call(tool, json!({})).await.unwrap();
+        assert_eq!(text(&result), expected, "{tool}");
+        let after = rig.call("echo", json!({ "after": tool })).await.unwrap();
+        assert_eq!(after["structuredContent"]["after"], tool, "the next call gets its own answer");
+    }
+    assert_eq!(rig.marked("start"), 1, "all of it in one process");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_happened_is_said_to_be_unknown_and_is_never_repeated() {
+    for tool in ["die", "half"] {
+        let rig = Rig::misbehaving(&[]);
+        let refused = rig.call_unclassified(tool, json!({})).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::E3413, "{tool}");
+        assert_eq!(refused.retryable, Some(false));
+        assert!(rig.marked("die") <= 1, "not sent a second time");
+        // The server is back for the next call.
+        assert!(rig.call("echo", json!({})).await.is_ok());
+        rig.upstreams.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn a_pure_call_is_repeated_once_on_a_new_process_and_no_more() {
+    let rig = Rig::misbehaving(&[]);
+    let result = rig.call("die", json!({ "once": true })).await.unwrap();
+    assert_eq!(text(&result), "alive");
+    assert_eq!((rig.marked("start"), rig.marked("die")), (2, 2));
+    let refused = rig.call("die", json!({})).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3502);
+    assert_eq!(rig.marked("die"), 4, "twice in all");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_message_of_a_hundred_megabytes_ends_the_connection_and_not_the_house() {
+    let rig = Rig::misbehaving(&[]);
+    let refused = rig.call_unclassified("big", json!({ "megabytes": 100 })).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3413);
+    let result = rig.call("big", json!({ "megabytes": 3 })).await.unwrap();
+    assert_eq!(text(&result).len(), 3 << 20, "what is within the bound comes whole");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_is_taken_back_and_its_late_answer_reaches_nobody() {
+    for switches in [&[][..], &["--modern"][..]] {
+        let rig = Rig::misbehaving(switches);
+        let sleeping = rig.run(call("sleep", "unclassified", json!({ "stubborn": true })));
+        tokio::select! {
+            outcome = sleeping => panic!("{outcome:?}"),
+            () = rig.until("it sleeps", |rig| rig.marked("sleep") == 1) => {}
+        }
+        rig.until("it was told", |rig| rig.marked("cancelled") == 1).await;
+        for n in 0..5 {
+            let after = rig.call("echo", json!({ "n": n })).await.unwrap();
+            assert_eq!(after["structuredContent"]["n"], n);
+        }
+        assert_eq!(rig.marked("start"), 1, "the connection is as good as before");
+        rig.upstreams.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn many_calls_share_one_connection_and_each_gets_its_own_answer() {
+    let rig = Rig::misbehaving(&[]);
+    let calls = (0..100).map(|n| {
+        let rig = &rig;
+        async move { (n, rig.call("echo", json!({ "n": n })).await.unwrap()) }
+    });
+    for (n, result) in futures_util::future::join_all(calls).await {
+        assert_eq!(result["structuredContent"]["n"], n);
+    }
+    assert_eq!(rig.marked("start"), 1, "concurrent first calls make one start");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn who_comes_when_the_queue_is_full_is_turned_away() {
+    let mut bounds = crate::rig::bounds();
+    (bounds.calls_max, bounds.queue_max) = (1, 1);
+    let rig = Rig::with(bounds);
+    rig.apply(rig.spec(&[]));
+    let sleeping = rig.call("sleep", json!({}));
+    tokio::pin!(sleeping);
+    tokio::select! {
+        outcome = &mut sleeping => panic!("{outcome:?}"),
+        () = rig.until("it sleeps", |rig| rig.marked("sleep") == 1) => {}
+    }
+    let waits = rig.call("echo", json!({}));
+    tokio::pin!(waits);
+    let waited = tokio::time::timeout(Duration::from_millis(20), &mut waits).await;
+    assert!(waited.is_err(), "the second waits");
+    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3701);
+    rig.upstreams.apply(Vec::new());
+}
+
+#[tokio::test]
+async fn servers_that_cannot_be_met_are_refused_with_the_reason() {
+    for (switches, code, word) in [
+        (&["--version", "9999-01-01"][..], ErrorCode::E3502, "Protocol version mismatch"),
+        (&["--modern", "--version", "2099-01-01"][..], ErrorCode::E3502, "Protocol version mismatch"),
+        (&["--exit-at-start"][..], ErrorCode::E3502, "could not be started"),
+    ] {
+        let rig = Rig::misbehaving(switches);
+        let refused = rig.call("echo", json!({})).await.unwrap_err();
+        assert_eq!(refused.code, code, "{refused:?}");
+        assert!(refused.message.contains(word), "{refused:?}");
+        rig.upstreams.shut_down().await;
+    }
+    // One that never answers.
+    let rig = Rig::new();
+    let mut spec = rig.spec(&["--mute"]);
+    spec.upkeep.start_timeout_seconds = 1;
+    rig.apply(spec);
+    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3503);
+    rig.upstreams.shut_down().await;
+    // A program that is not there.
+    let rig = Rig::new();
+    let mut spec = rig.spec(&[]);
+    let gantry_upstreams::spec::ServerReach::Stdio { command, .. } = &mut spec.reach else { panic!() };
+    *command = "/usr/bin/no-such-program".into();
+    rig.apply(spec);
+    let refused = rig.call("echo", json!({})).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3405);
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn an_old_server_that_dies_of_a_new_question_is_met_in_the_old_way() {
+    let rig = Rig::misbehaving(&["--die-of-discover"]);
+    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3502);
+    rig.until("it is asked in the old way", |rig| rig.state() == gantry_upstreams::ServerState::Ready).await;
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    rig.upstreams.shut_down().await;
+}

@@ -1,0 +1,189 @@
+//! Starts, restarts, heartbeats, drains and ends.
+
+use std::sync::atomic::Ordering;
+
+use contract::error::ErrorCode;
+use gantry_upstreams::spec::ServerReach;
+use gantry_upstreams::{Server, ServerState};
+use serde_json::json;
+
+use crate::rig::{Rig, call, home, text};
+
+#[tokio::test]
+async fn a_server_that_never_lasts_is_given_up_with_an_alert_and_comes_back_by_itself() {
+    let rig = Rig::new();
+    let mut spec = rig.spec(&["--exit-at-start"]);
+    spec.upkeep.max_restarts = 3;
+    rig.apply(spec);
+    assert!(rig.call("echo", json!({})).await.is_err());
+    rig.until("it is given up", |rig| rig.state() == ServerState::Unavailable).await;
+    assert_eq!(*rig.watching.availability.lock().unwrap(), [false]);
+    assert_eq!(rig.marked("start"), 4, "one start and three restarts");
+    let refused = rig.call("echo", json!({})).await.unwrap_err();
+    assert!(matches!(refused.code, ErrorCode::E3108 | ErrorCode::E3502), "{refused:?}");
+    rig.until("it is probed again", |rig| rig.marked("start") > 4).await;
+    assert_eq!(rig.watching.availability.lock().unwrap().len(), 1, "told once");
+    // Whatever was wrong is mended.
+    rig.apply(rig.spec(&[]));
+    rig.until("it is back", |rig| rig.state() == ServerState::Ready).await;
+    rig.until("that is told", |rig| *rig.watching.availability.lock().unwrap() == [false, true]).await;
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_its_heartbeat_is_replaced() {
+    let rig = Rig::new();
+    let mut spec = rig.spec(&["--deaf-to-ping"]);
+    spec.upkeep.health_check_seconds = 1;
+    rig.apply(spec);
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    rig.until("it is started anew", |rig| rig.marked("start") >= 2).await;
+    rig.until("it says why", |rig| rig.upstreams.status()[0].restarts >= 1).await;
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_its_heartbeat_stays() {
+    for switches in [&[][..], &["--modern"][..]] {
+        let rig = Rig::new();
+        let mut spec = rig.spec(switches);
+        (spec.upkeep.health_check_seconds, spec.upkeep.idle_stop_seconds) = (1, 3);
+        rig.apply(spec);
+        assert!(rig.call("echo", json!({})).await.is_ok());
+        // Two heartbeats fit in before it is idle too long.
+        rig.until("it is stopped because nobody wants it", |rig| rig.state() == ServerState::Stopped).await;
+        assert_eq!(rig.marked("start"), 1);
+        assert!(rig.call("echo", json!({})).await.is_ok(), "it is started again when it is wanted");
+        assert_eq!(rig.marked("start"), 2);
+        rig.upstreams.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn on_a_restart_running_calls_finish_on_the_old_process_and_new_ones_go_to_the_new() {
+    let rig = Rig::misbehaving(&[]);
+    let before = rig.call("pid", json!({})).await.unwrap();
+    let sleeping = rig.call("sleep", json!({ "seconds": 1.5 }));
+    tokio::pin!(sleeping);
+    tokio::select! {
+        outcome = &mut sleeping => panic!("{outcome:?}"),
+        () = rig.until("it sleeps", |rig| rig.marked("sleep") == 1) => {}
+    }
+    let (slept, restarted) = tokio::join!(sleeping, async {
+        rig.upstreams.restart("misbehaving").await?;
+        rig.call("pid", json!({})).await
+    });
+    assert_eq!(text(&slept.unwrap()), "awake");
+    let after = restarted.unwrap();
+    assert_eq!((rig.marked("start"), rig.marked("cancelled")), (2, 0));
+    assert_eq!(after["structuredContent"]["starts"], 2);
+    assert_eq!(before["structuredContent"]["starts"], 1);
+    assert_eq!(rig.upstreams.restart("nobody").await.unwrap_err().code, ErrorCode::E3108);
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_restart_that_fails_keeps_the_old_one_and_a_change_that_fails_does_not() {
+    let rig = Rig::misbehaving(&["--starts-once"]);
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    assert_eq!(rig.upstreams.restart("misbehaving").await.unwrap_err().code, ErrorCode::E3502);
+    assert_eq!(rig.marked("start"), 2);
+    assert!(rig.call("echo", json!({})).await.is_ok(), "the old one serves on");
+    let mut broken = rig.spec(&[]);
+    let ServerReach::Stdio { command, .. } = &mut broken.reach else { panic!() };
+    *command = "/usr/bin/no-such-program".into();
+    rig.apply(broken);
+    rig.until("the change is tried", |rig| matches!(rig.state(), ServerState::Backoff | ServerState::Unavailable))
+        .await;
+    let refused = rig.call("echo", json!({})).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3405, "what was taken away is not used any longer");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_its_end_is_ended_with_its_whole_tree() {
+    let rig = Rig::misbehaving(&["--stays"]);
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    let pid = rig.upstreams.status()[0].pid.unwrap();
+    rig.upstreams.shut_down().await;
+    let left = std::path::Path::new("/proc").join(pid.to_string()).try_exists().unwrap();
+    assert!(!left, "process {pid} is still there");
+    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3108);
+}
+
+#[tokio::test]
+async fn each_tenant_has_a_process_of_its_own_unless_the_server_is_for_all() {
+    let rig = Rig::misbehaving(&[]);
+    let of = |tenant: &str| {
+        let mut call = call("environment", "pure", json!({}));
+        call.tenant = tenant.parse().unwrap();
+        call
+    };
+    for tenant in ["local", "acme", "local", "acme"] {
+        rig.run(of(tenant)).await.unwrap();
+    }
+    assert_eq!(rig.marked("start"), 2);
+    let status = rig.upstreams.status();
+    let serves: Vec<String> = status.iter().map(|one| one.serves.as_ref().unwrap().to_string()).collect();
+    assert_eq!(serves, ["acme", "local"]);
+    let mut shared = rig.spec(&[]);
+    shared.shareable = true;
+    rig.apply(shared);
+    for tenant in ["local", "acme"] {
+        rig.run(of(tenant)).await.unwrap();
+    }
+    assert_eq!(rig.marked("start"), 2, "the owner's process serves both");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn changes_are_told_once_in_a_while_and_tools_that_change_in_the_middle_of_a_call_are_listed_anew() {
+    let rig = Rig::misbehaving(&[]);
+    let before = rig.upstreams.list_tools(&home(), "misbehaving").await.unwrap().len();
+    rig.until("the start is told", |rig| rig.watching.changed.load(Ordering::SeqCst) == 1).await;
+    rig.call("grow", json!({})).await.unwrap();
+    rig.until("the change is told", |rig| rig.watching.changed.load(Ordering::SeqCst) == 2).await;
+    assert_eq!(rig.upstreams.list_tools(&home(), "misbehaving").await.unwrap().len(), before + 1);
+    rig.call("flood", json!({})).await.unwrap();
+    assert!(rig.watching.changed.load(Ordering::SeqCst) <= 4, "a flood is one change");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_a_server_writes_to_its_standard_error_is_in_its_log() {
+    let rig = Rig::misbehaving(&["--noisy"]);
+    rig.call("complain", json!({ "lines": 3 })).await.unwrap();
+    let deadline = std::time::Duration::from_secs(10);
+    let lines = tokio::time::timeout(deadline, async {
+        loop {
+            let lines = rig.upstreams.log_tail("misbehaving", 100).await.unwrap();
+            if lines.iter().any(|line| line.ends_with("last words")) {
+                return lines;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    assert!(lines.iter().any(|line| line.contains("started as")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("Welcome to the noisy server!")), "{lines:?}");
+    assert!(lines.iter().all(|line| line.len() < 5_000));
+    assert!(rig.folder.path().join("logs/misbehaving.log").try_exists().unwrap());
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_taken_away_is_drained() {
+    let rig = Rig::misbehaving(&[]);
+    let sleeping = rig.call("sleep", json!({ "seconds": 1 }));
+    tokio::pin!(sleeping);
+    tokio::select! {
+        outcome = &mut sleeping => panic!("{outcome:?}"),
+        () = rig.until("it sleeps", |rig| rig.marked("sleep") == 1) => {}
+    }
+    rig.upstreams.apply(vec![Server { tenant: home(), name: "other".into(), spec: rig.spec(&[]) }]);
+    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3108);
+    assert_eq!(text(&sleeping.await.unwrap()), "awake");
+    rig.upstreams.shut_down().await;
+}

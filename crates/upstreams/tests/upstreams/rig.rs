@@ -1,0 +1,302 @@
+//! What every test here needs: servers that can be kept, calls of their tools, and waits that end.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::error::Refusal;
+use contract::ids::TenantId;
+use contract::manifest::{Isolation, Manifest};
+use executors::{Confinement, Reach, RuntimePrograms, Walls};
+use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, Setting, Upkeep};
+use gantry_upstreams::{
+    Server, ServerState, UpstreamBounds, UpstreamExecutor, UpstreamParts, UpstreamWatcher, Upstreams,
+};
+use kernel::ResolvedLimits;
+use kernel::ports::clock::{Clock, UnixMillis};
+use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question, Unaccompanied, nobody_to_ask};
+use kernel::ports::entropy::Entropy;
+use kernel::ports::executor::{Executor as _, ToolCall};
+use kernel::ports::registry_store::StoredVersion;
+use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
+use kernel::registry::{Lifecycle, ToolVersion};
+use sandbox::egress::SystemResolver;
+use sandbox::{Launch, Sandbox};
+use serde_json::{Value, json};
+
+/// Longest wait for anything.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Goes as the machine's clock does.
+#[derive(Debug)]
+pub(crate) struct RunningClock(tokio::time::Instant);
+
+impl Clock for RunningClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(1_772_368_245_678).plus(self.0.elapsed())
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+    fn sleep(&self, span: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+/// Counts instead of throwing dice.
+#[derive(Debug, Default)]
+struct Counted(AtomicU32);
+
+impl Entropy for Counted {
+    fn fill(&self, bytes: &mut [u8]) {
+        let n = self.0.fetch_add(0x1357_9bdf, Ordering::Relaxed).to_ne_bytes();
+        bytes.iter_mut().zip(n.iter().cycle()).for_each(|(byte, n)| *byte = *n);
+    }
+}
+
+/// Has `key` for everybody, with the tenant's name in it.
+#[derive(Debug)]
+struct Keys;
+
+#[async_trait]
+impl SecretSource for Keys {
+    async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
+        match name {
+            "key" => Ok(Secret::new(format!("secret-of-{tenant}\n")).unwrap()),
+            _ => Err(SecretError::Missing),
+        }
+    }
+}
+
+/// Keeps what a tool said, and answers what it asks by what it was given.
+#[derive(Debug, Default)]
+pub(crate) struct Listener {
+    pub(crate) heard: Mutex<Vec<String>>,
+    pub(crate) answer: Option<Value>,
+}
+
+#[async_trait]
+impl Companion for Listener {
+    fn progress(&self, progress: Progress) {
+        let percent = progress.percent.unwrap_or(-1.0);
+        self.heard.lock().unwrap().push(format!("progress {percent} {}", progress.message.unwrap_or_default()));
+    }
+    fn log(&self, level: LogLevel, message: &str) {
+        self.heard.lock().unwrap().push(format!("{} {message}", level.as_str()));
+    }
+    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
+        Err(kernel::ports::companion::no_checkpoints())
+    }
+    async fn document(&self, _: &str) -> Result<Value, Refusal> {
+        Err(kernel::ports::companion::no_documents())
+    }
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        let value = self.answer.clone().ok_or_else(nobody_to_ask)?;
+        self.heard.lock().unwrap().extend(questions.iter().map(|one| format!("asked {}", one.kind.method())));
+        Ok(questions.into_iter().map(|one| Answer { key: one.key, value: value.clone() }).collect())
+    }
+}
+
+/// Keeps what is told of servers.
+#[derive(Debug, Default)]
+pub(crate) struct Watching {
+    pub(crate) changed: AtomicU32,
+    pub(crate) availability: Mutex<Vec<bool>>,
+}
+
+impl UpstreamWatcher for Watching {
+    fn tools_changed(&self, _: &TenantId, _: &str) {
+        self.changed.fetch_add(1, Ordering::SeqCst);
+    }
+    fn availability(&self, _: &TenantId, _: &str, available: bool) {
+        self.availability.lock().unwrap().push(available);
+    }
+}
+
+/// Servers, and a folder for what they leave behind.
+pub(crate) struct Rig {
+    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) executor: UpstreamExecutor,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) watching: Arc<Watching>,
+}
+
+pub(crate) fn home() -> TenantId {
+    TenantId::home()
+}
+
+/// Short spans, so that a test sees many of them.
+pub(crate) fn bounds() -> UpstreamBounds {
+    UpstreamBounds {
+        pause_first: Duration::from_millis(20),
+        pause_max: Duration::from_millis(100),
+        probe_every: Duration::from_millis(300),
+        heartbeat_patience: Duration::from_millis(500),
+        drain_max: Duration::from_secs(10),
+        stop_patience: Duration::from_millis(500),
+        ..UpstreamBounds::default()
+    }
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        Self::with(bounds())
+    }
+
+    pub(crate) fn with(bounds: UpstreamBounds) -> Self {
+        let launch =
+            Launch { program: env!("CARGO_BIN_EXE_gantry-upstreams-test-launcher").into(), arguments: Vec::new() };
+        let walls = Walls::new(Sandbox::new(launch, 64), RuntimePrograms::default());
+        let secrets: Arc<dyn SecretSource> = Arc::new(Keys);
+        let confinement = Confinement::new(Reach::default(), Arc::clone(&secrets), Arc::new(SystemResolver));
+        let folder = tempfile::tempdir().unwrap();
+        // Sandboxes run as nobody.
+        let marks = folder.path().join("marks");
+        std::fs::create_dir(&marks).unwrap();
+        let open: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&marks, open).unwrap();
+        let passable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), passable).unwrap();
+        let parts = UpstreamParts {
+            walls,
+            confinement,
+            secrets,
+            clock: Arc::new(RunningClock(tokio::time::Instant::now())),
+            entropy: Arc::new(Counted::default()),
+            log_dir: folder.path().join("logs"),
+            limits: ResolvedLimits::default(),
+            bounds,
+        };
+        let upstreams = Upstreams::new(parts);
+        let watching = Arc::new(Watching::default());
+        upstreams.watch(Arc::clone(&watching) as _);
+        let executor = UpstreamExecutor::new(Arc::clone(&upstreams));
+        Self { upstreams, executor, folder, watching }
+    }
+
+    /// With one server, the misbehaving one with these switches.
+    pub(crate) fn misbehaving(switches: &[&str]) -> Self {
+        let rig = Self::new();
+        rig.apply(rig.spec(switches));
+        rig
+    }
+
+    /// The misbehaving server with these switches; it may leave files in `marks`.
+    pub(crate) fn spec(&self, switches: &[&str]) -> ServerSpec {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/misbehaving.py");
+        let marks = self.marks();
+        let mut args: Vec<String> =
+            vec![script.to_str().unwrap().into(), "--marks".into(), marks.to_str().unwrap().into()];
+        args.extend(switches.iter().map(|one| (*one).to_owned()));
+        let permissions = vec![
+            format!("filesystem:read:{}", script.parent().unwrap().to_str().unwrap()),
+            format!("filesystem:write:{}", marks.to_str().unwrap()),
+        ];
+        let env = [("KEY".to_owned(), Setting::Secret { secret: "key".into() })].into();
+        spec(ServerReach::Stdio { command: "/usr/bin/python3".into(), args, env, permissions })
+    }
+
+    /// One server with the name `misbehaving`.
+    pub(crate) fn apply(&self, spec: ServerSpec) {
+        self.upstreams.apply(vec![Server { tenant: home(), name: "misbehaving".into(), spec }]);
+    }
+
+    fn marks(&self) -> PathBuf {
+        self.folder.path().join("marks")
+    }
+
+    /// How many files of a name the server has left.
+    pub(crate) fn marked(&self, name: &str) -> usize {
+        let entries = std::fs::read_dir(self.marks()).unwrap();
+        let named = |entry: &std::fs::DirEntry| entry.file_name().to_str().unwrap().starts_with(&format!("{name}-"));
+        entries.map(Result::unwrap).filter(named).count()
+    }
+
+    pub(crate) async fn call(&self, tool: &str, parameters: Value) -> Result<Value, Refusal> {
+        self.run(call(tool, "pure", parameters)).await
+    }
+
+    /// Of a tool nobody has classified.
+    pub(crate) async fn call_unclassified(&self, tool: &str, parameters: Value) -> Result<Value, Refusal> {
+        self.run(call(tool, "unclassified", parameters)).await
+    }
+
+    pub(crate) async fn run(&self, call: ToolCall) -> Result<Value, Refusal> {
+        match tokio::time::timeout(DEADLINE, self.executor.execute(call)).await {
+            Ok(outcome) => outcome.map(|output| output.value),
+            Err(_) => panic!("a call hangs: {:?}", self.upstreams.status()),
+        }
+    }
+
+    pub(crate) fn state(&self) -> ServerState {
+        self.upstreams.status()[0].state
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let waiting = async {
+            while !holds(self) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout(DEADLINE, waiting).await.is_err() {
+            panic!("waited in vain until {what}: {:?}", self.upstreams.status());
+        }
+    }
+}
+
+pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
+    let upkeep = Upkeep { min_uptime_seconds: 1, start_timeout_seconds: 20, ..Upkeep::default() };
+    ServerSpec {
+        reach,
+        namespace: None,
+        shareable: false,
+        relay: Relay::careful(),
+        resources: false,
+        prompts: false,
+        upkeep,
+    }
+}
+
+/// A call of one tool of the server `misbehaving`.
+pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
+    let manifest = json!({
+        "tool_id": tool, "namespace": "misbehaving", "version": "1.0.0", "name": tool, "provider": "Test",
+        "description": "A tool of a server behind Gantry.", "protocol": "mcp", "side_effect_policy": policy,
+        "timeout_class": "standard", "parameters": { "type": "object" }, "result_schema": { "type": "object" },
+        "execution": { "type": "mcp", "server": "misbehaving", "tool": tool },
+    });
+    let manifest = Manifest::from_value(manifest).unwrap();
+    let tool = Arc::new(ToolVersion::new(StoredVersion {
+        tenant: home(),
+        tool: manifest.id().unwrap(),
+        version: manifest.version.clone(),
+        manifest,
+        digest: Digest::of_bytes(b"test"),
+        lifecycle: Lifecycle::default(),
+        published_at: UnixMillis(0),
+        published_by: "admin".parse().unwrap(),
+    }));
+    ToolCall {
+        invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
+        trace_id: contract::ids::TraceId::from_bytes([1; 16]),
+        tool,
+        parameters: Arc::new(parameters),
+        tenant: home(),
+        subject: "admin".parse().unwrap(),
+        time_left: Duration::from_secs(20),
+        limits: ResolvedLimits::default(),
+        isolation: Isolation::Builtin,
+        companion: Unaccompanied::new(),
+    }
+}
+
+/// The text of the first block of a result.
+pub(crate) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
