@@ -26,7 +26,7 @@ pub use administration::{
     ActivationWish, Actor, DelegationRequest, PoliciesView, PolicyVersion, RevocationRequest, TenantWish,
 };
 pub use availability::{Availability, ToolKey};
-pub use catalogue::{Compared, Side, Tier};
+pub use catalogue::{CatalogueMark, Compared, Side, Tier};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};

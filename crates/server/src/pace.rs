@@ -1,5 +1,5 @@
-//! The pace of a connection: how long a client may take for its headers, how long it may be idle, and how the last
-//! answer still reaches it when its request was refused half-read.
+//! The pace of a connection: how long a client may take for its headers, how long it may be idle or leave what it is sent
+//! unread, and how the last answer still reaches it when its request was refused half-read.
 //!
 //! hyper has one timer for both waits and arms it anew for every request. Here one lazy timer per connection serves
 //! both: it is set only when there is nothing to read, and looks at the real deadline when it rings.
@@ -39,7 +39,7 @@ impl Progress {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its answer is ready.
+    /// Its answer is ready; that of a stream is when the stream has ended ([`Answering`]).
     pub(crate) fn answered(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
@@ -47,6 +47,16 @@ impl Progress {
     /// Part of the request was left unread.
     pub(crate) fn linger(&self) {
         self.linger.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An answer under way. Dropped, the answer is done.
+#[derive(Debug)]
+pub(crate) struct Answering(pub(crate) Arc<Progress>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answered();
     }
 }
 
@@ -71,6 +81,9 @@ pub(crate) struct Paced {
     timer: Option<Pin<Box<Sleep>>>,
     thrown_away: usize,
     closing_since: Option<Instant>,
+    /// Since when nothing of what is to be written has been taken, and what rings then.
+    stalled_since: Option<Instant>,
+    stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Paced {
@@ -87,6 +100,8 @@ impl Paced {
             timer: None,
             thrown_away: 0,
             closing_since: None,
+            stalled_since: None,
+            stall_timer: None,
         }
     }
 
@@ -136,6 +151,21 @@ impl Paced {
         Poll::Pending
     }
 
+    /// What becomes of a write: a client that takes nothing for as long as it might be idle has gone, or pretends to.
+    fn poll_written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled_since = None;
+            return written;
+        }
+        let deadline = *self.stalled_since.get_or_insert_with(Instant::now) + self.idle_limit;
+        let timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// Throws away what still comes, until the client closes or the limits are reached.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut scratch = [0; 8192];
@@ -170,7 +200,8 @@ impl AsyncRead for Paced {
 
 impl AsyncWrite for Paced {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.poll_written(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -192,7 +223,8 @@ impl AsyncWrite for Paced {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.poll_written(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

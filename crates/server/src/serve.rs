@@ -12,6 +12,8 @@ use axum::Router;
 use axum::body::Body;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
+use http::Response;
+use http_body_util::BodyExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -22,7 +24,8 @@ use tower::Service as _;
 
 use crate::door::Door;
 use crate::incoming::Peer;
-use crate::pace::{Paced, Progress};
+use crate::mcp::front::is_stream;
+use crate::pace::{Answering, Paced, Progress};
 use crate::routes;
 
 /// Pause after a failed accept, for example when file descriptors have run out.
@@ -60,6 +63,7 @@ pub async fn serve(listener: TcpListener, door: Arc<Door>, shutdown: impl Future
         serving.accept_until(&listener, tokio::time::sleep(lame_duck)).await;
     }
     drop(listener);
+    serving.door.stop_listening();
     drop(stop);
     serving.drain().await
 }
@@ -114,8 +118,8 @@ impl Serving {
                 if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {
                     progress.linger();
                 }
-                progress.answered();
-                answer
+                let answering = Answering(progress);
+                answer.map(|response| if is_stream(&response) { lasting(response, answering) } else { response })
             }
         });
         let connection = self.http.serve_connection(TokioIo::new(io), service);
@@ -150,6 +154,16 @@ impl Serving {
         self.door.orphans().wait().await;
         Drained { in_flight, finished: in_flight.saturating_sub(aborted), aborted }
     }
+}
+
+/// A stream keeps its connection busy until it ends, however long it is silent.
+fn lasting(response: Response<Body>, answering: Answering) -> Response<Body> {
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _until_the_end = &answering;
+            frame
+        }))
+    })
 }
 
 /// The next connection, once there is room for it. Safe to drop at any time.
