@@ -81,6 +81,7 @@ impl Incoming {
             trace_id: self.trace_id,
             showed_credential: headers.contains_key(AUTHORIZATION),
             base: BaseUrl::of(headers),
+            resource: String::new(),
         }
     }
 

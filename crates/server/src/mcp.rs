@@ -21,8 +21,9 @@
 //!
 //! Not here: MCP servers behind Gantry (`upstreams`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use contract::canonical::Digest;
 use kernel::{Kernel, Principal};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -79,7 +80,9 @@ pub(crate) struct Visit {
     pub(crate) caller: Arc<Principal>,
     pub(crate) toolset: Option<Arc<str>>,
     /// The scope that a refused call lacked, for the challenge in the answer.
-    pub(crate) lacks: Arc<std::sync::OnceLock<String>>,
+    pub(crate) lacks: Arc<OnceLock<String>>,
+    /// What it was offered when it began to listen: changes are told from there.
+    pub(crate) seen: Arc<OnceLock<Digest>>,
 }
 
 /// How much the door holds at the moment.

@@ -10,9 +10,10 @@
 //! Not here: time for bodies (`body`), time for calls (the kernel).
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+/// How a request begins whose client cancels it by going away.
+const CONVERSATION: &[u8] = b"POST /mcp";
 /// How long the rest of a refused request is thrown away.
 const LINGER: Duration = Duration::from_secs(2);
 /// How much of it.
@@ -31,6 +34,8 @@ pub(crate) struct Progress {
     asked: AtomicU32,
     answered: AtomicU32,
     linger: AtomicBool,
+    /// Another handle on the socket, while a request is on it whose client's going away matters.
+    socket: Mutex<Option<OwnedFd>>,
 }
 
 impl Progress {
@@ -42,6 +47,19 @@ impl Progress {
     /// Its answer is ready; that of a stream is when the stream has ended ([`Answering`]).
     pub(crate) fn answered(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Completes when the client has closed its side, if this can be seen. What a client sends ahead hides it.
+    pub(crate) async fn gone(&self) {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = socket.and_then(|socket| TcpStream::from_std(socket.into()).ok());
+        if let Some(stream) = stream {
+            // Zero bytes are the end; an error is one too.
+            if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Part of the request was left unread.
@@ -122,6 +140,15 @@ impl Paced {
         }
     }
 
+    /// hyper does not read while a request is under way, so it does not see its client go. Where going means "cancel", as in
+    /// MCP, somebody else watches, by a handle made here: only for such requests, because each costs a descriptor.
+    fn notice_conversation(&self, bytes: &[u8]) {
+        if bytes.starts_with(CONVERSATION) {
+            let socket = self.stream.as_fd().try_clone_to_owned().ok();
+            *self.progress.socket.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+        }
+    }
+
     /// Pending, or an error once patience is at its end.
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.notice_answers();
@@ -191,6 +218,7 @@ impl AsyncRead for Paced {
             done @ Poll::Ready(_) => {
                 if buffer.filled().len() > before {
                     self.notice_bytes();
+                    self.notice_conversation(buffer.filled().get(before..).unwrap_or_default());
                 }
                 done
             }

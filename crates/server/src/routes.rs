@@ -21,7 +21,7 @@ use crate::answer::Handled;
 use crate::door::Door;
 use crate::incoming::Incoming;
 use crate::mcp::front;
-use crate::problem::{Refused, method_not_allowed, no_such_endpoint};
+use crate::problem::{RESOURCE_METADATA, Refused, method_not_allowed, no_such_endpoint};
 
 mod activations;
 mod agents;
@@ -167,6 +167,8 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
                 front::answer(door, request, Some(toolset))
             }),
         )
+        .route(&format!("{RESOURCE_METADATA}/mcp"), to(MethodFilter::GET, oauth::metadata_of_part))
+        .route(&format!("{RESOURCE_METADATA}/mcp/{{toolset}}"), to(MethodFilter::GET, oauth::metadata_of_part))
         .fallback(|State(door): State<Arc<Door>>, request: Request| {
             carry(
                 door,

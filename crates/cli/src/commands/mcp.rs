@@ -12,7 +12,7 @@ use policy::{MintRequest, Role};
 use serde_json::{Value, json};
 
 use super::serve;
-use crate::client::{Client, ClientError};
+use crate::client::Client;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -57,26 +57,23 @@ impl Mcp {
         }
         let wish = wish(self.subject, CONVERSATION_SECONDS)?;
         let given = context.given_token()?;
-        let client = context.client()?;
-        match client.health().await {
-            Ok(_) => {
-                let token = match given {
-                    Some(token) => token,
-                    None => minted(&client, &wish).await?,
-                };
-                relay::run(client.base(), &token, self.toolset.as_deref()).await
-            }
-            Err(ClientError::NotRunning { .. }) if context.global.server.is_none() => {
-                serve::alone::serve(context, given, &wish, self.toolset.as_deref()).await
-            }
-            Err(error) => Err(error.into()),
+        // Not one that happens to listen where servers usually do: it may be somebody else's.
+        if context.global.server.is_none() && context.data_dir().running_server().is_none() {
+            return serve::alone::serve(context, given, &wish, self.toolset.as_deref()).await;
         }
+        let client = context.client()?;
+        let token = match given {
+            Some(token) => token,
+            None => minted(&client, &wish).await?,
+        };
+        relay::run(client.base(), &token, self.toolset.as_deref()).await
     }
 }
 
 /// A token for an agent that may use every tool.
 fn wish(sub: Subject, ttl_seconds: u64) -> Result<MintRequest, Failure> {
-    let tools = vec![serde_json::from_value(json!({ "tool_id": "*" })).map_err(|error| Failure::new(error.to_string()))?];
+    let tools =
+        vec![serde_json::from_value(json!({ "tool_id": "*" })).map_err(|error| Failure::new(error.to_string()))?];
     let scopes: Result<Vec<policy::Scope>, _> = SCOPES.iter().map(|scope| scope.parse()).collect();
     Ok(MintRequest {
         sub,

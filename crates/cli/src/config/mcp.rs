@@ -68,7 +68,8 @@ const ALLOWED_HOSTS: Key = Key {
     since: "0.1",
 };
 
-const AUTO_TOOLS_MAX: Key = limit("auto_tools_max", 1..=100_000, "60", "Tools above which `exposure = \"auto\"` becomes lazy.");
+const AUTO_TOOLS_MAX: Key =
+    limit("auto_tools_max", 1..=100_000, "60", "Tools above which `exposure = \"auto\"` becomes lazy.");
 const AUTO_TOKENS_MAX: Key = limit(
     "auto_tokens_max",
     100..=100_000_000,
@@ -83,16 +84,20 @@ const SEARCH_TOKENS_MAX: Key = limit(
 );
 const PAGE_SIZE: Key = limit("page_size", 1..=100_000, "5000", "Tools on one page of `tools/list`.");
 const LIST_TTL_MS: Key = limit("list_ttl_ms", 0..=DAY_MS, "60000", "Milliseconds that clients may keep a list.");
-const SESSIONS_MAX: Key =
-    limit("sessions_max", 1..=1_000_000, "1000", "Sessions of older clients. At the limit a new one is refused: E3001.");
-const SESSION_IDLE_MS: Key = limit(
-    "session_idle_ms",
-    100..=DAY_MS,
-    "1800000",
-    "Milliseconds after which a session that nobody uses is closed.",
+const SESSIONS_MAX: Key = limit(
+    "sessions_max",
+    1..=1_000_000,
+    "1000",
+    "Sessions of older clients. At the limit a new one is refused: E3001.",
 );
-const LISTENERS_MAX: Key =
-    limit("listeners_max", 1..=1_000_000, "1000", "Streams that only listen. At the limit a new one is refused: E3001.");
+const SESSION_IDLE_MS: Key =
+    limit("session_idle_ms", 100..=DAY_MS, "1800000", "Milliseconds after which a session that nobody uses is closed.");
+const LISTENERS_MAX: Key = limit(
+    "listeners_max",
+    1..=1_000_000,
+    "1000",
+    "Streams that only listen. At the limit a new one is refused: E3001.",
+);
 const QUESTIONS_MAX: Key = limit(
     "questions_max",
     1..=100_000,
@@ -186,7 +191,9 @@ fn toolsets(settings: &Settings, problems: &mut Vec<Problem>) -> BTreeMap<String
         for text in patterns.split('|').map(str::trim).filter(|text| !text.is_empty()) {
             match text.parse() {
                 Ok(pattern) => set.push(pattern),
-                Err(error) => problems.push(Problem::new(format!("[mcp.toolsets.{name}] tools"), format!("`{text}`: {error}"))),
+                Err(error) => {
+                    problems.push(Problem::new(format!("[mcp.toolsets.{name}] tools"), format!("`{text}`: {error}")))
+                }
             }
         }
     }
@@ -216,11 +223,13 @@ mod tests {
 
     #[test]
     fn toolsets_are_read_by_name() {
-        let (read, problems) = config("[mcp.toolsets.research]\ntools = ['web.*', 'calculator']\n[mcp.toolsets]\nempty = []");
+        let (read, problems) =
+            config("[mcp.toolsets.research]\ntools = ['web.*', 'calculator']\n[mcp.toolsets]\nempty = []");
         assert!(problems.is_empty(), "{problems:?}");
         assert_eq!(read.toolsets.keys().collect::<Vec<_>>(), ["empty", "research"]);
         assert_eq!(read.toolsets["research"].len(), 2);
-        let environment = BTreeMap::from([("GANTRY_MCP__TOOLSETS".to_owned(), "a=web.*|calculator, b=demo.*".to_owned())]);
+        let environment =
+            BTreeMap::from([("GANTRY_MCP__TOOLSETS".to_owned(), "a=web.*|calculator, b=demo.*".to_owned())]);
         let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
         assert_eq!(toolsets(&settings, &mut Vec::new())["a"].len(), 2);
     }

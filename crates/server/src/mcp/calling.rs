@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use super::config::McpMode;
 use super::handler::Handler;
 use super::listing::{Listing, Offered, is_in};
+use super::results::Shape;
 use super::running::{Ears, Outcome, Running, Said};
 use super::waiting::Waiting;
 use super::{Visit, lazy, names, seal, to_wire};
@@ -226,11 +227,13 @@ impl Round<'_> {
             Ok(response) => {
                 let mcp = self.handler.door.mcp();
                 let kernel = self.handler.door.kernel();
-                let result = to_wire::result(response, tool.is_some_and(Offered::is_relayed));
+                let relayed = tool.is_some_and(Offered::is_relayed);
+                let result = to_wire::result(response, relayed);
                 let promised = tool.is_some_and(|tool| tool.wire.output_schema.is_some());
+                let shape = Shape { structured_promised: promised, text_is_copy: !relayed };
                 let principal = seal::principal(self.visit.caller.caller());
                 let now_ms = kernel.clock().now().0;
-                Ok(mcp.results.fit(result, &principal, promised, &mcp.config, kernel.entropy(), now_ms))
+                Ok(mcp.results.fit(result, &principal, shape, &mcp.config, kernel.entropy(), now_ms))
             }
         }
     }

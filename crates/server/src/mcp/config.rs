@@ -180,7 +180,7 @@ impl McpConfig {
 }
 
 /// May this stand in `/mcp/{name}`?
-fn is_toolset_name(name: &str) -> bool {
+pub(super) fn is_toolset_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
+use super::config::is_toolset_name;
 use super::handler::{From, Handler};
 use super::sessions::{Owner, Sessions};
 use super::{Visit, origin, seal};
@@ -68,7 +69,8 @@ struct PeekParams {
 /// Answers a request to `/mcp` or `/mcp/{toolset}`.
 pub(crate) async fn answer(door: Arc<Door>, request: Request, toolset: Option<String>) -> Response<Body> {
     let incoming = Incoming::new(&door, request);
-    let asked = incoming.asked();
+    let mut asked = incoming.asked();
+    asked.resource = resource(toolset.as_deref());
     let trace_id = incoming.trace_id;
     let mut response = match handed_on(&door, incoming, toolset).await {
         Ok(response) => response,
@@ -76,6 +78,14 @@ pub(crate) async fn answer(door: Arc<Door>, request: Request, toolset: Option<St
     };
     dress(response.headers_mut(), trace_id);
     response
+}
+
+/// The path of this resource, as its metadata and the way there have it. A name that cannot be one of ours is left out.
+fn resource(toolset: Option<&str>) -> String {
+    match toolset {
+        Some(name) if is_toolset_name(name) => format!("{PATH}/{name}"),
+        _ => PATH.to_owned(),
+    }
 }
 
 async fn handed_on(
@@ -103,7 +113,7 @@ async fn handed_on(
         Some(_) => return Err(Refusal::new(ErrorCode::E3008, "there is no toolset of this name").into()),
     };
     let owner = Owner { principal: seal::principal(caller.caller()), toolset: toolset.clone() };
-    let visit = Visit { who, caller, toolset, lacks: Arc::default() };
+    let visit = Visit { who, caller, toolset, lacks: Arc::default(), seen: Arc::default() };
     let session = session_of(&incoming.parts).filter(|_| !is_modern(&incoming.parts));
     if let Some(id) = &session
         && !door.mcp().sessions.is_of(id, &owner)
@@ -167,8 +177,12 @@ async fn posted(
     if begins && !door.mcp().sessions.have_room().await {
         return Err(too_many("have a session"));
     }
+    if matches!(peek.method.as_deref(), Some("subscriptions/listen" | "notifications/initialized")) {
+        let _first = visit.seen.set(door.mcp().listing(door.kernel(), &visit).fingerprint);
+    }
     let lacks = Arc::clone(&visit.lacks);
     let base = crate::base_url::BaseUrl::of(&parts.headers);
+    let resource = resource(visit.toolset.as_deref());
     let service = service(door, &visit, &CancellationToken::new());
     let mut response = service.handle(without_token(parts, visit, body)).await.map(Body::new);
     if begins && let Some(id) = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok()) {
@@ -179,7 +193,7 @@ async fn posted(
         && !is_stream(&response)
         && response.status() == StatusCode::OK
     {
-        challenge(&mut response, scope, &base);
+        challenge(&mut response, scope, &base, &resource);
     }
     Ok(response)
 }
@@ -262,6 +276,11 @@ fn is_modern(parts: &Parts) -> bool {
     version.is_some_and(|version| version >= MODERN)
 }
 
+/// Is this a request whose client cancels it by going away?
+pub(crate) fn is_conversation<B>(request: &http::Request<B>) -> bool {
+    request.method() == Method::POST && request.uri().path().starts_with(PATH)
+}
+
 pub(crate) fn is_stream<B>(response: &Response<B>) -> bool {
     response.headers().get(CONTENT_TYPE).is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"))
 }
@@ -308,11 +327,11 @@ fn not_a_message(code: i32, why: &str, id: &Value) -> Response<Body> {
 }
 
 /// RFC 6750 §3.1: the token is good, and not enough.
-fn challenge(response: &mut Response<Body>, scope: &str, base: &crate::base_url::BaseUrl) {
+fn challenge(response: &mut Response<Body>, scope: &str, base: &crate::base_url::BaseUrl, resource: &str) {
     let plain: String = scope.chars().filter(|c| matches!(c, '!' | '#'..='[' | ']'..='~')).collect();
     let mut text = format!("Bearer realm=\"gantry\", error=\"insufficient_scope\", scope=\"{plain}\"");
     if let Some(base) = base.text() {
-        text += &format!(", resource_metadata=\"{base}{RESOURCE_METADATA}\"");
+        text += &format!(", resource_metadata=\"{base}{RESOURCE_METADATA}{resource}\"");
     }
     if let Ok(value) = HeaderValue::try_from(text) {
         *response.status_mut() = StatusCode::FORBIDDEN;

@@ -80,49 +80,40 @@ impl Handler {
                 let who = &who.in_trace(new_trace_id(self.door.kernel().entropy()));
                 let recognised = self.door.kernel().recognise(who.actor()).await;
                 let caller = recognised.map_err(|refusal| refused(&refusal, who))?;
-                Ok(Visit { who: who.clone(), caller, toolset: toolset.clone(), lacks: Arc::default() })
+                Ok(Visit {
+                    who: who.clone(),
+                    caller,
+                    toolset: toolset.clone(),
+                    lacks: Arc::default(),
+                    seen: Arc::default(),
+                })
             }
         }
     }
-
-    /// Tells one client whenever its own list has changed, until it is gone, may not see it any more, or we end.
-    async fn follow<F, T>(&self, visit: &Visit, tell: F) -> Ended
-    where
-        F: Fn() -> T + Send + Sync,
-        T: Future<Output = bool> + Send,
-    {
-        follow(&self.door, visit, tell).await
-    }
 }
 
-/// Why the following ended.
-#[derive(Debug, PartialEq, Eq)]
-enum Ended {
-    ByUs,
-    ByClient,
-}
-
-async fn follow<F, T>(door: &Arc<Door>, visit: &Visit, tell: F) -> Ended
+/// Tells one client whenever its own list has changed, until it is gone, may not see it any more, or we end.
+async fn follow<F, T>(door: &Arc<Door>, visit: &Visit, tell: F)
 where
     F: Fn() -> T + Send + Sync,
     T: Future<Output = bool> + Send,
 {
     let mcp = door.mcp();
     let mut news = mcp.news.follow(&door.shared_kernel());
-    let mut last = mcp.listing(door.kernel(), visit).fingerprint;
+    let mut last = visit.seen.get().copied().unwrap_or_else(|| mcp.listing(door.kernel(), visit).fingerprint);
     loop {
-        tokio::select! {
-            changed = news.changed() => if changed.is_err() { return Ended::ByUs },
-            () = mcp.ending.cancelled() => return Ended::ByUs,
-        }
         // The token may have ended or been revoked meanwhile.
-        let Ok(caller) = door.kernel().recognise(visit.who.actor()).await else { return Ended::ByUs };
+        let Ok(caller) = door.kernel().recognise(visit.who.actor()).await else { return };
         let now = mcp.listing(door.kernel(), &Visit { caller, ..visit.clone() }).fingerprint;
         if now != last {
             last = now;
             if !tell().await {
-                return Ended::ByClient;
+                return;
             }
+        }
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return },
+            () = mcp.ending.cancelled() => return,
         }
     }
 }
@@ -260,7 +251,7 @@ impl ServerHandler for Handler {
         let sink = context.sink();
         tokio::select! {
             () = context.cancelled() => Ok(()),
-            _ = self.follow(&visit, || async { sink.notify_tool_list_changed().await.is_ok() }) => Ok(()),
+            () = follow(&self.door, &visit, || async { sink.notify_tool_list_changed().await.is_ok() }) => Ok(()),
         }
     }
 
@@ -276,7 +267,7 @@ impl ServerHandler for Handler {
             };
             tokio::select! {
                 () = gone => {}
-                _ = follow(&door, &visit, || async { peer.notify_tool_list_changed().await.is_ok() || !peer.is_transport_closed() }) => {}
+                () = follow(&door, &visit, || async { peer.notify_tool_list_changed().await.is_ok() || !peer.is_transport_closed() }) => {}
             }
         });
     }

@@ -55,10 +55,10 @@ mod tests {
             "echo".to_owned(),
             "demo.echo".to_owned(),
             "demo.echo_tool".to_owned(),
-            "a__b.c".to_owned(),
-            "a.b__c".to_owned(),
-            "a__b__c".to_owned(),
-            "a_.b".to_owned(),
+            "one__two.three".to_owned(),
+            "one.two__three".to_owned(),
+            "one__two__three".to_owned(),
+            "one_.two".to_owned(),
             format!("{long}.{long}"),
             format!("{long}.{long}b"),
             format!("demo.{long}"),
@@ -76,9 +76,9 @@ mod tests {
             let id: ToolId = id.parse().unwrap();
             assert_eq!(plain_id(&exported(&id)), Some(id));
         }
-        for none in ["a__b__c", "a-0123456789ab", "", "A", "__"] {
+        for none in ["one__two__three", "a-0123456789ab", "", "A", "__"] {
             assert_eq!(plain_id(none), None, "{none}");
         }
-        assert!(exported(&"a.b__c".parse().unwrap()).starts_with("a__b__c-"));
+        assert!(exported(&"one.two__three".parse().unwrap()).starts_with("one__two__three-"));
     }
 }

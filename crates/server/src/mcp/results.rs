@@ -39,6 +39,15 @@ struct Parked {
     until_ms: i64,
 }
 
+/// What is known of a result before it is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// The tool has an output schema.
+    pub(crate) structured_promised: bool,
+    /// The text repeats what is structured, as in all results of our own.
+    pub(crate) text_is_copy: bool,
+}
+
 /// A piece of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -53,12 +62,13 @@ impl ParkedResults {
         &self,
         result: CallToolResult,
         principal: &str,
-        structured_promised: bool,
+        shape: Shape,
         config: &McpConfig,
         entropy: &dyn Entropy,
         now_ms: i64,
     ) -> CallToolResult {
-        if is_small(&result, config.result_bytes_max) {
+        let structured_promised = shape.structured_promised;
+        if is_small(&result, shape, config.result_bytes_max) {
             return result;
         }
         let Some(text) = whole(&result).filter(|text| text.len() > config.result_bytes_max) else { return result };
@@ -132,16 +142,9 @@ impl Shelf {
 
 /// Is it surely small enough? Nearly all are, and are not written out to find that out: one text, which what is
 /// structured repeats.
-fn is_small(result: &CallToolResult, bytes_max: usize) -> bool {
-    match result.content.as_slice() {
-        [ContentBlock::Text(text)] => text.text.len() <= bytes_max && repeats(result, &text.text),
-        _ => false,
-    }
-}
-
-/// Is the text all there is, or a copy of what is structured? A tool of an MCP server may say little and give much.
-fn repeats(result: &CallToolResult, text: &str) -> bool {
-    result.structured_content.is_none() || text.starts_with('{')
+fn is_small(result: &CallToolResult, shape: Shape, bytes_max: usize) -> bool {
+    let all_is_text = shape.text_is_copy || result.structured_content.is_none();
+    matches!(result.content.as_slice(), [ContentBlock::Text(text)] if all_is_text && text.text.len() <= bytes_max)
 }
 
 /// Everything a result holds, as one text.
@@ -192,6 +195,8 @@ mod tests {
         }
     }
 
+    const PLAIN: Shape = Shape { structured_promised: false, text_is_copy: true };
+
     fn id_of(result: &CallToolResult) -> String {
         let value = serde_json::to_value(result).unwrap();
         value["content"][1]["uri"].as_str().unwrap().strip_prefix(RESULTS).unwrap().to_owned()
@@ -204,7 +209,7 @@ mod tests {
         let entropy = Counting(0.into());
         let text = "ä".repeat(100_000);
         let large = CallToolResult::success(vec![ContentBlock::text(text.clone())]);
-        let short = results.fit(large, "me", false, &config, &entropy, 0);
+        let short = results.fit(large, "me", PLAIN, &config, &entropy, 0);
         let id = id_of(&short);
         let mut read = String::new();
         let mut at = Some(0);
@@ -227,13 +232,13 @@ mod tests {
         let config = McpConfig { result_bytes_max: 1024, parked_bytes_max: 5_000, ..McpConfig::default() };
         let entropy = Counting(0.into());
         let make = |bytes: usize| CallToolResult::success(vec![ContentBlock::text("x".repeat(bytes))]);
-        let first = id_of(&results.fit(make(3_000), "me", false, &config, &entropy, 0));
-        let second = id_of(&results.fit(make(3_000), "me", false, &config, &entropy, 0));
+        let first = id_of(&results.fit(make(3_000), "me", PLAIN, &config, &entropy, 0));
+        let second = id_of(&results.fit(make(3_000), "me", PLAIN, &config, &entropy, 0));
         assert_eq!(results.read(&first, 0, "me", 0), None);
         assert!(results.read(&second, 0, "me", 0).is_some());
-        let never = results.fit(make(6_000), "me", false, &config, &entropy, 0);
+        let never = results.fit(make(6_000), "me", PLAIN, &config, &entropy, 0);
         assert_eq!((never.content.len(), results.held()), (1, (1, 3_000)));
-        let small = results.fit(make(1_000), "me", false, &config, &entropy, 0);
+        let small = results.fit(make(1_000), "me", PLAIN, &config, &entropy, 0);
         assert_eq!(small.content, make(1_000).content);
     }
 
@@ -242,7 +247,14 @@ mod tests {
         let config = McpConfig { result_bytes_max: 1024, ..McpConfig::default() };
         let mut result = CallToolResult::success(vec![ContentBlock::text("x")]);
         result.structured_content = Some(json!({ "text": "x".repeat(2_000) }));
-        let short = ParkedResults::default().fit(result, "me", true, &config, &Counting(0.into()), 0);
+        let short = ParkedResults::default().fit(
+            result,
+            "me",
+            Shape { structured_promised: true, text_is_copy: false },
+            &config,
+            &Counting(0.into()),
+            0,
+        );
         assert_eq!((short.is_error, short.structured_content), (Some(true), None));
     }
 }

@@ -25,7 +25,8 @@ pub enum StdioError {
     BrokenOff(String),
 }
 
-/// Serves one client until it closes its side or `ended` is cancelled. What it began is carried to its end.
+/// Serves one client until it closes its side or `ended` is cancelled. Calls that still run a moment later are cancelled; all
+/// are recorded when this returns.
 pub async fn serve_stdio<R, W>(
     door: Arc<Door>,
     token: &str,

@@ -42,10 +42,12 @@ async fn what_a_model_did_wrong_it_is_told_as_a_result() {
         (&json!(true), Some("E3401"))
     );
     assert!(text(&failed).contains("the tool fell over"));
-    for name in ["demo__ecko_tool", "nothing", "no-such-0123456789ab", "other__echo_tool", ""] {
+    for name in ["demo__ecko_tool", "nothing", "no-such-0123456789ab", ""] {
         let unknown = stage.call(name, json!({})).await;
         assert_eq!(unknown["error"]["code"], -32602, "{name}: {unknown}");
     }
+    let foreign = stage.call("other__echo_tool", json!({})).await;
+    assert_eq!(foreign["result"]["_meta"]["dev.gantry/error"]["code"], "E3204", "{foreign}");
     let near = stage.call("demo__ecko_tool", json!({})).await;
     assert!(near["error"]["message"].as_str().unwrap().contains("did you mean `demo"), "{near}");
 }

@@ -12,15 +12,18 @@ async fn nobody_gets_in_without_a_good_token_and_is_told_where_to_get_one() {
         let mut reply = ask.new_style(1, "tools/list", json!({}), &json!({})).send().await;
         assert_eq!(reply.status, 401, "{token}");
         let challenge = reply.header("www-authenticate").unwrap().to_owned();
-        let way = format!("resource_metadata=\"http://{}/.well-known/oauth-protected-resource\"", stage.address);
+        let way = format!("resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"", stage.address);
         assert!(challenge.starts_with("Bearer") && challenge.contains(&way), "{challenge}");
         assert_eq!(challenge.contains("invalid_token"), !token.is_empty());
         let told: Value = serde_json::from_str(&reply.body().await).unwrap();
         assert!(told["error"]["code"].as_str().unwrap().starts_with("E32"), "{told}");
     }
-    let mut metadata = stage.at("/.well-known/oauth-protected-resource").method("GET").send().await;
-    let metadata: Value = serde_json::from_str(&metadata.body().await).unwrap();
-    assert!(format!("http://{}/mcp", stage.address).starts_with(metadata["resource"].as_str().unwrap()), "{metadata}");
+    for resource in ["/mcp", "/mcp/research"] {
+        let path = format!("/.well-known/oauth-protected-resource{resource}");
+        let mut metadata = stage.at(&path).method("GET").send().await;
+        let metadata: Value = serde_json::from_str(&metadata.body().await).unwrap();
+        assert_eq!(metadata["resource"], format!("http://{}{resource}", stage.address), "{metadata}");
+    }
 }
 
 #[tokio::test]

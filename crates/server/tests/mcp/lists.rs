@@ -1,6 +1,6 @@
 //! `server/discover`, `tools/list`, toolsets, news.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use gantry_server::{Exposure, McpConfig, McpMode};
 use policy::WhyUnavailable;
@@ -46,7 +46,12 @@ async fn the_server_says_what_it_is_in_both_ways() {
 #[tokio::test]
 async fn each_caller_sees_what_it_may_use_in_one_order_with_what_is_known_of_it() {
     let stage = Stage::new().await;
-    stage.publish(manifest("echo", &json!({ "tool_id": "hard", "side_effect_policy": "irreversible" }))).await;
+    let hard = json!({
+        "tool_id": "hard", "side_effect_policy": "irreversible",
+        "side_effects": [{ "resource": "mail", "op": "create", "scope": "outbox" }],
+        "idempotency": { "key_fields": [], "window_seconds": 86_400 },
+    });
+    stage.publish(manifest("echo", &hard)).await;
     let list = stage.new_style("tools/list", json!({})).await;
     let mut expected: Vec<&str> = DEMO.to_vec();
     expected.insert(5, "demo__hard");
@@ -162,10 +167,6 @@ async fn whoever_listens_is_told_when_its_own_list_has_changed() {
         stage.in_session(&stage.agent, &session, "2025-11-25").method("GET").header("accept", "text/event-stream");
     let mut old = get.send().await;
     assert_eq!(old.status, 200);
-    let state = async || stage.door.mcp_state().await;
-    while state().await.listeners < 3 {
-        tokio::task::yield_now().await;
-    }
     stage.publish(manifest("echo", &json!({ "tool_id": "fresh" }))).await;
     assert_eq!(agent.event().await.unwrap()["method"], "notifications/tools/list_changed");
     assert_eq!(old.event().await.unwrap()["method"], "notifications/tools/list_changed");
@@ -199,9 +200,8 @@ async fn a_thousand_tools_are_listed_from_what_was_built_once() {
     }
     let ask = || stage.ask().token(ADMIN).new_style(1, "tools/list", json!({}), &json!({}));
     assert_eq!(names(&ask().message().await).len(), 1_007);
-    let began = Instant::now();
-    ask().send().await.body().await;
     // Without optimisation and on a busy machine; the bench measures the real thing.
-    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    let again = tokio::time::timeout(Duration::from_secs(10), ask().message()).await.expect("it is there at once");
+    assert_eq!(names(&again).len(), 1_007);
     assert_eq!(stage.door.mcp_state().await.listings, 1);
 }

@@ -173,7 +173,8 @@ fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option
     let failed = |what: &str, error: std::io::Error| Failure::new(format!("`{shown}` cannot be {what}: {error}"));
     let former = match std::fs::metadata(path) {
         Ok(found) if found.len() > FILE_BYTES_MAX => {
-            return Err(Failure::new(format!("`{shown}` is larger than {FILE_BYTES_MAX} bytes")).hint("check that it is the file you mean"));
+            return Err(Failure::new(format!("`{shown}` is larger than {FILE_BYTES_MAX} bytes"))
+                .hint("check that it is the file you mean"));
         }
         Ok(_) => Some(std::fs::read_to_string(path).map_err(|error| failed("read", error))?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -228,13 +229,19 @@ mod tests {
     #[test]
     fn everything_else_in_the_file_stays_and_what_is_broken_is_refused() {
         let entry = json!({ "command": "gantry" });
-        let text = r#"{ "theme": "dark", "mcpServers": { "other": { "command": "x" }, "gantry": { "command": "old" } } }"#;
+        let text =
+            r#"{ "theme": "dark", "mcpServers": { "other": { "command": "x" }, "gantry": { "command": "old" } } }"#;
         assert_eq!(
             edited(text, "mcpServers", &entry).unwrap(),
             json!({ "theme": "dark", "mcpServers": { "other": { "command": "x" }, "gantry": { "command": "gantry" } } })
         );
         assert_eq!(edited("  ", "servers", &entry).unwrap(), json!({ "servers": { "gantry": entry } }));
-        for (broken, word) in [("{", "not JSON"), ("[]", "something else"), (r#"{"servers": []}"#, "is no object"), ("// c\n{}", "not JSON")] {
+        for (broken, word) in [
+            ("{", "not JSON"),
+            ("[]", "something else"),
+            (r#"{"servers": []}"#, "is no object"),
+            ("// c\n{}", "not JSON"),
+        ] {
             assert!(edited(broken, "servers", &entry).unwrap_err().contains(word), "{broken}");
         }
     }

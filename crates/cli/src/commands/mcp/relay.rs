@@ -122,7 +122,10 @@ async fn next_line(input: &mut BufReader<tokio::io::Stdin>) -> Result<Option<Vec
         let read = (&mut *input).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await;
         match read {
             Ok(0) => return Ok(None),
-            Ok(_) if line.last() != Some(&b'\n') && u64::try_from(line.len()).is_ok_and(|bytes| bytes >= LINE_BYTES_MAX) => {
+            Ok(_)
+                if line.last() != Some(&b'\n')
+                    && u64::try_from(line.len()).is_ok_and(|bytes| bytes >= LINE_BYTES_MAX) =>
+            {
                 return Err(Failure::new("the client has sent a line that is too long"));
             }
             Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
@@ -171,11 +174,10 @@ impl Relay {
     }
 
     async fn carried(&self, message: &Value) -> Result<(), String> {
-        let response = self
-            .request(message)
-            .send()
-            .await
-            .map_err(|_| "the connection to the Gantry server broke: whether the call ran is not known".to_owned())?;
+        let response =
+            self.request(message).send().await.map_err(|_| {
+                "the connection to the Gantry server broke: whether the call ran is not known".to_owned()
+            })?;
         if let Some(id) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()) {
             self.session.lock().unwrap_or_else(PoisonError::into_inner).id = Some(id.to_owned());
         }
@@ -206,7 +208,8 @@ impl Relay {
             .header("accept", "application/json, text/event-stream")
             .json(message);
         let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str);
-        let version = message.pointer("/params/_meta").and_then(|meta| meta.get("io.modelcontextprotocol/protocolVersion"));
+        let version =
+            message.pointer("/params/_meta").and_then(|meta| meta.get("io.modelcontextprotocol/protocolVersion"));
         if let Some(version) = version.and_then(Value::as_str) {
             request = request.header("mcp-protocol-version", version);
             if version >= MODERN {
