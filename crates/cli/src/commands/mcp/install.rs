@@ -59,7 +59,7 @@ impl Install {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
         let entry = if self.http { self.by_http(context).await? } else { self.by_stdio(context)? };
         let member = self.client.member();
-        let block = json!({ member: { NAME: entry.clone() } });
+        let block = json!({ member: { NAME: entry } });
         if !self.write {
             let file = self.file(context).ok().map(|path| path.display().to_string());
             let document = json!({ "client": self.client.word(), "file": file, "config": block });
@@ -98,11 +98,8 @@ impl Install {
         if let Some(toolset) = &self.toolset {
             arguments.extend(["--toolset".to_owned(), toolset.clone()]);
         }
-        let mut entry = json!({ "command": program, "args": arguments });
-        if self.client == Program::Vscode {
-            entry["type"] = json!("stdio");
-        }
-        Ok(entry)
+        let entry = json!({ "command": program, "args": arguments });
+        Ok(if self.client == Program::Vscode { typed(entry, "stdio") } else { entry })
     }
 
     /// The client finds us.
@@ -113,14 +110,11 @@ impl Install {
             None => minted(&client, &wish(self.subject()?, self.ttl)?).await?,
         };
         let path = self.toolset.as_ref().map_or_else(|| "/mcp".to_owned(), |name| format!("/mcp/{name}"));
-        let mut entry = json!({
+        let entry = json!({
             "url": format!("{}{path}", client.base()),
             "headers": { "Authorization": format!("Bearer {token}") },
         });
-        if self.client != Program::Cursor {
-            entry["type"] = json!("http");
-        }
-        Ok(entry)
+        Ok(if self.client == Program::Cursor { entry } else { typed(entry, "http") })
     }
 
     fn subject(&self) -> Result<Subject, Failure> {
@@ -137,6 +131,14 @@ impl Install {
         })?;
         Ok(self.client.file(&home))
     }
+}
+
+/// Some clients want to be told which kind of server it is.
+fn typed(mut entry: Value, kind: &str) -> Value {
+    if let Some(members) = entry.as_object_mut() {
+        members.insert("type".to_owned(), json!(kind));
+    }
+    entry
 }
 
 impl Program {

@@ -30,7 +30,7 @@ pub(in crate::commands) async fn serve(
     // Standard output belongs to the protocol; the log goes to standard error, as everywhere.
     telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
         .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
-    let mut signals = signals::Signals::listen()?;
+    let signals = signals::Signals::listen()?;
     let house = wiring::build(context, &config)?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(here)
