@@ -13,6 +13,7 @@ mod config_reference;
 mod doctor;
 mod import;
 mod keys;
+mod mcp;
 mod policy;
 mod serve;
 mod server;
@@ -32,6 +33,7 @@ pub(crate) enum Outcome {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Serve),
+    Mcp(mcp::Mcp),
     Call(call::Call),
     #[command(subcommand)]
     Tool(tool::Tool),
@@ -61,6 +63,7 @@ impl Command {
     /// A server uses every core; everything else is one conversation.
     pub(crate) fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
         let mut builder = match self {
+            Self::Mcp(command) if command.is_server() => tokio::runtime::Builder::new_multi_thread(),
             Self::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
             _ => tokio::runtime::Builder::new_current_thread(),
         };
@@ -76,6 +79,7 @@ impl Command {
             Self::Policy(command) => return command.run(context).await,
             Self::Server(command) => return command.run(context).await,
             Self::Import(command) => return command.run(context).await,
+            Self::Mcp(command) => command.run(context).await?,
             Self::Call(command) => command.run(context).await?,
             Self::Tool(command) => command.run(context).await?,
             Self::Keys(command) => command.run(context).await?,

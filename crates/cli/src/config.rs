@@ -19,6 +19,7 @@ pub(crate) mod identity;
 pub(crate) mod isolation;
 pub(crate) mod key;
 pub(crate) mod log;
+pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod policy;
 pub(crate) mod process;
@@ -53,6 +54,7 @@ const KEYS: &[&[&Key]] = &[
     audit::KEYS,
     log::KEYS,
     tools::KEYS,
+    mcp::KEYS,
     process::KEYS,
     sandbox::KEYS,
     egress::KEYS,
@@ -74,6 +76,7 @@ pub(crate) struct Config {
     pub(crate) audit: audit::AuditSection,
     pub(crate) log: log::LogSection,
     pub(crate) tools: tools::ToolsSection,
+    pub(crate) mcp: ::server::McpConfig,
     pub(crate) process: process::ProcessSection,
     pub(crate) sandbox: sandbox::SandboxSection,
     pub(crate) egress: egress::EgressSection,
@@ -114,6 +117,7 @@ impl Config {
         let audit = audit::AuditSection::read(&settings);
         let log = log::LogSection::read(&settings);
         let tools = tools::ToolsSection::read(&settings);
+        let mcp = mcp::read(&settings, &mut problems);
         let process = process::ProcessSection::read(&settings);
         let sandbox = sandbox::SandboxSection::read(&settings, &mut problems);
         let egress = egress::EgressSection::read(&settings, &mut problems);
@@ -131,6 +135,7 @@ impl Config {
                 audit,
                 log,
                 tools,
+                mcp,
                 process,
                 sandbox,
                 egress,

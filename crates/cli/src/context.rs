@@ -58,6 +58,11 @@ impl Context {
         Ok(config)
     }
 
+    /// Where this user's files are.
+    pub(crate) fn home(&self) -> Option<std::path::PathBuf> {
+        self.environment.get("HOME").filter(|home| !home.is_empty()).map(std::path::PathBuf::from)
+    }
+
     /// Are colours unwanted, whatever the terminal?
     pub(crate) fn wants_colour(&self) -> bool {
         !self.global.no_color && self.environment.get("NO_COLOR").is_none_or(String::is_empty)

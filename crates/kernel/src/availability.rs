@@ -63,6 +63,11 @@ impl Availability {
         }
     }
 
+    /// The present value of [`Availability::generation`].
+    pub fn current_generation(&self) -> u64 {
+        *self.generation.borrow()
+    }
+
     /// Rises with every change.
     pub fn generation(&self) -> watch::Receiver<u64> {
         self.generation.subscribe()

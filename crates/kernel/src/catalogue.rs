@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use contract::compat::{self, Comparison, Direction, Negotiation};
 use contract::error::{ErrorCode, Refusal};
+use contract::manifest::LifecycleState;
 use contract::version::VersionSpec;
 use policy::{Action, Caller};
 use serde_json::Value;
@@ -17,7 +18,7 @@ use crate::administration::Actor;
 use crate::availability::Availability;
 use crate::invoke::Kernel;
 use crate::ports::clock::UnixMillis;
-use crate::registry::{ListFilter, Listed, Tool, ToolPage, ToolVersion};
+use crate::registry::{ListFilter, Listed, Snapshot, Tool, ToolPage, ToolVersion};
 
 /// How far a look goes (VIS-001).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,57 @@ pub struct Compared {
     pub result: Option<Comparison>,
 }
 
+/// A moment of everything that decides what can be offered. Two marks are equal when nothing in between has changed
+/// it, so whatever was worked out at one of them still holds; only time can change it besides.
+///
+/// A mark holds the snapshots it speaks of, so that an old one is never taken for a new one at the same address.
+#[derive(Debug, Clone)]
+pub struct CatalogueMark {
+    registry: Arc<Snapshot>,
+    access: Arc<AccessSnapshot>,
+    availability: u64,
+}
+
+impl PartialEq for CatalogueMark {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.registry, &other.registry)
+            && Arc::ptr_eq(&self.access, &other.access)
+            && self.availability == other.availability
+    }
+}
+
 impl Kernel {
+    /// The present moment of the catalogue.
+    pub fn catalogue_mark(&self) -> CatalogueMark {
+        CatalogueMark {
+            registry: Arc::clone(&self.registry().snapshot()),
+            access: self.access().snapshot().clone(),
+            availability: self.availability().current_generation(),
+        }
+    }
+
+    /// Everything a recognised caller can call at this moment, each by the version that stands for it, ordered by id.
+    ///
+    /// `caller` has been recognised for this very request: this asks nothing about the token any more.
+    pub fn offered_tools(&self, caller: &Caller, mark: &CatalogueMark) -> Vec<Arc<ToolVersion>> {
+        let now = self.clock().now();
+        let sight = self.sight(&mark.access, caller);
+        let tools = mark.registry.tools_of(caller.tenant());
+        tools
+            .filter(|tool| sight.may_use(tool))
+            .filter_map(|tool| tool.current(now))
+            .filter(|current| {
+                // What is switched off, retired or removed is refused when called, so it is not offered.
+                let state = current.lifecycle.state(now);
+                current.manifest.is_enabled()
+                    && current.manifest.execution.is_some()
+                    && caller.may_call(&current.id, &current.version)
+                    && !matches!(state, LifecycleState::Sunset | LifecycleState::Removed)
+            })
+            .map(Arc::clone)
+            .collect()
+    }
+
     /// One page of the tools of a tier; without one, of what the caller may know.
     pub async fn list_tools(
         &self,

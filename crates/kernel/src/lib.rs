@@ -27,7 +27,7 @@ pub use administration::{
     ActivationWish, Actor, DelegationRequest, PoliciesView, PolicyVersion, RevocationRequest, ServerAct, TenantWish,
 };
 pub use availability::{Availability, ToolKey, WhyUnavailable};
-pub use catalogue::{Compared, Side, Tier};
+pub use catalogue::{CatalogueMark, Compared, Side, Tier};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};

@@ -13,6 +13,8 @@ use tokio::sync::Semaphore;
 
 use crate::answer::Handled;
 use crate::config::ServerConfig;
+use crate::mcp::config::McpConfig;
+use crate::mcp::{Mcp, McpState};
 use crate::routes::health::Probe;
 use crate::settle::{Orphans, Settling};
 
@@ -51,15 +53,23 @@ pub struct Door {
     counters: Arc<Counters>,
     probe: Probe,
     servers: OnceLock<Arc<dyn ServerDesk>>,
+    mcp: Mcp,
     draining: AtomicBool,
     on_loopback: AtomicBool,
 }
 
 impl Door {
-    /// A door to `kernel`. The configuration has been validated.
+    /// A door to `kernel`, with MCP as it is without configuration. The configuration has been validated.
     pub fn new(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig) -> Arc<Self> {
+        Self::with_mcp(kernel, metrics, config, McpConfig::default())
+    }
+
+    /// A door to `kernel`. Both configurations have been validated.
+    pub fn with_mcp(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig, mcp: McpConfig) -> Arc<Self> {
         let calls = Arc::new(Semaphore::new(config.calls_max));
+        let mcp = Mcp::new(mcp, &kernel);
         Arc::new(Self {
+            mcp,
             kernel,
             config,
             metrics,
@@ -89,6 +99,15 @@ impl Door {
     /// The kernel, for work that outlives its handler.
     pub(crate) fn shared_kernel(&self) -> Arc<Kernel> {
         Arc::clone(&self.kernel)
+    }
+
+    pub(crate) fn mcp(&self) -> &Mcp {
+        &self.mcp
+    }
+
+    /// How much the MCP door holds at the moment.
+    pub async fn mcp_state(&self) -> McpState {
+        self.mcp.state().await
     }
 
     pub(crate) fn config(&self) -> &ServerConfig {
@@ -123,12 +142,21 @@ impl Door {
         self.config.metrics_public.unwrap_or_else(|| self.on_loopback.load(Ordering::Relaxed))
     }
 
+    pub(crate) fn is_on_loopback(&self) -> bool {
+        self.on_loopback.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn listens_on_loopback(&self, yes: bool) {
         self.on_loopback.store(yes, Ordering::Relaxed);
     }
 
     pub(crate) fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing new is accepted any more: streams that only listen end, calls go on.
+    pub(crate) fn stop_listening(&self) {
+        self.mcp.end();
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -149,6 +177,18 @@ impl Door {
             outcome
         };
         Settling::new(work, Arc::clone(&self.orphans)).await
+    }
+}
+
+impl Door {
+    /// Carries `work` to its end in a task of its own, if there is room for one more.
+    pub(crate) fn carry(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Refusal> {
+        let permit = Arc::clone(&self.calls).try_acquire_owned().map_err(|_| busy())?;
+        self.orphans.take(async move {
+            work.await;
+            drop(permit);
+        });
+        Ok(())
     }
 }
 

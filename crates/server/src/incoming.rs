@@ -81,6 +81,7 @@ impl Incoming {
             trace_id: self.trace_id,
             showed_credential: headers.contains_key(AUTHORIZATION),
             base: BaseUrl::of(headers),
+            resource: String::new(),
         }
     }
 
@@ -123,6 +124,16 @@ impl Incoming {
 }
 
 impl Credential {
+    /// A token that was not shown in a request.
+    pub(crate) fn of_token(token: &str, source: Option<IpAddr>, trace_id: TraceId) -> Self {
+        Self { shown: Shown::Token(token.into()), source, trace_id }
+    }
+
+    /// The same in another trace.
+    pub(crate) fn in_trace(&self, trace_id: TraceId) -> Self {
+        Self { trace_id, ..self.clone() }
+    }
+
     /// The caller, as the kernel wants it.
     pub(crate) fn actor(&self) -> Actor<'_> {
         Actor { credential: self.secret(), source: self.source, trace_id: self.trace_id }

@@ -1,4 +1,4 @@
-//! The doors: how agents and people reach the kernel. So far there is one, REST (API-001…012, API-014).
+//! The doors: how agents and people reach the kernel. There are two, REST (API-001…012, API-014) and MCP (`mcp`).
 //!
 //! A door is thin: it parses, calls the kernel and renders. Whether something may be done, retried or stored is decided
 //! below; an `if` about that does not belong here. Start at [`serve`]; the list of what can be asked is the table in
@@ -13,7 +13,7 @@
 //! - DOOR-2: a call that the kernel has begun is carried to its end, also when the client has gone away.
 //! - DOOR-3: credentials are never logged, echoed or kept.
 //!
-//! Not here: TLS (a proxy in front, for now), other doors (JSON-RPC, MCP, gRPC).
+//! Not here: TLS (a proxy in front, for now), other doors (JSON-RPC, gRPC), MCP servers as tools (`upstreams`).
 
 mod answer;
 mod base_url;
@@ -21,6 +21,7 @@ mod body;
 mod config;
 mod door;
 mod incoming;
+mod mcp;
 mod members;
 mod openapi;
 mod pace;
@@ -33,5 +34,7 @@ pub mod tool_view;
 
 pub use config::{ConfigError, ServerConfig};
 pub use door::{Door, MetricsText};
+pub use mcp::config::{Exposure, McpConfig, McpConfigError, McpMode};
+pub use mcp::{McpState, StdioError, serve_stdio};
 pub use openapi::openapi;
 pub use serve::{Drained, serve};

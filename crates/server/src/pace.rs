@@ -1,5 +1,5 @@
-//! The pace of a connection: how long a client may take for its headers, how long it may be idle, and how the last
-//! answer still reaches it when its request was refused half-read.
+//! The pace of a connection: how long a client may take for its headers, how long it may be idle or leave what it is sent
+//! unread, and how the last answer still reaches it when its request was refused half-read.
 //!
 //! hyper has one timer for both waits and arms it anew for every request. Here one lazy timer per connection serves
 //! both: it is set only when there is nothing to read, and looks at the real deadline when it rings.
@@ -10,9 +10,10 @@
 //! Not here: time for bodies (`body`), time for calls (the kernel).
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+/// How a request begins whose client cancels it by going away.
+const CONVERSATION: &[u8] = b"POST /mcp";
 /// How long the rest of a refused request is thrown away.
 const LINGER: Duration = Duration::from_secs(2);
 /// How much of it.
@@ -31,6 +34,8 @@ pub(crate) struct Progress {
     asked: AtomicU32,
     answered: AtomicU32,
     linger: AtomicBool,
+    /// Another handle on the socket, while a request is on it whose client's going away matters.
+    socket: Mutex<Option<OwnedFd>>,
 }
 
 impl Progress {
@@ -39,14 +44,37 @@ impl Progress {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its answer is ready.
+    /// Its answer is ready; that of a stream is when the stream has ended ([`Answering`]).
     pub(crate) fn answered(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Completes when the client has closed its side, if this can be seen. What a client sends ahead hides it.
+    pub(crate) async fn gone(&self) {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = socket.and_then(|socket| TcpStream::from_std(socket.into()).ok());
+        if let Some(stream) = stream {
+            // Zero bytes are the end; an error is one too.
+            if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Part of the request was left unread.
     pub(crate) fn linger(&self) {
         self.linger.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An answer under way. Dropped, the answer is done.
+#[derive(Debug)]
+pub(crate) struct Answering(pub(crate) Arc<Progress>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answered();
     }
 }
 
@@ -71,6 +99,9 @@ pub(crate) struct Paced {
     timer: Option<Pin<Box<Sleep>>>,
     thrown_away: usize,
     closing_since: Option<Instant>,
+    /// Since when nothing of what is to be written has been taken, and what rings then.
+    stalled_since: Option<Instant>,
+    stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Paced {
@@ -87,6 +118,8 @@ impl Paced {
             timer: None,
             thrown_away: 0,
             closing_since: None,
+            stalled_since: None,
+            stall_timer: None,
         }
     }
 
@@ -104,6 +137,15 @@ impl Paced {
         if self.waiting == Waiting::Idle {
             self.waiting = Waiting::Head;
             self.since = Instant::now();
+        }
+    }
+
+    /// hyper does not read while a request is under way, so it does not see its client go. Where going means "cancel", as in
+    /// MCP, somebody else watches, by a handle made here: only for such requests, because each costs a descriptor.
+    fn notice_conversation(&self, bytes: &[u8]) {
+        if bytes.starts_with(CONVERSATION) {
+            let socket = self.stream.as_fd().try_clone_to_owned().ok();
+            *self.progress.socket.lock().unwrap_or_else(PoisonError::into_inner) = socket;
         }
     }
 
@@ -136,6 +178,21 @@ impl Paced {
         Poll::Pending
     }
 
+    /// What becomes of a write: a client that takes nothing for as long as it might be idle has gone, or pretends to.
+    fn poll_written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled_since = None;
+            return written;
+        }
+        let deadline = *self.stalled_since.get_or_insert_with(Instant::now) + self.idle_limit;
+        let timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// Throws away what still comes, until the client closes or the limits are reached.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut scratch = [0; 8192];
@@ -161,6 +218,7 @@ impl AsyncRead for Paced {
             done @ Poll::Ready(_) => {
                 if buffer.filled().len() > before {
                     self.notice_bytes();
+                    self.notice_conversation(buffer.filled().get(before..).unwrap_or_default());
                 }
                 done
             }
@@ -170,7 +228,8 @@ impl AsyncRead for Paced {
 
 impl AsyncWrite for Paced {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.poll_written(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -192,7 +251,8 @@ impl AsyncWrite for Paced {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.poll_written(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -48,6 +48,8 @@ pub(crate) struct Asked {
     pub(crate) showed_credential: bool,
     /// Where the caller has found this server.
     pub(crate) base: BaseUrl,
+    /// The path of the resource, where it has metadata of its own (RFC 9728 §3.1); else empty.
+    pub(crate) resource: String,
 }
 
 /// A refusal in the form that clients of OAuth understand (RFC 6749 §5.2), with our code beside it.
@@ -128,7 +130,7 @@ impl Refused {
             headers.insert(RETRY_AFTER, HeaderValue::from(pause_ms.div_ceil(1000)));
         }
         let showed_credential = asked.showed_credential || self.0.oauth.is_some();
-        if let Some(challenge) = challenge(code, showed_credential, &asked.base) {
+        if let Some(challenge) = challenge(code, showed_credential, &asked.base, &asked.resource) {
             headers.insert(WWW_AUTHENTICATE, challenge);
         }
         if self.0.hang_up {
@@ -165,7 +167,7 @@ pub(crate) fn http_status(code: ErrorCode) -> StatusCode {
 }
 
 /// RFC 6750 §3, with the way to the metadata of RFC 9728 §5.1.
-fn challenge(code: ErrorCode, showed_credential: bool, base: &BaseUrl) -> Option<HeaderValue> {
+fn challenge(code: ErrorCode, showed_credential: bool, base: &BaseUrl, resource: &str) -> Option<HeaderValue> {
     let why = match code {
         ErrorCode::E3201 => "the token has expired or was revoked",
         ErrorCode::E3202 => "the signature is not valid",
@@ -177,7 +179,7 @@ fn challenge(code: ErrorCode, showed_credential: bool, base: &BaseUrl) -> Option
         text += &format!(", error=\"invalid_token\", error_description=\"{why}\"");
     }
     if let Some(base) = base.text() {
-        text += &format!(", resource_metadata=\"{base}{RESOURCE_METADATA}\"");
+        text += &format!(", resource_metadata=\"{base}{RESOURCE_METADATA}{resource}\"");
     }
     HeaderValue::try_from(text).ok()
 }
@@ -215,17 +217,17 @@ mod tests {
         let nowhere = BaseUrl::of(&headers);
         headers.insert(http::header::HOST, HeaderValue::from_static("g:1"));
         let somewhere = BaseUrl::of(&headers);
-        assert_eq!(challenge(ErrorCode::E3203, false, &nowhere).unwrap(), "Bearer realm=\"gantry\"");
+        assert_eq!(challenge(ErrorCode::E3203, false, &nowhere, "").unwrap(), "Bearer realm=\"gantry\"");
         assert_eq!(
-            challenge(ErrorCode::E3203, false, &somewhere).unwrap(),
+            challenge(ErrorCode::E3203, false, &somewhere, "").unwrap(),
             "Bearer realm=\"gantry\", resource_metadata=\"http://g:1/.well-known/oauth-protected-resource\""
         );
-        let expired = challenge(ErrorCode::E3201, true, &nowhere).unwrap();
+        let expired = challenge(ErrorCode::E3201, true, &nowhere, "").unwrap();
         assert!(expired.to_str().unwrap().contains("error=\"invalid_token\""));
-        assert_eq!(challenge(ErrorCode::E3004, true, &nowhere), None);
+        assert_eq!(challenge(ErrorCode::E3004, true, &nowhere, ""), None);
         let unauthorised = ErrorCode::ALL.iter().filter(|code| code.http() == 401 && code.row().capability.is_built());
         for code in unauthorised {
-            assert!(challenge(*code, true, &nowhere).is_some(), "{code}");
+            assert!(challenge(*code, true, &nowhere, "").is_some(), "{code}");
         }
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! The router and the OpenAPI document are both made from this table, so neither can know what the other does not.
 //!
-//! Not here: mounting other doors.
+//! The MCP door is mounted beside the table and not part of it: it is described by its own protocol.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::extract::{Path, Request, State};
+use axum::routing::{MethodFilter, MethodRouter, any, on};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use futures_util::FutureExt as _;
@@ -20,7 +20,8 @@ use schemars::{Schema, SchemaGenerator};
 use crate::answer::Handled;
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::problem::{Refused, method_not_allowed, no_such_endpoint};
+use crate::mcp::front;
+use crate::problem::{RESOURCE_METADATA, Refused, method_not_allowed, no_such_endpoint};
 
 mod activations;
 mod affordances;
@@ -163,6 +164,15 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
         router.route(operation.path, (operation.mount)(filter))
     });
     table
+        .route(front::PATH, any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, None)))
+        .route(
+            "/mcp/{toolset}",
+            any(|State(door): State<Arc<Door>>, Path(toolset): Path<String>, request: Request| {
+                front::answer(door, request, Some(toolset))
+            }),
+        )
+        .route(&format!("{RESOURCE_METADATA}/mcp"), to(MethodFilter::GET, oauth::metadata_of_part))
+        .route(&format!("{RESOURCE_METADATA}/mcp/{{toolset}}"), to(MethodFilter::GET, oauth::metadata_of_part))
         .fallback(|State(door): State<Arc<Door>>, request: Request| {
             carry(
                 door,

@@ -6,12 +6,14 @@
 //!
 //! Not here: what signals the end (the caller's future), TLS.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use futures_util::FutureExt as _;
-use futures_util::future::Either;
+use futures_util::future::{BoxFuture, Either, pending};
+use futures_util::{FutureExt as _, StreamExt as _};
+use http::Response;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -22,7 +24,8 @@ use tower::Service as _;
 
 use crate::door::Door;
 use crate::incoming::Peer;
-use crate::pace::{Paced, Progress};
+use crate::mcp::front::{self, is_stream};
+use crate::pace::{Answering, Paced, Progress};
 use crate::routes;
 
 /// Pause after a failed accept, for example when file descriptors have run out.
@@ -60,6 +63,7 @@ pub async fn serve(listener: TcpListener, door: Arc<Door>, shutdown: impl Future
         serving.accept_until(&listener, tokio::time::sleep(lame_duck)).await;
     }
     drop(listener);
+    serving.door.stop_listening();
     drop(stop);
     serving.drain().await
 }
@@ -103,6 +107,7 @@ impl Serving {
             progress.asked();
             request.extensions_mut().insert(peer);
             let request = request.map(Body::new);
+            let watched = front::is_conversation(&request);
             let answering = if routes::is_call(&request) {
                 Either::Left(routes::call(Arc::clone(&door), request).map(Ok))
             } else {
@@ -110,12 +115,17 @@ impl Serving {
             };
             let progress = Arc::clone(&progress);
             async move {
+                if watched {
+                    return converse(answering, progress).await;
+                }
                 let answer = answering.await;
                 if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {
                     progress.linger();
                 }
-                progress.answered();
-                answer
+                let answering = Answering(progress);
+                answer.map(
+                    |response| if is_stream(&response) { lasting(response, answering, pending()) } else { response },
+                )
             }
         });
         let connection = self.http.serve_connection(TokioIo::new(io), service);
@@ -150,6 +160,41 @@ impl Serving {
         self.door.orphans().wait().await;
         Drained { in_flight, finished: in_flight.saturating_sub(aborted), aborted }
     }
+}
+
+/// Answers a request whose client cancels it by going away: the answering is dropped then.
+async fn converse(
+    answering: impl Future<Output = Result<Response<Body>, Infallible>>,
+    progress: Arc<Progress>,
+) -> Result<Response<Body>, Infallible> {
+    let watch = Arc::clone(&progress);
+    // Boxed, because it goes on with the answer.
+    let mut gone: BoxFuture<'static, ()> = Box::pin(async move { watch.gone().await });
+    let until_the_end = Answering(progress);
+    let answer = tokio::select! {
+        answer = answering => answer?,
+        // Nobody reads this.
+        () = &mut gone => return Ok(Response::new(Body::empty())),
+    };
+    if answer.headers().contains_key(http::header::CONNECTION) {
+        until_the_end.0.linger();
+    }
+    Ok(if is_stream(&answer) { lasting(answer, until_the_end, gone) } else { answer })
+}
+
+/// A stream keeps its connection busy until it ends, however long it is silent, or until its client has gone.
+fn lasting(
+    response: Response<Body>,
+    answering: Answering,
+    gone: impl Future<Output = ()> + Send + 'static,
+) -> Response<Body> {
+    response.map(|body| {
+        let pieces = body.into_data_stream().take_until(gone).map(move |piece| {
+            let _until_the_end = &answering;
+            piece
+        });
+        Body::from_stream(pieces)
+    })
 }
 
 /// The next connection, once there is room for it. Safe to drop at any time.

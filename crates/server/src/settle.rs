@@ -33,6 +33,11 @@ impl Orphans {
         self.give_up.cancel();
     }
 
+    /// Carries work that never had a handler of its own.
+    pub(crate) fn take(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.adopt(Box::pin(work));
+    }
+
     fn adopt<T: Send + 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
         if self.give_up.is_cancelled() {
             return;

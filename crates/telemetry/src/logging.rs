@@ -26,7 +26,9 @@ pub enum LoggingError {
 /// Starts logging for the whole process. `filter` is a level or a list of `module=level`.
 pub fn init_logging(format: LogFormat, filter: &str, colour: bool) -> Result<(), LoggingError> {
     use tracing_subscriber::util::SubscriberInitExt as _;
-    let filter = EnvFilter::builder().parse(filter)?;
+    // The library of MCP tells of every message, with what is in it; whoever wants that says so by its name.
+    let quiet = if filter.contains("rmcp") { "" } else { ",rmcp=error" };
+    let filter = EnvFilter::builder().parse(format!("{filter}{quiet}"))?;
     let human = match format {
         LogFormat::Auto => std::io::stderr().is_terminal(),
         LogFormat::Human => true,

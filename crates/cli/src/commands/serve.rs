@@ -16,7 +16,6 @@ use clap::Args;
 use executors::ProcessExecutor;
 use kernel::Kernel;
 use kernel::ports::clock::Clock;
-use server::{Door, MetricsText};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -29,6 +28,7 @@ use crate::failure::Failure;
 use crate::policy_files::following::PolicyFollower;
 use crate::tool_folders::watching::ToolWatcher;
 
+pub(super) mod alone;
 mod banner;
 mod signals;
 mod upstreams;
@@ -83,9 +83,7 @@ impl Serve {
 
         let running = announcement(&listener)?;
         let announced = context.data_dir().announce(&running)?;
-        let metrics = Arc::clone(&house.metrics);
-        let door =
-            Door::new(Arc::clone(&kernel), MetricsText::new(move || metrics.render()), config.server.limits.clone());
+        let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());

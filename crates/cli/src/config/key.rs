@@ -32,6 +32,9 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     /// Several texts; in the environment separated by commas.
     List,
+    /// Lists by name: in the file a table of tables with one list of this name each, or a table of lists; in the environment
+    /// `name=one|two,other=three`, which is also how they are kept.
+    Named(&'static str),
 }
 
 /// A value that fits its key.
@@ -72,6 +75,13 @@ impl Key {
             },
             Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Kind::Choice(_) => wrong(),
+            Kind::Named(_) => {
+                let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+                if parts.iter().any(|part| !part.contains('=')) {
+                    return wrong();
+                }
+                Ok(Value::List(parts.into_iter().map(str::to_owned).collect()))
+            }
             Kind::List => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Ok(Value::List(parts.map(str::to_owned).collect()))
@@ -89,9 +99,24 @@ impl Key {
                 let texts = items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
                 texts.map(Value::List).ok_or_else(|| format!("must be {}", self.kind))
             }
+            (Kind::Named(member), toml::Value::Table(sets)) => {
+                let all = sets.iter().map(|(name, set)| named(name, set, member)).collect::<Option<Vec<_>>>();
+                all.map(Value::List).ok_or_else(|| format!("must be {}", self.kind))
+            }
             _ => Err(format!("must be {}", self.kind)),
         }
     }
+}
+
+/// `name=one|two` of a list, or of a table that has nothing but it.
+fn named(name: &str, set: &toml::Value, member: &str) -> Option<String> {
+    let items = match set {
+        toml::Value::Array(items) => items,
+        toml::Value::Table(table) if table.len() == 1 => table.get(member)?.as_array()?,
+        _ => return None,
+    };
+    let texts = items.iter().map(|item| item.as_str()).collect::<Option<Vec<_>>>()?;
+    Some(format!("{name}={}", texts.join("|")))
 }
 
 impl fmt::Display for Kind {
@@ -103,6 +128,7 @@ impl fmt::Display for Kind {
             Self::Integer(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
             Self::List => f.write_str("a list of texts"),
+            Self::Named(member) => write!(f, "tables by name, each with `{member} = […]`"),
         }
     }
 }

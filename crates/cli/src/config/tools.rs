@@ -1,4 +1,4 @@
-//! `[tools]`: folders with tools.
+//! `[tools]`: folders with tools. How tools are shown to models is read with the rest of the MCP door (`mcp`).
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub(crate) const DIRS: Key = Key {
 };
 
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DIRS];
+pub(super) const KEYS: &[&Key] = &[&DIRS, &super::mcp::EXPOSURE];
 
 /// The section's values.
 #[derive(Debug)]

@@ -132,7 +132,8 @@ async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
     if !door.metrics_are_public() {
         door.kernel().recognise(incoming.credential()?.actor()).await?;
     }
-    Ok(Answer::plain(METRICS_TYPE, door.metrics().render()))
+    let held = door.mcp_state().await.text();
+    Ok(Answer::plain(METRICS_TYPE, door.metrics().render() + &held))
 }
 
 async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {

@@ -335,6 +335,17 @@ impl Exchanged {
 }
 
 async fn metadata(_: Arc<Door>, incoming: Incoming) -> Handled {
+    described(&incoming, "")
+}
+
+/// The metadata of a part of this server that is a resource of its own: the MCP door (RFC 9728 §3.1).
+pub(super) async fn metadata_of_part(_: Arc<Door>, incoming: Incoming) -> Handled {
+    let path = incoming.parts.uri.path();
+    let resource = path.strip_prefix(RESOURCE_METADATA).unwrap_or_default().to_owned();
+    described(&incoming, &resource)
+}
+
+fn described(incoming: &Incoming, resource: &str) -> Handled {
     let base = incoming.base().text().ok_or_else(|| {
         malformed("the request does not say under which address this server was found").hint("send a `host` header")
     })?;
@@ -344,6 +355,6 @@ async fn metadata(_: Arc<Door>, incoming: Incoming) -> Handled {
         scopes_supported: SCOPES,
         bearer_methods_supported: ["header"],
         resource_documentation: format!("{base}/docs"),
-        resource: base,
+        resource: format!("{base}{resource}"),
     })
 }

@@ -26,7 +26,7 @@ impl Banner<'_> {
         let token_file = self.data_dir.join("admin.token");
         if printer.is_json() {
             let document = json!({
-                "url": self.running.url, "pid": self.running.pid, "version": self.running.version,
+                "url": self.running.url, "mcp": format!("{}/mcp", self.running.url), "pid": self.running.pid, "version": self.running.version,
                 "data_dir": self.data_dir, "admin_token_file": token_file, "tools": self.tools,
             });
             printer.answer(&document, |_| String::new());
@@ -53,10 +53,11 @@ impl Banner<'_> {
             format!(" --data-dir {}", quoted(self.data_dir))
         };
         format!(
-            "{title}\n  {rest}  {url}/v1\n  {docs}  {url}/docs\n  {data}  {data_dir}\n  {token}  {token_file}\n  {tools}  {count} ({builtin} built in)\n\n\
+            "{title}\n  {rest}  {url}/v1\n  {mcp}  {url}/mcp  (connect a client: gantry mcp install --client claude{elsewhere})\n  {docs}  {url}/docs\n  {data}  {data_dir}\n  {token}  {token_file}\n  {tools}  {count} ({builtin} built in)\n\n\
              Try it:\n  gantry call{elsewhere} calculator expression='sqrt(16) + 2^3'\n  \
              curl -s {url}/v1/tools/invoke -H \"Authorization: Bearer $(cat {quoted_token})\" -H 'Content-Type: application/json' -d '{FIRST}'\n",
             rest = dim("REST "),
+            mcp = dim("MCP  "),
             docs = dim("docs "),
             data = dim("data "),
             token = dim("token"),

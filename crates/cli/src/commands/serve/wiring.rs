@@ -26,6 +26,7 @@ use kernel::{
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
 use sandbox::{Launch, Sandbox};
+use server::{Door, MetricsText};
 use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
@@ -95,6 +96,11 @@ pub(super) fn build(context: &Context, config: &Config) -> Result<House, Failure
 }
 
 impl House {
+    /// The secret of whoever administers this installation.
+    pub(super) fn admin_token(&self) -> &str {
+        &self.admin_token
+    }
+
     /// Builds the kernel on it, and what loads tools and policies into the kernel.
     pub(super) async fn open(&self, config: &Config) -> Result<Household, Failure> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
@@ -208,6 +214,13 @@ impl House {
         let vault = DataDirVault::new(self.data_dir.clone());
         Ok(Mint::new(key, config.identity.minter(), Arc::new(vault)))
     }
+}
+
+/// The doors, with everything they count beside what the kernel counts.
+pub(super) fn door(kernel: &Arc<Kernel>, house: &House, config: &Config) -> Arc<Door> {
+    let metrics = Arc::clone(&house.metrics);
+    let render = MetricsText::new(move || metrics.render());
+    Door::with_mcp(Arc::clone(kernel), render, config.server.limits.clone(), config.mcp.clone())
 }
 
 fn access_settings(config: &Config) -> AccessSettings {

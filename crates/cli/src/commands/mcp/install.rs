@@ -1,0 +1,265 @@
+//! `gantry mcp install`: what to put into a client's configuration, printed or written.
+//!
+//! By default the client starts `gantry mcp` itself, with the data directory by its full path. With `--http` it gets the
+//! address of the running server and a token made for it. A file that is edited keeps everything else it holds, and a copy of
+//! the former one stays beside it; a file that is not JSON is not touched.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use contract::ids::Subject;
+use kernel::ports::clock::Clock as _;
+use serde_json::{Map, Value, json};
+
+use super::{minted, wish};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::lifespan;
+use crate::machine::SystemClock;
+use crate::printer::pretty;
+
+/// A client's configuration is a page, not a database.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Under which name Gantry stands there.
+const NAME: &str = "gantry";
+
+/// Print (or write) what connects an MCP client to Gantry
+///
+/// gantry mcp install --client claude --write
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    /// Which client
+    #[arg(long, value_enum)]
+    client: Program,
+    /// Edit the client's configuration file; a copy of the former one stays beside it
+    #[arg(long)]
+    write: bool,
+    /// The configuration file [default: where the client has it]
+    #[arg(long, value_name = "FILE")]
+    path: Option<PathBuf>,
+    /// Connect to the running server by HTTP with a token, instead of starting `gantry mcp`
+    #[arg(long)]
+    http: bool,
+    /// How long the token lives, with --http: 90s, 15m, 1h, 7d
+    #[arg(long, value_name = "SPAN", value_parser = lifespan::seconds, default_value = "90d", requires = "http")]
+    ttl: u64,
+    /// Only the tools of this toolset (`[mcp.toolsets.NAME]`)
+    #[arg(long, value_name = "NAME")]
+    toolset: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Program {
+    Claude,
+    Cursor,
+    Vscode,
+}
+
+impl Install {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let entry = if self.http { self.by_http(context).await? } else { self.by_stdio(context)? };
+        let member = self.client.member();
+        let block = json!({ member: { NAME: entry } });
+        if !self.write {
+            let file = self.file(context).ok().map(|path| path.display().to_string());
+            let document = json!({ "client": self.client.word(), "file": file, "config": block });
+            context.printer.answer(&document, |_| pretty(&block));
+            if let Some(file) = file {
+                context.printer.note(&format!("put this into {file}, or run the same with --write"));
+            }
+            return Ok(());
+        }
+        let path = self.file(context)?;
+        let backup = write(&path, member, &entry, SystemClock::start().now().0)?;
+        let document = json!({
+            "client": self.client.word(), "file": path, "backup": backup, "config": block,
+        });
+        context.printer.answer(&document, |_| format!("{} now knows Gantry: {}", self.client.word(), path.display()));
+        if let Some(backup) = backup {
+            context.printer.note(&format!("the former file is {}", backup.display()));
+        }
+        context.printer.note("restart the client to let it take notice");
+        Ok(())
+    }
+
+    /// The client starts us.
+    fn by_stdio(&self, context: &Context) -> Result<Value, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::new(format!("it is not known where this program is: {error}")))?;
+        let data_dir = std::path::absolute(context.data_dir().path())
+            .map_err(|error| Failure::new(format!("the data directory has no full path: {error}")))?;
+        let subject = self.subject()?;
+        let mut arguments = vec!["mcp".to_owned(), "--data-dir".to_owned(), data_dir.display().to_string()];
+        arguments.extend(["--as".to_owned(), subject.to_string()]);
+        if let Some(config) = &context.global.config {
+            let config = std::path::absolute(config).unwrap_or_else(|_| config.clone());
+            arguments.extend(["--config".to_owned(), config.display().to_string()]);
+        }
+        if let Some(toolset) = &self.toolset {
+            arguments.extend(["--toolset".to_owned(), toolset.clone()]);
+        }
+        let entry = json!({ "command": program, "args": arguments });
+        Ok(if self.client == Program::Vscode { typed(entry, "stdio") } else { entry })
+    }
+
+    /// The client finds us.
+    async fn by_http(&self, context: &Context) -> Result<Value, Failure> {
+        let client = context.client()?;
+        let token = match context.given_token()? {
+            Some(token) => token,
+            None => minted(&client, &wish(self.subject()?, self.ttl)?).await?,
+        };
+        let path = self.toolset.as_ref().map_or_else(|| "/mcp".to_owned(), |name| format!("/mcp/{name}"));
+        let entry = json!({
+            "url": format!("{}{path}", client.base()),
+            "headers": { "Authorization": format!("Bearer {token}") },
+        });
+        Ok(if self.client == Program::Cursor { entry } else { typed(entry, "http") })
+    }
+
+    fn subject(&self) -> Result<Subject, Failure> {
+        format!("mcp-{}", self.client.word()).parse().map_err(|_| Failure::new("this client has no name for policies"))
+    }
+
+    fn file(&self, context: &Context) -> Result<PathBuf, Failure> {
+        if let Some(path) = &self.path {
+            return Ok(path.clone());
+        }
+        let home = context.home().ok_or_else(|| {
+            Failure::usage("it is not known where this client has its configuration: HOME is not set")
+                .hint("name the file with --path")
+        })?;
+        Ok(self.client.file(&home))
+    }
+}
+
+/// Some clients want to be told which kind of server it is.
+fn typed(mut entry: Value, kind: &str) -> Value {
+    if let Some(members) = entry.as_object_mut() {
+        members.insert("type".to_owned(), json!(kind));
+    }
+    entry
+}
+
+impl Program {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Cursor => "cursor",
+            Self::Vscode => "vscode",
+        }
+    }
+
+    /// Under which member its servers stand.
+    fn member(self) -> &'static str {
+        match self {
+            Self::Claude | Self::Cursor => "mcpServers",
+            Self::Vscode => "servers",
+        }
+    }
+
+    /// Where it has its configuration.
+    fn file(self, home: &Path) -> PathBuf {
+        let support = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
+        match self {
+            Self::Claude => home.join(support).join("Claude/claude_desktop_config.json"),
+            Self::Cursor => home.join(".cursor/mcp.json"),
+            Self::Vscode => home.join(support).join("Code/User/mcp.json"),
+        }
+    }
+}
+
+/// Puts the entry into the file and answers where the former one is, if there was one.
+fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option<PathBuf>, Failure> {
+    let shown = path.display();
+    let failed = |what: &str, error: std::io::Error| Failure::new(format!("`{shown}` cannot be {what}: {error}"));
+    let former = match std::fs::metadata(path) {
+        Ok(found) if found.len() > FILE_BYTES_MAX => {
+            return Err(Failure::new(format!("`{shown}` is larger than {FILE_BYTES_MAX} bytes"))
+                .hint("check that it is the file you mean"));
+        }
+        Ok(_) => Some(std::fs::read_to_string(path).map_err(|error| failed("read", error))?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed("read", error)),
+    };
+    let edited = edited(former.as_deref().unwrap_or_default(), member, entry).map_err(|why| {
+        Failure::new(format!("`{shown}` is left as it is: {why}")).hint("mend the file, or name another with --path")
+    })?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| failed("written", error))?;
+    }
+    let backup = match &former {
+        None => None,
+        Some(text) => {
+            let mut name = path.file_name().unwrap_or_default().to_owned();
+            name.push(format!(".{}.bak", now_ms / 1000));
+            let backup = path.with_file_name(name);
+            // Beside it is where people look; it may hold tokens, so it is as private as a secret.
+            crate::secret_file::write(&backup, text).map_err(|error| Failure::new(error.to_string()))?;
+            Some(backup)
+        }
+    };
+    crate::secret_file::write(path, &(pretty(&edited) + "\n")).map_err(|error| Failure::new(error.to_string()))?;
+    Ok(backup)
+}
+
+/// The document with the entry in it, everything else as it was.
+fn edited(text: &str, member: &str, entry: &Value) -> Result<Value, String> {
+    let mut document = if text.trim().is_empty() {
+        Map::new()
+    } else {
+        match serde_json::from_str(text) {
+            Ok(Value::Object(members)) => members,
+            Ok(_) => return Err("it holds something else than a JSON object".to_owned()),
+            Err(error) => return Err(format!("it is not JSON: {error}")),
+        }
+    };
+    let servers = document.entry(member).or_insert_with(|| json!({}));
+    match servers {
+        Value::Object(servers) => {
+            servers.insert(NAME.to_owned(), entry.clone());
+            Ok(Value::Object(document))
+        }
+        _ => Err(format!("its `{member}` is no object")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_else_in_the_file_stays_and_what_is_broken_is_refused() {
+        let entry = json!({ "command": "gantry" });
+        let text =
+            r#"{ "theme": "dark", "mcpServers": { "other": { "command": "x" }, "gantry": { "command": "old" } } }"#;
+        assert_eq!(
+            edited(text, "mcpServers", &entry).unwrap(),
+            json!({ "theme": "dark", "mcpServers": { "other": { "command": "x" }, "gantry": { "command": "gantry" } } })
+        );
+        assert_eq!(edited("  ", "servers", &entry).unwrap(), json!({ "servers": { "gantry": entry } }));
+        for (broken, word) in [
+            ("{", "not JSON"),
+            ("[]", "something else"),
+            (r#"{"servers": []}"#, "is no object"),
+            ("// c\n{}", "not JSON"),
+        ] {
+            assert!(edited(broken, "servers", &entry).unwrap_err().contains(word), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_written_with_a_copy_of_the_former_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/mcp.json");
+        let entry = json!({ "command": "gantry" });
+        assert_eq!(write(&path, "mcpServers", &entry, 5_000).unwrap(), None);
+        let backup = write(&path, "mcpServers", &json!({ "command": "newer" }), 7_000).unwrap().unwrap();
+        assert!(backup.ends_with("mcp.json.7.bak"), "{}", backup.display());
+        let former: Value = serde_json::from_str(&std::fs::read_to_string(backup).unwrap()).unwrap();
+        assert_eq!(former["mcpServers"]["gantry"], entry);
+        std::fs::write(&path, "{ broken").unwrap();
+        assert!(write(&path, "mcpServers", &entry, 9_000).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{ broken");
+    }
+}

@@ -1,0 +1,84 @@
+//! A server for one MCP client that has started it, on standard input and output: what `gantry mcp` does when no server runs
+//! on the data directory.
+//!
+//! It opens the doors on a free loopback port as well and says where, because the data directory can have one server only:
+//! the next client that starts `gantry mcp` is led here, and so is `gantry call`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use kernel::Actor;
+use kernel::ports::entropy::new_trace_id;
+use policy::{BearerSecret, MintRequest};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::wiring::{self, Household};
+use super::{announcement, keepers, signals, watch};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Serves the client until it closes its side, or a signal comes. `given`: the token to act with; else one is made as `wish`
+/// says.
+pub(in crate::commands) async fn serve(
+    context: &Context,
+    given: Option<String>,
+    wish: &MintRequest,
+    toolset: Option<&str>,
+) -> Result<(), Failure> {
+    let config = context.config(Vec::new())?;
+    // Standard output belongs to the protocol; the log goes to standard error, as everywhere.
+    telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
+        .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
+    let signals = signals::Signals::listen()?;
+    let house = wiring::build(context, &config)?;
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = TcpListener::bind(here)
+        .await
+        .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
+    let Household { kernel, recorder, mut loader, processes, mut policies } = house.open(&config).await?;
+    if let Some(policies) = &mut policies {
+        policies.begin().await?;
+    }
+    wiring::register_builtins(&kernel, &house).await?;
+    let (round, watched) = loader.load().await;
+    for warning in &round.warnings {
+        tracing::warn!("{warning}");
+    }
+    let token = match given {
+        Some(token) => token,
+        None => {
+            let trace_id = new_trace_id(kernel.entropy());
+            let actor = Actor { credential: Some(BearerSecret(house.admin_token())), source: None, trace_id };
+            kernel.mint_token(actor, wish).await?.token
+        }
+    };
+    let announced = context.data_dir().announce(&announcement(&listener)?)?;
+    let door = wiring::door(&kernel, &house, &config);
+    let mut keepers = keepers(&kernel, &processes, policies, &house);
+    keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
+    let ended = CancellationToken::new();
+    let stopped = ended.clone();
+    let serving = tokio::spawn(server::serve(listener, Arc::clone(&door), async move { stopped.cancelled().await }));
+    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    let talked = tokio::select! {
+        talked = server::serve_stdio(door, &token, toolset, streams, ended.clone()) => talked,
+        () = signals.first() => Ok(()),
+    };
+    ended.cancel();
+    if serving.await.is_err() {
+        tracing::error!("the doors ended abnormally");
+    }
+    for keeper in keepers {
+        keeper.abort();
+    }
+    processes.warm().clear();
+    let closed = tokio::time::timeout(super::CLOSING_TIMEOUT, async {
+        recorder.close().await;
+        house.store.close().await;
+    });
+    let in_time = closed.await.is_ok();
+    announced.withdraw();
+    talked.map_err(|error| Failure::new(error.to_string()))?;
+    if in_time { Ok(()) } else { Err(Failure::new("the audit log could not be flushed in time")) }
+}

@@ -1,0 +1,158 @@
+//! The MCP door: `/mcp` and `/mcp/{toolset}` over Streamable HTTP, and standard input and output for clients that start
+//! their servers themselves. (MCP-017, VIS-010…014, LAZY, API-010)
+//!
+//! `rmcp` knows the protocol and its revisions; this knows who is calling, what it is offered and how a call is carried.
+//!
+//! ```text
+//! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ listing, resources, lazy
+//!                                                                                       └▶ calling ─▶ running ─▶ kernel
+//! ```
+//!
+//! The native model is revision 2026-07-28, without sessions: every request stands for itself. Older revisions have sessions,
+//! which are bounded and bound to whoever made them (`sessions`). What a tool asks while it runs goes back as a request
+//! (older) or as a result that says "input required", and the call waits for the answer (`waiting`).
+//!
+//! Invariants
+//! - MCP-A: nobody without a token sees anything, and each request shows its own; a session proves nothing.
+//! - MCP-B: what is listed is a function of credential and path. What is called goes through `Kernel::invoke`, whatever it
+//!   was called by.
+//! - MCP-C: tokens meant for Gantry end here: `rmcp` and everything behind never sees one.
+//! - MCP-D: every table (sessions, listeners, waiting calls, parked results, remembered lists) has a bound with a name.
+//!
+//! Not here: MCP servers behind Gantry (`upstreams`).
+
+use std::sync::{Arc, OnceLock};
+
+use contract::canonical::Digest;
+use kernel::{Kernel, Principal};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::incoming::Credential;
+
+mod calling;
+pub(crate) mod config;
+pub(crate) mod front;
+mod handler;
+mod lazy;
+mod listing;
+mod names;
+mod news;
+mod origin;
+mod resources;
+mod results;
+mod running;
+mod seal;
+mod sessions;
+mod stdio;
+mod to_wire;
+mod waiting;
+
+pub use stdio::{StdioError, serve_stdio};
+
+use config::McpConfig;
+use listing::{Listing, Listings};
+use news::News;
+use results::ParkedResults;
+use seal::Seal;
+use sessions::Sessions;
+use waiting::WaitingCalls;
+
+/// What the door remembers between two requests.
+#[derive(Debug)]
+pub(crate) struct Mcp {
+    pub(crate) config: McpConfig,
+    listings: Listings,
+    sessions: Arc<Sessions>,
+    waiting: Arc<WaitingCalls>,
+    results: ParkedResults,
+    news: Arc<News>,
+    seal: Seal,
+    listeners: Arc<Semaphore>,
+    /// Ends streams that only listen.
+    ending: CancellationToken,
+}
+
+/// Who asks, and through which door.
+#[derive(Debug, Clone)]
+pub(crate) struct Visit {
+    pub(crate) who: Credential,
+    pub(crate) caller: Arc<Principal>,
+    pub(crate) toolset: Option<Arc<str>>,
+    /// The scope that a refused call lacked, for the challenge in the answer.
+    pub(crate) lacks: Arc<OnceLock<String>>,
+    /// What it was offered when it began to listen: changes are told from there.
+    pub(crate) seen: Arc<OnceLock<Digest>>,
+}
+
+/// How much the door holds at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct McpState {
+    /// Sessions of older clients.
+    pub sessions: usize,
+    /// Clients that wait to be told of changes.
+    pub listeners: usize,
+    /// Calls that wait for an answer of their caller.
+    pub waiting_calls: usize,
+    /// Results that wait to be fetched.
+    pub parked_results: usize,
+    /// Their bytes.
+    pub parked_bytes: usize,
+    /// Lists that are remembered.
+    pub listings: usize,
+}
+
+impl McpState {
+    /// As Prometheus reads it.
+    pub(crate) fn text(&self) -> String {
+        let gauges = [
+            ("sessions", "Sessions of older MCP clients.", self.sessions),
+            ("listeners", "MCP clients that wait to be told of changes.", self.listeners),
+            ("waiting_calls", "Calls that wait for an answer of their caller.", self.waiting_calls),
+            ("parked_results", "Large results that wait to be fetched.", self.parked_results),
+            ("parked_result_bytes", "Bytes of large results that wait to be fetched.", self.parked_bytes),
+            ("listings", "Lists of tools that are remembered.", self.listings),
+        ];
+        let line = |(name, about, value): (&str, &str, usize)| {
+            format!("# HELP gantry_mcp_{name} {about}\n# TYPE gantry_mcp_{name} gauge\ngantry_mcp_{name} {value}\n")
+        };
+        gauges.into_iter().map(line).collect()
+    }
+}
+
+impl Mcp {
+    pub(crate) fn new(config: McpConfig, kernel: &Kernel) -> Self {
+        Self {
+            listings: Listings::default(),
+            sessions: Arc::new(Sessions::new(&config)),
+            waiting: Arc::default(),
+            results: ParkedResults::default(),
+            news: Arc::default(),
+            seal: Seal::new(kernel.entropy()),
+            listeners: Arc::new(Semaphore::new(config.listeners_max)),
+            ending: CancellationToken::new(),
+            config,
+        }
+    }
+
+    /// Ends everything that would otherwise never end. Calls go on.
+    pub(crate) fn end(&self) {
+        self.ending.cancel();
+    }
+
+    pub(crate) async fn state(&self) -> McpState {
+        let (parked_results, parked_bytes) = self.results.held();
+        McpState {
+            sessions: self.sessions.count().await,
+            listeners: self.news.listeners(),
+            waiting_calls: self.waiting.count(),
+            parked_results,
+            parked_bytes,
+            listings: self.listings.remembered().0,
+        }
+    }
+
+    fn listing(&self, kernel: &Kernel, visit: &Visit) -> Arc<Listing> {
+        self.listings.get(kernel, &self.config, visit.caller.caller(), visit.toolset.as_ref())
+    }
+}

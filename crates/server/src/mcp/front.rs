@@ -1,0 +1,340 @@
+//! What stands before the protocol: token, origin, path, session and body of each request, in this order, so that strangers
+//! cost little. What passes is handed to `rmcp` without its token (MCP-C).
+//!
+//! Refusals here are those of HTTP and rendered as everywhere (`problem`), except that a body which is no message gets the
+//! answer JSON-RPC has for it.
+//!
+//! Not here: which headers must agree with the body, which revision it is, and how streams are made (`rmcp`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::Bytes;
+use contract::error::{ErrorCode, Refusal};
+use futures_util::stream::{self, BoxStream};
+use http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+use super::config::is_toolset_name;
+use super::handler::{From, Handler};
+use super::sessions::{Owner, Sessions};
+use super::{Visit, origin, seal};
+use crate::answer::dress;
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::problem::{RESOURCE_METADATA, Refused};
+
+/// Where the door is.
+pub(crate) const PATH: &str = "/mcp";
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The first revision without sessions.
+const MODERN: &str = "2026-07-28";
+/// The only revision with batches.
+const BATCHING: &str = "2025-03-26";
+/// Messages of one batch. At the limit: -32600.
+const BATCH_MAX: usize = 32;
+/// How often a silent stream shows that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Both forms of an answer.
+const BOTH: &str = "application/json, text/event-stream";
+
+/// What must be known of a message before it is handed on.
+#[derive(Debug, Deserialize)]
+struct Peek {
+    jsonrpc: Option<String>,
+    method: Option<String>,
+    #[serde(default)]
+    params: Option<PeekParams>,
+    #[serde(default)]
+    id: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct PeekParams {
+    #[serde(default, rename = "protocolVersion")]
+    protocol_version: Option<Value>,
+}
+
+/// Answers a request to `/mcp` or `/mcp/{toolset}`.
+pub(crate) async fn answer(door: Arc<Door>, request: Request, toolset: Option<String>) -> Response<Body> {
+    let incoming = Incoming::new(&door, request);
+    let mut asked = incoming.asked();
+    asked.resource = resource(toolset.as_deref());
+    let trace_id = incoming.trace_id;
+    let mut response = match handed_on(&door, incoming, toolset).await {
+        Ok(response) => response,
+        Err(refused) => return refused.into_response(&asked),
+    };
+    dress(response.headers_mut(), trace_id);
+    response
+}
+
+/// The path of this resource, as its metadata and the way there have it. A name that cannot be one of ours is left out.
+fn resource(toolset: Option<&str>) -> String {
+    match toolset {
+        Some(name) if is_toolset_name(name) => format!("{PATH}/{name}"),
+        _ => PATH.to_owned(),
+    }
+}
+
+async fn handed_on(
+    door: &Arc<Door>,
+    mut incoming: Incoming,
+    toolset: Option<String>,
+) -> Result<Response<Body>, Refused> {
+    let config = &door.mcp().config;
+    let headers_max = door.config().headers_max;
+    if incoming.parts.headers.len() > headers_max {
+        let refusal = Refusal::new(ErrorCode::E3004, format!("the request has more than {headers_max} headers"));
+        return Err(refusal.hint("send fewer headers").into());
+    }
+    if !origin::host_is_fine(&incoming.parts.headers, &config.allowed_hosts, door.is_on_loopback()) {
+        return Err(wrong_way("host", "mcp.allowed_hosts"));
+    }
+    if !origin::origin_is_fine(&incoming.parts.headers, &config.allowed_origins) {
+        return Err(wrong_way("origin", "mcp.allowed_origins"));
+    }
+    let who = incoming.credential()?;
+    let caller = door.kernel().recognise(who.actor()).await?;
+    let toolset: Option<Arc<str>> = match toolset {
+        None => None,
+        Some(name) if config.toolsets.contains_key(&name) => Some(Arc::from(name)),
+        Some(_) => return Err(Refusal::new(ErrorCode::E3008, "there is no toolset of this name").into()),
+    };
+    let owner = Owner { principal: seal::principal(caller.caller()), toolset: toolset.clone() };
+    let visit = Visit { who, caller, toolset, lacks: Arc::default(), seen: Arc::default() };
+    let session = session_of(&incoming.parts).filter(|_| !is_modern(&incoming.parts));
+    if let Some(id) = &session
+        && !door.mcp().sessions.is_of(id, &owner)
+    {
+        return Err(no_session());
+    }
+    let method = incoming.parts.method.clone();
+    match method {
+        Method::POST => {
+            let body = incoming.bytes(door, door.config().body_bytes_max).await?;
+            posted(door, incoming.parts, body, visit, owner, session).await
+        }
+        Method::GET => {
+            let slot = Arc::clone(&door.mcp().listeners).try_acquire_owned().map_err(|_| too_many("listen"))?;
+            let response = service(door, &visit, &door.mcp().ending)
+                .handle(without_token(incoming.parts, visit, Bytes::new()))
+                .await;
+            Ok(holding(response.map(Body::new), slot))
+        }
+        Method::DELETE => {
+            let request = without_token(incoming.parts, visit.clone(), Bytes::new());
+            Ok(service(door, &visit, &CancellationToken::new()).handle(request).await.map(Body::new))
+        }
+        _ => {
+            let mut refused = crate::problem::method_not_allowed(&method, PATH).into_response(&incoming.asked());
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+            Ok(refused)
+        }
+    }
+}
+
+/// A message, or several of the one revision that has batches.
+async fn posted(
+    door: &Arc<Door>,
+    mut parts: Parts,
+    body: Bytes,
+    visit: Visit,
+    owner: Owner,
+    session: Option<String>,
+) -> Result<Response<Body>, Refused> {
+    // Whoever does not say what it understands gets what the protocol has.
+    let accept = parts.headers.get(ACCEPT).map(|value| value.to_str().unwrap_or_default().trim().to_owned());
+    if accept.is_none_or(|accept| accept == "*/*") {
+        parts.headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
+    }
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return batch(door, parts, &body, visit, session.as_deref()).await;
+    }
+    let peek: Peek = match serde_json::from_slice(&body) {
+        Ok(peek) => peek,
+        Err(error) if error.is_data() => {
+            return Ok(not_a_message(-32600, "the body is no JSON-RPC message", &Value::Null));
+        }
+        Err(error) => return Ok(not_a_message(-32700, &format!("the body is not JSON: {error}"), &Value::Null)),
+    };
+    if peek.jsonrpc.as_deref() != Some("2.0") {
+        let id = peek.id.unwrap_or_default();
+        return Ok(not_a_message(-32600, "the body is no JSON-RPC message: `jsonrpc` must be `2.0`", &id));
+    }
+    let begins = peek.method.as_deref() == Some("initialize");
+    if begins && !door.mcp().sessions.have_room().await {
+        return Err(too_many("have a session"));
+    }
+    if matches!(peek.method.as_deref(), Some("subscriptions/listen" | "notifications/initialized")) {
+        let _first = visit.seen.set(door.mcp().listing(door.kernel(), &visit).fingerprint);
+    }
+    let lacks = Arc::clone(&visit.lacks);
+    let base = crate::base_url::BaseUrl::of(&parts.headers);
+    let resource = resource(visit.toolset.as_deref());
+    let service = service(door, &visit, &CancellationToken::new());
+    let mut response = service.handle(without_token(parts, visit, body)).await.map(Body::new);
+    if begins && let Some(id) = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok()) {
+        let asked = peek.params.and_then(|params| params.protocol_version);
+        door.mcp().sessions.belongs(id, owner, asked.as_ref().and_then(Value::as_str) == Some(BATCHING));
+    }
+    if let Some(scope) = lacks.get()
+        && !is_stream(&response)
+        && response.status() == StatusCode::OK
+    {
+        challenge(&mut response, scope, &base, &resource);
+    }
+    Ok(response)
+}
+
+/// Each message goes its own way; the answers come on one stream.
+async fn batch(
+    door: &Arc<Door>,
+    parts: Parts,
+    body: &Bytes,
+    visit: Visit,
+    session: Option<&str>,
+) -> Result<Response<Body>, Refused> {
+    let fine = session.is_some_and(|id| door.mcp().sessions.takes_batches(id));
+    if !fine {
+        let why = format!("several messages at once are known to revision {BATCHING} only: send one after the other");
+        return Ok(not_a_message(-32600, &why, &Value::Null));
+    }
+    let messages: Vec<Value> = match serde_json::from_slice(body) {
+        Ok(messages) => messages,
+        Err(error) => return Ok(not_a_message(-32700, &format!("the body is not JSON: {error}"), &Value::Null)),
+    };
+    if messages.is_empty() || messages.len() > BATCH_MAX {
+        return Ok(not_a_message(-32600, &format!("a batch has 1 to {BATCH_MAX} messages"), &Value::Null));
+    }
+    if messages.iter().any(|message| message.get("method").and_then(Value::as_str) == Some("initialize")) {
+        return Ok(not_a_message(-32600, "`initialize` cannot be part of a batch", &Value::Null));
+    }
+    let service = service(door, &visit, &CancellationToken::new());
+    let mut streams: Vec<BoxStream<'static, Result<Bytes, axum::Error>>> = Vec::new();
+    for message in messages {
+        let request = without_token(parts.clone(), visit.clone(), Bytes::from(message.to_string()));
+        let response = service.handle(request).await.map(Body::new);
+        match response.status() {
+            StatusCode::ACCEPTED => {}
+            StatusCode::OK if is_stream(&response) => streams.push(Box::pin(response.into_body().into_data_stream())),
+            // One message that is none spoils its batch.
+            _ => return Ok(response),
+        }
+    }
+    if streams.is_empty() {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::ACCEPTED;
+        return Ok(response);
+    }
+    let mut response = Response::new(Body::from_stream(stream::select_all(streams)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    Ok(response)
+}
+
+// ---------------------------------------------------------------------------------------------------------------- rmcp
+
+fn service(door: &Arc<Door>, visit: &Visit, ending: &CancellationToken) -> StreamableHttpService<Handler, Sessions> {
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_json_response(true)
+        .with_sse_keep_alive(Some(KEEP_ALIVE))
+        .with_cancellation_token(ending.child_token())
+        .with_max_request_body_bytes(door.config().body_bytes_max);
+    let (door, visit) = (Arc::clone(door), visit.clone());
+    let sessions = Arc::clone(&door.mcp().sessions);
+    let make = move || Ok(Handler::new(Arc::clone(&door), From::Http { first: visit.clone() }));
+    StreamableHttpService::new(make, sessions, config)
+}
+
+/// The request as it is handed on: with its sender, and without what proves it.
+fn without_token(mut parts: Parts, visit: Visit, body: Bytes) -> http::Request<http_body_util::Full<Bytes>> {
+    parts.headers.remove(AUTHORIZATION);
+    parts.extensions.insert(visit);
+    http::Request::from_parts(parts, http_body_util::Full::new(body))
+}
+
+fn session_of(parts: &Parts) -> Option<String> {
+    // A header that is no text names no session of ours.
+    parts.headers.get(SESSION_ID).map(|value| value.to_str().unwrap_or("?").to_owned())
+}
+
+fn is_modern(parts: &Parts) -> bool {
+    let version = parts.headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
+    version.is_some_and(|version| version >= MODERN)
+}
+
+/// Is this a request whose client cancels it by going away?
+pub(crate) fn is_conversation<B>(request: &http::Request<B>) -> bool {
+    request.method() == Method::POST && request.uri().path().starts_with(PATH)
+}
+
+pub(crate) fn is_stream<B>(response: &Response<B>) -> bool {
+    response.headers().get(CONTENT_TYPE).is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// A response that holds a slot for as long as it lasts.
+fn holding(response: Response<Body>, slot: OwnedSemaphorePermit) -> Response<Body> {
+    if !is_stream(&response) {
+        return response;
+    }
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &slot;
+            frame
+        }))
+    })
+}
+
+// ------------------------------------------------------------------------------------------------------------- refusals
+
+fn wrong_way(header: &str, key: &str) -> Refused {
+    Refusal::new(ErrorCode::E3206, format!("requests with this `{header}` header are not answered here"))
+        .hint(format!("call the server by its own name, or ask the operator to add it to `{key}`"))
+        .into()
+}
+
+/// The words of a session that never was, whatever the reason.
+fn no_session() -> Refused {
+    Refusal::new(ErrorCode::E3008, "there is no such session").hint("begin a new one with `initialize`").into()
+}
+
+fn too_many(what: &str) -> Refused {
+    let refusal = Refusal::new(ErrorCode::E3001, format!("too many clients {what} at the moment"))
+        .hint("close those that are not used any more, or try again later");
+    Refusal { retry_after_ms: Some(5_000), ..refusal }.into()
+}
+
+/// The answer of JSON-RPC to a body that is no message.
+fn not_a_message(code: i32, why: &str, id: &Value) -> Response<Body> {
+    let body = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": why } });
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// RFC 6750 §3.1: the token is good, and not enough.
+fn challenge(response: &mut Response<Body>, scope: &str, base: &crate::base_url::BaseUrl, resource: &str) {
+    let plain: String = scope.chars().filter(|c| matches!(c, '!' | '#'..='[' | ']'..='~')).collect();
+    let mut text = format!("Bearer realm=\"gantry\", error=\"insufficient_scope\", scope=\"{plain}\"");
+    if let Some(base) = base.text() {
+        text += &format!(", resource_metadata=\"{base}{RESOURCE_METADATA}{resource}\"");
+    }
+    if let Ok(value) = HeaderValue::try_from(text) {
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        response.headers_mut().insert(WWW_AUTHENTICATE, value);
+    }
+}

@@ -1,0 +1,304 @@
+//! What one caller is offered, as MCP has it: built once per moment of the catalogue and class of credential, and
+//! remembered.
+//!
+//! `tools/list` is a function of credential and path. Never of what was called or listed before: what is remembered here
+//! is remembered under everything it depends on, and forgotten after [`FRESH_MS`], because time alone retires tools.
+//!
+//! Invariants
+//! - LIST-1: the order is that of tool ids; a cursor names the last id seen, so pages stay right when tools come and go.
+//! - LIST-2: a list holds nothing that its caller could not call at the moment it was built.
+//!
+//! Not here: who may use what (`kernel`), the three tools of lazy exposure (`lazy`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use contract::canonical::Digest;
+use contract::ids::ToolId;
+use contract::manifest::{Execution, Manifest, SideEffectPolicy};
+use kernel::registry::ToolVersion;
+use kernel::{CatalogueMark, Kernel};
+use policy::{Caller, ToolPattern};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::Value;
+
+use super::config::{Exposure, McpConfig};
+use super::{lazy, names};
+
+/// For how long a list is taken for true. Longer than a burst of requests, shorter than anybody notices a retirement.
+const FRESH_MS: i64 = 10_000;
+/// Lists remembered. At the limit those of a former moment go, then all.
+const LISTS_MAX: usize = 256;
+/// Tools remembered as MCP has them. At the limit all go.
+const WIRES_MAX: usize = 50_000;
+/// Bytes of JSON that a token stands for, roughly; for deciding whether a catalogue is large, nothing else.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// One tool that is offered.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) version: Arc<ToolVersion>,
+    pub(crate) wire: Tool,
+}
+
+/// Everything one caller is offered at one path.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    mark: CatalogueMark,
+    built_at_ms: i64,
+    /// Ordered by id.
+    pub(crate) offered: Vec<Arc<Offered>>,
+    by_name: HashMap<Box<str>, usize>,
+    /// The three tools of lazy exposure, if this list is shown that way.
+    pub(crate) meta: Option<Vec<Tool>>,
+    /// Of everything that is offered: changes when a client should look again.
+    pub(crate) fingerprint: Digest,
+}
+
+/// One page of a listing.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) next: Option<String>,
+}
+
+/// Lists that have been built.
+#[derive(Debug, Default)]
+pub(crate) struct Listings {
+    lists: Mutex<HashMap<Key, Arc<Listing>>>,
+    /// A tool looks the same in every list: by the digest of its manifest.
+    wires: Mutex<HashMap<Digest, Tool>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    /// Of the caller's rights.
+    rights: [u8; 32],
+    toolset: Option<Arc<str>>,
+}
+
+impl Listings {
+    /// What `caller` is offered behind `toolset`.
+    pub(crate) fn get(
+        &self,
+        kernel: &Kernel,
+        config: &McpConfig,
+        caller: &Caller,
+        toolset: Option<&Arc<str>>,
+    ) -> Arc<Listing> {
+        let key = Key { rights: *caller.digest(), toolset: toolset.cloned() };
+        let mark = kernel.catalogue_mark();
+        let now_ms = kernel.clock().now().0;
+        let known = self.lists.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(known) = known
+            && known.mark == mark
+            && (0..FRESH_MS).contains(&now_ms.saturating_sub(known.built_at_ms))
+        {
+            return known;
+        }
+        let built = Arc::new(self.build(kernel, config, caller, toolset, mark, now_ms));
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if lists.len() >= LISTS_MAX {
+            lists.retain(|_, list| list.mark == built.mark);
+        }
+        if lists.len() >= LISTS_MAX {
+            lists.clear();
+        }
+        lists.insert(key, Arc::clone(&built));
+        built
+    }
+
+    /// How many lists and tools are remembered.
+    pub(crate) fn remembered(&self) -> (usize, usize) {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner).len();
+        (lists, self.wires.lock().unwrap_or_else(PoisonError::into_inner).len())
+    }
+
+    fn build(
+        &self,
+        kernel: &Kernel,
+        config: &McpConfig,
+        caller: &Caller,
+        toolset: Option<&Arc<str>>,
+        mark: CatalogueMark,
+        now_ms: i64,
+    ) -> Listing {
+        let patterns = toolset.map(|name| config.toolsets.get(&**name).map_or(&[][..], Vec::as_slice));
+        let versions = kernel.offered_tools(caller, &mark).into_iter().filter(|version| is_in(patterns, &version.id));
+        let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
+        if wires.len() >= WIRES_MAX {
+            wires.clear();
+        }
+        let offered: Vec<Arc<Offered>> = versions
+            .map(|version| {
+                let wire = wires.entry(version.digest).or_insert_with(|| wire(&version.id, &version.manifest)).clone();
+                Arc::new(Offered { version, wire })
+            })
+            .collect();
+        drop(wires);
+        let by_name = offered.iter().enumerate().map(|(at, one)| (Box::from(&*one.wire.name), at)).collect();
+        let fingerprint = fingerprint(&offered);
+        let meta = is_lazy(config, &offered).then(|| lazy::meta_tools(config.mode, &offered));
+        Listing { mark, built_at_ms: now_ms, offered, by_name, meta, fingerprint }
+    }
+}
+
+impl Listing {
+    /// The tool of an exported name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<Offered>> {
+        self.by_name.get(name).and_then(|at| self.offered.get(*at))
+    }
+
+    /// The tool of an exported name, or of an id as it is written everywhere else.
+    pub(crate) fn named_in_any_way(&self, name: &str) -> Option<&Arc<Offered>> {
+        self.named(name).or_else(|| {
+            let at = self.offered.binary_search_by(|one| one.version.id.as_str().cmp(name)).ok()?;
+            self.offered.get(at)
+        })
+    }
+
+    /// The nearest of the exported names.
+    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
+        contract::nearest::nearest(name, self.offered.iter().map(|one| &*one.wire.name))
+    }
+
+    /// What `tools/list` gives. `None`: the cursor is not one of ours.
+    pub(crate) fn page(&self, cursor: Option<&str>, page_size: usize) -> Option<Page> {
+        if let Some(meta) = &self.meta {
+            return cursor.is_none().then(|| Page { tools: meta.clone(), next: None });
+        }
+        let from = match cursor {
+            None => 0,
+            Some(cursor) => {
+                let last = id_of_cursor(cursor)?;
+                self.offered.partition_point(|one| one.version.id <= last)
+            }
+        };
+        let rest = self.offered.get(from..).unwrap_or_default();
+        let tools: Vec<Tool> = rest.iter().take(page_size).map(|one| one.wire.clone()).collect();
+        let last = rest.get(..tools.len()).and_then(<[_]>::last).filter(|_| rest.len() > tools.len());
+        Some(Page { next: last.map(|one| cursor_of(&one.version.id)), tools })
+    }
+}
+
+/// Is this tool within a toolset? Everything is within none.
+pub(crate) fn is_in(patterns: Option<&[ToolPattern]>, id: &ToolId) -> bool {
+    patterns.is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(id)))
+}
+
+impl Offered {
+    /// Is it a tool of an MCP server, whose results are MCP's already?
+    pub(crate) fn is_relayed(&self) -> bool {
+        is_relayed(&self.version.manifest)
+    }
+}
+
+fn is_relayed(manifest: &Manifest) -> bool {
+    matches!(manifest.execution, Some(Execution::Mcp { .. }))
+}
+
+fn is_lazy(config: &McpConfig, offered: &[Arc<Offered>]) -> bool {
+    match config.exposure {
+        Exposure::All => false,
+        Exposure::Lazy => true,
+        Exposure::Auto if offered.len() > config.auto_tools_max => true,
+        Exposure::Auto => {
+            let bytes: usize =
+                offered.iter().map(|one| serde_json::to_string(&one.wire).map_or(0, |text| text.len())).sum();
+            bytes / BYTES_PER_TOKEN > config.auto_tokens_max
+        }
+    }
+}
+
+fn fingerprint(offered: &[Arc<Offered>]) -> Digest {
+    let mut all = Vec::with_capacity(offered.len() * 48);
+    for one in offered {
+        all.extend_from_slice(one.version.id.as_str().as_bytes());
+        all.extend_from_slice(one.version.digest.as_bytes());
+    }
+    Digest::of_bytes(&all)
+}
+
+// ------------------------------------------------------------------------------------------------------- as MCP has it
+
+fn wire(id: &ToolId, manifest: &Manifest) -> Tool {
+    let mut tool = Tool::new(names::exported(id), manifest.description.clone(), Arc::new(object(&manifest.parameters)));
+    tool.title = Some(manifest.name.clone());
+    tool.output_schema = output_schema(manifest).map(Arc::new);
+    tool.annotations = Some(annotations(manifest));
+    tool
+}
+
+fn object(schema: &Value) -> JsonObject {
+    let mut object = schema.as_object().cloned().unwrap_or_default();
+    // A schema of parameters is one of objects; MCP wants to see it said.
+    object.entry("type").or_insert_with(|| "object".into());
+    object
+}
+
+/// What `structuredContent` will be like. MCP knows objects only.
+fn output_schema(manifest: &Manifest) -> Option<JsonObject> {
+    let schema = &manifest.result_schema;
+    let schema = if is_relayed(manifest) {
+        // Around it is the envelope in which results of MCP servers travel inside.
+        let required = schema.get("required").and_then(Value::as_array)?;
+        required.iter().find(|name| *name == "structuredContent")?;
+        schema.get("properties")?.get("structuredContent")?
+    } else {
+        schema
+    };
+    (schema.get("type")? == "object").then(|| schema.as_object().cloned())?
+}
+
+/// What the manifest's own words mean in MCP's. About a tool nobody has classified nothing is claimed.
+fn annotations(manifest: &Manifest) -> ToolAnnotations {
+    let mut hints = ToolAnnotations::new();
+    (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint) = match manifest.side_effect_policy {
+        SideEffectPolicy::Pure => (Some(true), Some(false), Some(true)),
+        SideEffectPolicy::Idempotent => (Some(false), None, Some(true)),
+        SideEffectPolicy::Compensatable => (Some(false), Some(false), Some(false)),
+        SideEffectPolicy::Irreversible => (Some(false), Some(true), Some(false)),
+        SideEffectPolicy::Unclassified => (None, None, None),
+    };
+    if manifest.side_effect_policy != SideEffectPolicy::Unclassified {
+        let reaches_out = manifest.required_permissions.iter().any(|scope| scope.starts_with("network"));
+        hints.open_world_hint = Some(reaches_out || is_relayed(manifest));
+    }
+    hints
+}
+
+// -------------------------------------------------------------------------------------------------------------- cursors
+
+/// Opaque to clients, stable, and without meaning elsewhere.
+fn cursor_of(id: &ToolId) -> String {
+    id.as_str().bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn id_of_cursor(cursor: &str) -> Option<ToolId> {
+    /// Longest cursor: twice the longest id, and some.
+    const CURSOR_BYTES_MAX: usize = 1024;
+    if cursor.len() > CURSOR_BYTES_MAX || !cursor.is_ascii() {
+        return None;
+    }
+    let (pairs, rest) = cursor.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let bytes: Option<Vec<u8>> =
+        pairs.iter().map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
+    String::from_utf8(bytes?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_leads_back_to_its_id_and_nothing_else_is_one() {
+        let id: ToolId = "demo.echo_tool".parse().unwrap();
+        assert_eq!(id_of_cursor(&cursor_of(&id)), Some(id));
+        for none in ["", "0", "zz", "c3a4", "64656d6f2e", &"61".repeat(600)] {
+            assert_eq!(id_of_cursor(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What can be read over MCP: who has which tools (VIS-010…013), and results that were too large to be given at once.
+//!
+//! `gantry://tools/tenant/{id}/available`, `gantry://tools/agent/{id}/enabled`, `gantry://tools/agent/{id}/unavailable`; the
+//! same with `focal://`; and `gantry://results/{id}`. Everything is read-only, and what a caller may not look at does not
+//! exist for it.
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, TenantId};
+use kernel::{Kernel, Reachable, Unreachable};
+use policy::Caller;
+use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
+use serde_json::{Map, Value, json};
+
+use super::results::{ParkedResults, RESULTS};
+use super::{names, seal};
+use crate::incoming::Credential;
+
+/// Both spellings of the scheme.
+const SCHEMES: [&str; 2] = ["gantry://", "focal://"];
+/// Longest address that is looked at.
+const URI_BYTES_MAX: usize = 2_048;
+
+/// What an address means.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Available(TenantId),
+    Enabled(Subject),
+    Unavailable(Subject),
+    Result { id: String, offset: usize },
+}
+
+/// What the caller will want to read.
+pub(crate) fn list(caller: &Caller) -> Vec<Resource> {
+    let (tenant, agent) = (encoded(caller.tenant().as_str()), encoded(caller.subject().as_str()));
+    let resource = |uri: String, name: &str, about: &str| {
+        Resource::new(uri, name).with_description(about).with_mime_type("application/json")
+    };
+    vec![
+        resource(
+            format!("gantry://tools/tenant/{tenant}/available"),
+            "tenant-tools",
+            "Every tool that the tenant of this caller has.",
+        ),
+        resource(
+            format!("gantry://tools/agent/{agent}/enabled"),
+            "enabled-tools",
+            "Every tool that this caller may use.",
+        ),
+        resource(
+            format!("gantry://tools/agent/{agent}/unavailable"),
+            "unavailable-tools",
+            "Every tool of the tenant that this caller may not use at the moment, each with the reason.",
+        ),
+    ]
+}
+
+/// How addresses are made.
+pub(crate) fn templates() -> Vec<ResourceTemplate> {
+    let template = |uri: &str, name: &str, about: &str, mime: &str| {
+        ResourceTemplate::new(uri, name).with_description(about).with_mime_type(mime)
+    };
+    vec![
+        template(
+            "gantry://tools/tenant/{tenant}/available",
+            "tenant-tools",
+            "Every tool that a tenant has.",
+            "application/json",
+        ),
+        template(
+            "gantry://tools/agent/{agent}/enabled",
+            "enabled-tools",
+            "Every tool that an agent may use.",
+            "application/json",
+        ),
+        template(
+            "gantry://tools/agent/{agent}/unavailable",
+            "unavailable-tools",
+            "Every tool that an agent may not use, with the reason.",
+            "application/json",
+        ),
+        template(
+            "gantry://results/{id}{?offset}",
+            "result",
+            "A result that was too large to be given at once, in pieces.",
+            "text/plain",
+        ),
+    ]
+}
+
+/// Reads one.
+pub(crate) async fn read(
+    kernel: &Kernel,
+    results: &ParkedResults,
+    who: &Credential,
+    caller: &Caller,
+    uri: &str,
+) -> Result<ResourceContents, Refusal> {
+    let value = match place(uri).ok_or_else(|| nothing(uri))? {
+        Place::Available(tenant) => {
+            let tools = kernel.tenant_tools(who.actor(), &tenant).await?;
+            json!({ "tenant_id": tenant, "tools": tools.iter().map(reachable).collect::<Vec<_>>() })
+        }
+        Place::Enabled(agent) => {
+            let tools = kernel.agent_tools(who.actor(), &agent).await?;
+            json!({ "agent_did": agent, "tools": tools.iter().map(reachable).collect::<Vec<_>>() })
+        }
+        Place::Unavailable(agent) => {
+            let tools = kernel.unavailable_tools(who.actor(), &agent).await?;
+            json!({ "agent_did": agent, "tools": tools.iter().map(unreachable).collect::<Vec<_>>() })
+        }
+        Place::Result { id, offset } => {
+            let now_ms = kernel.clock().now().0;
+            let piece = results.read(&id, offset, &seal::principal(caller), now_ms);
+            return Ok(piece.ok_or_else(|| nothing(uri))?.contents(uri, &id));
+        }
+    };
+    Ok(ResourceContents::text(value.to_string(), uri).with_mime_type("application/json"))
+}
+
+fn reachable(one: &Reachable) -> Value {
+    let mut line = line(&one.current);
+    line.insert("requires_confirmation".to_owned(), json!(one.requires_confirmation));
+    line.insert("requires_approval".to_owned(), json!(one.requires_approval));
+    Value::Object(line)
+}
+
+fn unreachable(one: &Unreachable) -> Value {
+    let mut line = line(&one.current);
+    line.insert("why_unavailable".to_owned(), json!(one.why));
+    Value::Object(line)
+}
+
+fn line(version: &kernel::registry::ToolVersion) -> Map<String, Value> {
+    let manifest = &version.manifest;
+    let about = json!({
+        "tool_id": version.id,
+        "mcp_name": names::exported(&version.id),
+        "name": manifest.name,
+        "description": manifest.description,
+        "version": version.version,
+        "side_effect_policy": manifest.side_effect_policy,
+    });
+    about.as_object().cloned().unwrap_or_default()
+}
+
+/// The same words for "does not exist" and "not for you".
+fn nothing(uri: &str) -> Refusal {
+    let shown: String = uri.chars().filter(|c| !c.is_control()).take(120).collect();
+    Refusal::new(ErrorCode::E3008, format!("there is no resource `{shown}`"))
+        .hint("resources/list and resources/templates/list say what there is; large results are kept for a while only")
+}
+
+// ------------------------------------------------------------------------------------------------------------ addresses
+
+fn place(uri: &str) -> Option<Place> {
+    if uri.len() > URI_BYTES_MAX {
+        return None;
+    }
+    if let Some(rest) = uri.strip_prefix(RESULTS) {
+        let (id, query) = rest.split_once('?').map_or((rest, None), |(id, query)| (id, Some(query)));
+        let offset = match query {
+            None => 0,
+            Some(query) => query.strip_prefix("offset=")?.parse().ok()?,
+        };
+        return (!id.is_empty() && !id.contains('/')).then(|| Place::Result { id: id.to_owned(), offset });
+    }
+    let rest = SCHEMES.iter().find_map(|scheme| uri.strip_prefix(scheme))?.strip_prefix("tools/")?;
+    let (kind, rest) = rest.split_once('/')?;
+    // A DID may have slashes of its own, so the last word is taken from the end.
+    let (id, what) = rest.rsplit_once('/')?;
+    let id = decoded(id)?;
+    match (kind, what) {
+        ("tenant", "available") => id.parse().ok().map(Place::Available),
+        ("agent", "enabled") => id.parse().ok().map(Place::Enabled),
+        ("agent", "unavailable") => id.parse().ok().map(Place::Unavailable),
+        _ => None,
+    }
+}
+
+/// As it stands in an address (RFC 3986): everything but the unreserved characters and `:` is escaped.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let pair = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_are_understood_and_everything_else_is_nothing() {
+        let agent: Subject = "did:web:example.com".parse().unwrap();
+        for (uri, expected) in [
+            ("gantry://tools/tenant/acme/available", Some(Place::Available("acme".parse().unwrap()))),
+            ("focal://tools/tenant/acme/available", Some(Place::Available("acme".parse().unwrap()))),
+            ("gantry://tools/agent/did:web:example.com/enabled", Some(Place::Enabled(agent.clone()))),
+            ("focal://tools/agent/did%3Aweb%3Aexample.com/unavailable", Some(Place::Unavailable(agent))),
+            ("gantry://results/abc", Some(Place::Result { id: "abc".into(), offset: 0 })),
+            ("gantry://results/abc?offset=12", Some(Place::Result { id: "abc".into(), offset: 12 })),
+            ("gantry://results/abc?offset=-1", None),
+            ("gantry://results/abc?size=1", None),
+            ("gantry://results/", None),
+            ("focal://results/abc", None),
+            ("gantry://tools/tenant/acme/enabled", None),
+            ("gantry://tools/agent//enabled", None),
+            ("gantry://tools/agent/%zz/enabled", None),
+            ("file:///etc/passwd", None),
+            ("", None),
+        ] {
+            assert_eq!(place(uri), expected, "{uri}");
+        }
+        assert_eq!(decoded(&encoded("a b/ä")).as_deref(), Some("a b/ä"));
+    }
+}

@@ -1,0 +1,125 @@
+//! One call on its way, seen from the door: what its tool says and asks, and how it ends.
+//!
+//! The call itself runs in a task of its own and is carried to its end whatever becomes of the request that began it
+//! (DOOR-2). What holds a [`Running`] holds the call: dropped, the call is cancelled, which ends its tool and leaves a
+//! record.
+//!
+//! Not here: what is told to the client, and how it is asked (`calling`).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::envelope::{InvokeRequest, InvokeResponse};
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TraceId;
+use kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
+use kernel::{Arrival, Failed};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::door::Door;
+use crate::incoming::Credential;
+
+/// Things said that wait to be told. At the limit the newest are dropped: a client that does not listen must not hold up
+/// the tool.
+const SAID_MAX: usize = 64;
+
+/// What a running tool says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Progress(Progress),
+    Log(LogLevel, String),
+    Asked(Vec<Question>, oneshot::Sender<Vec<Answer>>),
+}
+
+/// How a call ended.
+pub(crate) type Outcome = Result<InvokeResponse, Box<Failed>>;
+
+/// What the caller wants to hear, and what it can be asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ears {
+    pub(crate) progress: bool,
+    pub(crate) log: Option<LogLevel>,
+    pub(crate) questions: Vec<QuestionKind>,
+}
+
+/// A call on its way.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) said: mpsc::Receiver<Said>,
+    pub(crate) outcome: oneshot::Receiver<Outcome>,
+    /// Highest progress told so far: it may only rise.
+    pub(crate) told: f64,
+    _cancels: DropGuard,
+}
+
+impl Running {
+    /// Begins a call, if there is room for one more.
+    pub(crate) fn begin(
+        door: &Arc<Door>,
+        who: Credential,
+        trace_id: TraceId,
+        request: InvokeRequest,
+        ears: Ears,
+    ) -> Result<Self, Refusal> {
+        let (say, said) = mpsc::channel(SAID_MAX);
+        let (ended, outcome) = oneshot::channel();
+        let cancellation = CancellationToken::new();
+        let cancelled = cancellation.clone();
+        let kernel = door.shared_kernel();
+        door.carry(async move {
+            let audience: Arc<dyn Audience> = Arc::new(Listener { say, ears });
+            let arrival = Arrival {
+                credential: who.secret(),
+                source: who.source(),
+                request,
+                trace_id: Some(trace_id),
+                parent_left: None,
+                audience: Some(audience),
+                cancellation: cancelled,
+            };
+            let outcome = kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response);
+            // Nobody waits for it any more: it has been recorded all the same.
+            drop(ended.send(outcome));
+        })?;
+        Ok(Self { said, outcome, told: 0.0, _cancels: cancellation.drop_guard() })
+    }
+}
+
+/// The audience of one call.
+#[derive(Debug)]
+struct Listener {
+    say: mpsc::Sender<Said>,
+    ears: Ears,
+}
+
+#[async_trait]
+impl Audience for Listener {
+    fn progress(&self, progress: &Progress) {
+        if self.ears.progress {
+            drop(self.say.try_send(Said::Progress(progress.clone())));
+        }
+    }
+
+    fn log(&self, level: LogLevel, message: &str) {
+        if self.ears.log.is_some_and(|least| level >= least) {
+            drop(self.say.try_send(Said::Log(level, message.to_owned())));
+        }
+    }
+
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        if questions.iter().any(|question| !self.ears.questions.contains(&question.kind)) {
+            return Err(nobody_to_ask());
+        }
+        let (answer, answered) = oneshot::channel();
+        self.say.send(Said::Asked(questions, answer)).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())
+    }
+}
+
+/// The refusal of a question that nobody answers any more.
+fn gone() -> Refusal {
+    Refusal::new(ErrorCode::E3703, "the caller has not answered what the tool asked")
+        .hint("call the tool again and answer in time")
+        .retryable(false)
+}

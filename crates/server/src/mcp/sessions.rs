@@ -1,0 +1,149 @@
+//! Sessions of clients that speak an older revision: bounded in number, closed when idle, and each bound to whoever made it
+//! and to the path it was made at.
+//!
+//! The mechanics (streams, routing, resumption) are `rmcp`'s; here is who may use which, and how many there may be. The
+//! revision 2026-07-28 has no sessions and never comes here.
+//!
+//! Invariants
+//! - SESS-1: a session answers to its own principal only. To everybody else it is not there.
+//! - SESS-2: there are never more than the configuration allows, also when many begin at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::Stream;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+
+use super::config::McpConfig;
+
+/// Whose a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) principal: String,
+    pub(crate) toolset: Option<Arc<str>>,
+}
+
+/// All sessions.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    inner: LocalSessionManager,
+    owners: Mutex<HashMap<SessionId, Known>>,
+    sessions_max: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    owner: Owner,
+    /// Of the one revision that has batches?
+    batches: bool,
+}
+
+/// Why a session could not be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionsError {
+    /// SESS-2.
+    #[error("there are too many sessions")]
+    Full,
+    /// As the mechanics say.
+    #[error(transparent)]
+    Inner(#[from] LocalSessionManagerError),
+}
+
+impl Sessions {
+    /// None yet.
+    pub(crate) fn new(config: &McpConfig) -> Self {
+        let mut inner = LocalSessionManager::default();
+        inner.session_config.keep_alive = Some(config.session_idle());
+        Self { inner, owners: Mutex::default(), sessions_max: config.sessions_max }
+    }
+
+    /// Notes whose a new session is.
+    pub(crate) fn belongs(&self, id: &str, owner: Owner, batches: bool) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.insert(Arc::from(id), Known { owner, batches });
+    }
+
+    /// Is this session there, and this caller's?
+    pub(crate) fn is_of(&self, id: &str, owner: &Owner) -> bool {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.get(id).is_some_and(|known| known.owner == *owner)
+    }
+
+    /// May this session send several messages at once?
+    pub(crate) fn takes_batches(&self, id: &str) -> bool {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.get(id).is_some_and(|known| known.batches)
+    }
+
+    /// Is there room for one more?
+    pub(crate) async fn have_room(&self) -> bool {
+        self.count().await < self.sessions_max
+    }
+
+    /// How many there are.
+    pub(crate) async fn count(&self) -> usize {
+        self.inner.sessions.read().await.len()
+    }
+
+    fn forget(&self, id: &SessionId) {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = SessionsError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        if !self.have_room().await {
+            return Err(SessionsError::Full);
+        }
+        Ok(self.inner.create_session().await?)
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        Ok(self.inner.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        Ok(self.inner.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        self.forget(id);
+        Ok(self.inner.close_session(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        Ok(self.inner.create_stream(id, message).await?)
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        Ok(self.inner.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        Ok(self.inner.create_standalone_stream(id).await?)
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        Ok(self.inner.resume(id, last_event_id).await?)
+    }
+}

@@ -1,0 +1,168 @@
+//! How calls end, in the words of MCP: results, failures that a model can act on, and errors of the protocol.
+//!
+//! A failure of a call is a *result* with `isError`, because only results reach the model; what went wrong, where, and what
+//! to do about it is in its text, and the whole error envelope in `_meta`. Only a name that means nothing is an error of
+//! the protocol.
+//!
+//! Not here: results that are too large (`results`).
+
+use contract::envelope::InvokeResponse;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TraceId};
+use kernel::Failed;
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use serde_json::{Map, Value, json};
+
+/// Members of `_meta` that are ours.
+const INVOCATION_ID: &str = "dev.gantry/invocation_id";
+const TRACE_ID: &str = "dev.gantry/trace_id";
+const ERROR: &str = "dev.gantry/error";
+const DEPRECATION: &str = "dev.gantry/deprecation";
+/// Faults of the input that are told in words; all of them are in `_meta`.
+const FAULTS_TOLD_MAX: usize = 20;
+
+/// A result. `relayed`: it is one of an MCP server, and so has MCP's own shape.
+pub(crate) fn result(response: InvokeResponse, relayed: bool) -> CallToolResult {
+    let mut meta = Map::new();
+    meta.insert(INVOCATION_ID.to_owned(), json!(response.invocation_id));
+    meta.insert(TRACE_ID.to_owned(), json!(response.trace_id));
+    if let Some(notice) = &response.execution_metadata.deprecation {
+        meta.insert(DEPRECATION.to_owned(), json!(notice));
+    }
+    let (content, structured) = if relayed { unwrapped(response.result) } else { wrapped(response.result) };
+    let mut result = CallToolResult::success(content);
+    result.structured_content = structured;
+    result.with_meta(Some(MetaObject(meta)))
+}
+
+/// Our own result: structured where MCP allows it, and always as text.
+fn wrapped(value: Value) -> (Vec<ContentBlock>, Option<Value>) {
+    match value {
+        Value::String(text) => (vec![ContentBlock::text(text)], None),
+        Value::Object(_) => (vec![ContentBlock::text(value.to_string())], Some(value)),
+        other => (vec![ContentBlock::text(other.to_string())], None),
+    }
+}
+
+/// The result of an MCP server, out of the envelope in which it travelled.
+fn unwrapped(mut value: Value) -> (Vec<ContentBlock>, Option<Value>) {
+    let structured = value.get_mut("structuredContent").map(Value::take);
+    let blocks = value.get_mut("content").map(Value::take);
+    (blocks.map(content_blocks).unwrap_or_default(), structured)
+}
+
+/// Blocks as they were; one of a kind that is not known becomes its own text.
+fn content_blocks(blocks: Value) -> Vec<ContentBlock> {
+    let Value::Array(blocks) = blocks else { return vec![ContentBlock::text(blocks.to_string())] };
+    let block =
+        |block: Value| serde_json::from_value(block.clone()).unwrap_or_else(|_| ContentBlock::text(block.to_string()));
+    blocks.into_iter().map(block).collect()
+}
+
+/// A failure, as a result or as an error of the protocol.
+pub(crate) fn failure(failed: &Failed) -> Result<CallToolResult, ErrorData> {
+    refused(&failed.refusal, failed.trace_id, Some(failed.invocation_id))
+}
+
+/// A refusal, as a result or as an error of the protocol.
+pub(crate) fn refused(
+    refusal: &Refusal,
+    trace_id: TraceId,
+    invocation_id: Option<InvocationId>,
+) -> Result<CallToolResult, ErrorData> {
+    let envelope = json!(refusal.envelope(trace_id, invocation_id));
+    if refusal.code == ErrorCode::E3101 {
+        return Err(ErrorData::invalid_params(told(refusal), Some(json!({ "error": envelope }))));
+    }
+    let mut meta = Map::new();
+    meta.insert(TRACE_ID.to_owned(), json!(trace_id));
+    meta.insert(ERROR.to_owned(), envelope);
+    // What the tool itself said about its failure comes first: it is what the model asked for.
+    let said = refusal.details.as_deref().and_then(|details| details.get("content"));
+    let mut content =
+        said.filter(|_| refusal.code == ErrorCode::E3401).cloned().map(content_blocks).unwrap_or_default();
+    if content.is_empty() {
+        content.push(ContentBlock::text(told(refusal)));
+    }
+    Ok(CallToolResult::error(content).with_meta(Some(MetaObject(meta))))
+}
+
+/// An error of the protocol with our code in it.
+pub(crate) fn error(refusal: &Refusal, trace_id: TraceId) -> ErrorData {
+    let data = json!({ "error": refusal.envelope(trace_id, None) });
+    let message = told(refusal);
+    match refusal.code.http() {
+        404 => ErrorData::resource_not_found(message, Some(data)),
+        400..500 => ErrorData::invalid_params(message, Some(data)),
+        _ => ErrorData::internal_error(message, Some(data)),
+    }
+}
+
+/// What happened, what exactly is wrong with the input, and what to do.
+fn told(refusal: &Refusal) -> String {
+    let mut text = format!("{}: {}", refusal.code, refusal.message);
+    let faults = refusal.details.as_deref().and_then(|details| details.get("errors")).and_then(Value::as_array);
+    for fault in faults.into_iter().flatten().take(FAULTS_TOLD_MAX) {
+        let part = |name| fault.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (path, what) = (part("path"), [part("message"), part("reason")].concat());
+        let place = if path.is_empty() { "the parameters" } else { path };
+        text += &format!("\n- {place}: {what}");
+    }
+    text += &format!("\n{}", refusal.resolution());
+    if let Some(pause_ms) = refusal.retry_after_ms {
+        text += &format!(" (after {pause_ms} ms)");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_the_input_are_told_one_by_one_with_what_to_do() {
+        let refusal = Refusal::new(ErrorCode::E3301, "the parameters do not fit `a.b` 1.0.0").details(json!({
+            "errors": [{ "path": "/dasy", "message": "`dasy` is not declared; did you mean `days`?" },
+                       { "path": "", "message": "`city` is required" }]
+        }));
+        let result = refused(&refusal, TraceId::from_bytes([1; 16]), None).unwrap();
+        assert_eq!(result.is_error, Some(true));
+        let text = serde_json::to_value(&result).unwrap();
+        let words = text["content"][0]["text"].as_str().unwrap();
+        assert_eq!(
+            words,
+            "E3301: the parameters do not fit `a.b` 1.0.0\n- /dasy: `dasy` is not declared; did you mean `days`?\n\
+             - the parameters: `city` is required\nFix parameters to match schema"
+        );
+        assert_eq!(text["_meta"][ERROR]["code"], "E3301");
+        assert!(text.get("structuredContent").is_none(), "it would not fit the tool's output schema");
+    }
+
+    #[test]
+    fn what_a_tool_of_an_mcp_server_gives_comes_out_as_it_went_in() {
+        let inside = json!({
+            "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }, { "type": "odd", "x": 1 }],
+            "structuredContent": { "n": 1 }
+        });
+        let (content, structured) = unwrapped(inside);
+        let content = serde_json::to_value(content).unwrap();
+        assert_eq!(content[0], json!({ "type": "image", "data": "AA==", "mimeType": "image/png" }));
+        assert_eq!(content[1]["text"], r#"{"type":"odd","x":1}"#);
+        assert_eq!(structured, Some(json!({ "n": 1 })));
+        let failed = Refusal::new(ErrorCode::E3401, "the tool failed")
+            .details(json!({ "content": [{ "type": "text", "text": "no such file" }] }));
+        let shown = refused(&failed, TraceId::from_bytes([1; 16]), None).unwrap();
+        assert_eq!(
+            serde_json::to_value(shown).unwrap()["content"],
+            json!([{ "type": "text", "text": "no such file" }])
+        );
+    }
+
+    #[test]
+    fn a_tool_nobody_has_is_an_error_of_the_protocol() {
+        let refusal = Refusal::new(ErrorCode::E3101, "there is no tool `x`").hint("did you mean `y`?");
+        let error = refused(&refusal, TraceId::from_bytes([1; 16]), None).unwrap_err();
+        assert_eq!((error.code.0, error.data.unwrap()["error"]["code"].as_str()), (-32602, Some("E3101")));
+    }
+}
