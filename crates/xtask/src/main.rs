@@ -11,6 +11,7 @@
 mod bench;
 mod check;
 mod ci;
+mod conformance;
 mod escape;
 mod generate;
 mod search_eval;
@@ -62,6 +63,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         // The two below are how `bench` calls the release build of this very program.
         "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,
+        "conformance-fixture" => conformance::fixture::run(rest)?,
         "" | "help" | "--help" | "-h" => println!("{USAGE}"),
         unknown => {
             eprintln!("error: there is no command `{unknown}`\n\n{USAGE}");
