@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | escape | search-eval`.
+//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | search-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -34,6 +34,8 @@ usage: cargo xtask <command>
   bench [--quick] [--json] [--write] [--only calls|isolation]
                             measure the release build against a bare echo server and bare processes; --write updates
                             benches/README.md
+  conformance [--suite server|client] [--version V] [--only PART] [--alone] [--json] [--write]
+                            the official MCP suites against Gantry; --write updates docs/conformance.md
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
   search-eval [...]         quality of tool search on the public query sets";
 
@@ -55,6 +57,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "test" => return suite::run(rest),
         "ci" => return ci::run(),
         "escape" => return escape::run(rest),
+        "conformance" => return conformance::run(rest),
         "check" => return check::run(),
         "generate" => generate::run()?,
         "services" => services::run(rest)?,
@@ -63,7 +66,9 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         // The two below are how `bench` calls the release build of this very program.
         "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,
+        // And how `conformance` and the official suites call it.
         "conformance-fixture" => conformance::fixture::run(rest)?,
+        "conformance-client" => conformance::drive(rest)?,
         "" | "help" | "--help" | "-h" => println!("{USAGE}"),
         unknown => {
             eprintln!("error: there is no command `{unknown}`\n\n{USAGE}");

@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 // ---------------------------------------------------------------------------------------------------------- Fixture
 
 impl Fixture {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (changes, _) = broadcast::channel(CHANGES_MAX);
         let (extra_tool, extra_prompt) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { extra_tool, extra_prompt, changes, secret: std::hash::RandomState::new() }
