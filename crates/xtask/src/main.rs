@@ -31,9 +31,9 @@ usage: cargo xtask <command>
   generate                  write the generated files that `check` compares
   services start|stop|status
                             the servers the tests need
-  bench [--quick] [--json] [--write] [--only calls|isolation]
-                            measure the release build against a bare echo server and bare processes; --write updates
-                            benches/README.md
+  bench [--quick] [--json] [--write] [--only calls|isolation|mcp]
+                            measure the release build against a bare echo server, bare processes and MCP servers
+                            without a gateway; --write updates benches/README.md
   conformance [--suite server|client] [--version V] [--only PART] [--alone] [--json] [--write]
                             the official MCP suites against Gantry; --write updates docs/conformance.md
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
@@ -68,6 +68,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "echo-server" => bench::echo::run()?,
         // And how `conformance` and the official suites call it.
         "conformance-fixture" => conformance::fixture::run(rest)?,
+        "mcp-echo-server" => bench::mcp::upstream::run(rest)?,
         "conformance-client" => conformance::drive(rest)?,
         "" | "help" | "--help" | "-h" => println!("{USAGE}"),
         unknown => {

@@ -11,7 +11,7 @@
 
 mod content;
 pub(crate) mod http;
-mod stdio;
+pub(crate) mod stdio;
 mod tools;
 pub(crate) mod wire;
 
