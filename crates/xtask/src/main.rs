@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | search-eval`.
+//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | soak |
+//! search-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -16,6 +17,7 @@ mod escape;
 mod generate;
 mod search_eval;
 mod services;
+mod soak;
 mod suite;
 mod workspace;
 
@@ -37,6 +39,8 @@ usage: cargo xtask <command>
   conformance [--suite server|client] [--version V] [--only PART] [--alone] [--json] [--write]
                             the official MCP suites against Gantry; --write updates docs/conformance.md
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
+  soak [--calls N] [--seed N]
+                            many calls over MCP servers that are killed at random; every outcome must be accounted for
   search-eval [...]         quality of tool search on the public query sets";
 
 fn main() -> ExitCode {
@@ -63,6 +67,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "services" => services::run(rest)?,
         "search-eval" => search_eval::run(rest)?,
         "bench" => bench::run(rest)?,
+        "soak" => return soak::run(rest),
         // The two below are how `bench` calls the release build of this very program.
         "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,

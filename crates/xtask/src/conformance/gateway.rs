@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -91,9 +91,9 @@ impl Gateway {
     /// Puts the fixture behind it, without a namespace, with everything passed on.
     pub(super) async fn add_fixture(&self) -> Result<()> {
         let program = std::env::current_exe().context("this program does not know where it is")?;
-        let folder = program.parent().map(Path::to_path_buf).unwrap_or_default();
+        let folder = program.parent().context("this program lies nowhere")?;
         let reach = json!({ "type": "stdio", "command": program, "args": ["conformance-fixture"],
-            "permissions": [readable(&folder)] });
+            "permissions": [readable(folder)] });
         self.rest.add_server("fixture", "", &reach).await
     }
 
@@ -116,7 +116,7 @@ impl Drop for Gateway {
 }
 
 /// The permission to read a folder, which is where a server's program lies.
-pub(super) fn readable(folder: &PathBuf) -> String {
+fn readable(folder: &Path) -> String {
     format!("filesystem:read:{}", folder.display())
 }
 
