@@ -14,6 +14,7 @@ mod first_minute;
 mod identity;
 mod lifecycle;
 mod mcp_stdio;
+mod mcp;
 mod refusals;
 mod registry;
 mod sandbox;

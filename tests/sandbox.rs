@@ -22,7 +22,7 @@ mod loopback;
 mod permissions;
 mod sessions;
 mod survivors;
-mod traces;
+pub(crate) mod traces;
 mod wasm;
 
 /// A temporary directory with tools in it, and with places for them to read and write.

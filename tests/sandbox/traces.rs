@@ -13,13 +13,13 @@ use crate::support::{Gantry, PATIENCE, wait_for};
 const SPARES: usize = 3;
 
 /// A word that no other process has.
-pub(super) fn marker() -> String {
+pub(crate) fn marker() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("gantry-test-marker-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The processes that carry the marker.
-pub(super) fn carriers(marker: &str) -> Vec<u32> {
+pub(crate) fn carriers(marker: &str) -> Vec<u32> {
     let carries = |pid: &u32| {
         std::fs::read(format!("/proc/{pid}/cmdline"))
             .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == marker.as_bytes()))
@@ -27,7 +27,7 @@ pub(super) fn carriers(marker: &str) -> Vec<u32> {
     processes().into_iter().filter(carries).collect()
 }
 
-pub(super) fn wait_until_gone(marker: &str) {
+pub(crate) fn wait_until_gone(marker: &str) {
     wait_for("the end of every process of the tool", || carriers(marker).is_empty().then_some(()));
 }
 

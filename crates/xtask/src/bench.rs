@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: what a call costs and what a sandbox costs, as ratios against what is bare, in the same run.
+//! `cargo xtask bench`: what a call costs, what a sandbox costs and what a gateway for MCP costs, as ratios against what
+//! is bare, in the same run.
 //!
 //! Absolute numbers of one machine say little on another, and little on the same machine tomorrow. So the release binary
 //! and the echo server are asked in turn, with the same load generator and the same bytes, and the median of the pairs
@@ -6,11 +7,11 @@
 //!
 //! ```text
 //! xtask (dev) ── builds ──▶ xtask (release) bench-measure ──┬──▶ xtask (release) echo-server
-//!                                 load, report              ├──▶ gantry (release) serve
-//!                                 isolation                 └──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
+//!                                 load, report              ├──▶ gantry (release) serve ──▶ xtask (release) mcp-echo-server
+//!                                 isolation, mcp            └──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
 //! ```
 //!
-//! Not here: quality of search (`search_eval`), and goals of parts that are not built yet (upstreams).
+//! Not here: quality of search (`search_eval`).
 
 mod authorization;
 mod catalogue;
@@ -19,6 +20,7 @@ mod goal;
 mod isolation;
 mod load;
 mod machine;
+pub(crate) mod mcp;
 mod micro;
 mod product;
 mod report;
@@ -72,13 +74,15 @@ struct Options {
     gantry: Option<PathBuf>,
 }
 
-/// One half of the report; each can be measured and kept without the other.
+/// A part of the report; each can be measured and kept without the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     /// The server under load, starting, memory, parts.
     Calls,
     /// Sandboxes, containers, WASM.
     Isolation,
+    /// MCP through the gateway.
+    Mcp,
 }
 
 /// What was measured.
@@ -88,13 +92,16 @@ struct Report {
     calls: Option<scenarios::Results>,
     #[serde(skip_serializing_if = "Option::is_none")]
     isolation: Option<isolation::Results>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mcp: Option<mcp::Results>,
 }
 
 impl Report {
     /// The share of the cores that others had, at its worst.
     fn busy_share(&self) -> f64 {
         let calls = self.calls.as_ref().map_or(0.0, |results| results.busy_share);
-        self.isolation.as_ref().map_or(calls, |results| results.busy_share.max(calls))
+        let isolation = self.isolation.as_ref().map_or(0.0, |results| results.busy_share);
+        self.mcp.as_ref().map_or(0.0, |results| results.busy_share).max(isolation).max(calls)
     }
 }
 
@@ -134,7 +141,8 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
         let calls = if wanted(Section::Calls) { Some(scenarios::all(&gantry, scale).await?) } else { None };
         let isolation =
             if wanted(Section::Isolation) { Some(isolation::all(&gantry, &scale.isolation).await?) } else { None };
-        anyhow::Ok(Report { calls, isolation })
+        let mcp = if wanted(Section::Mcp) { Some(mcp::all(&gantry, scale).await?) } else { None };
+        anyhow::Ok(Report { calls, isolation, mcp })
     })?;
 
     if options.json {
@@ -172,7 +180,8 @@ impl Section {
         match name {
             Some("calls") => Ok(Self::Calls),
             Some("isolation") => Ok(Self::Isolation),
-            _ => bail!("--only wants `calls` or `isolation`"),
+            Some("mcp") => Ok(Self::Mcp),
+            _ => bail!("--only wants `calls`, `isolation` or `mcp`"),
         }
     }
 }

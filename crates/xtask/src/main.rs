@@ -1,5 +1,5 @@
-//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | escape | search-eval |
-//! lazy-tokens | scan-eval`.
+//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | soak |
+//! search-eval | lazy-tokens | scan-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -12,12 +12,14 @@
 mod bench;
 mod check;
 mod ci;
+mod conformance;
 mod escape;
 mod generate;
 mod lazy_tokens;
 mod scan_eval;
 mod search_eval;
 mod services;
+mod soak;
 mod suite;
 mod workspace;
 
@@ -33,10 +35,14 @@ usage: cargo xtask <command>
   generate                  write the generated files that `check` compares
   services start|stop|status
                             the servers the tests need
-  bench [--quick] [--json] [--write] [--only calls|isolation]
-                            measure the release build against a bare echo server and bare processes; --write updates
-                            benches/README.md
+  bench [--quick] [--json] [--write] [--only calls|isolation|mcp]
+                            measure the release build against a bare echo server, bare processes and MCP servers
+                            without a gateway; --write updates benches/README.md
+  conformance [--suite server|client] [--version V] [--only PART] [--alone] [--json] [--write]
+                            the official MCP suites against Gantry; --write updates docs/conformance.md
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
+  soak [--calls N] [--seed N]
+                            many calls over MCP servers that are killed at random; every outcome must be accounted for
   search-eval [...]         quality of tool search on the public query sets
   lazy-tokens [--data DIR]  tokens of all tools against those of the meta-tools, for 100, 1,000 and 5,000 real tools
   scan-eval [--data FILE] [--part all|fit|held-out] [--why] [--json]
@@ -60,6 +66,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "test" => return suite::run(rest),
         "ci" => return ci::run(),
         "escape" => return escape::run(rest),
+        "conformance" => return conformance::run(rest),
         "check" => return check::run(),
         "generate" => generate::run()?,
         "services" => services::run(rest)?,
@@ -67,9 +74,14 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "search-eval" => search_eval::run(rest)?,
         "lazy-tokens" => lazy_tokens::run(rest)?,
         "bench" => bench::run(rest)?,
+        "soak" => return soak::run(rest),
         // The two below are how `bench` calls the release build of this very program.
         "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,
+        // And how `conformance` and the official suites call it.
+        "conformance-fixture" => conformance::fixture::run(rest)?,
+        "mcp-echo-server" => bench::mcp::upstream::run(rest)?,
+        "conformance-client" => conformance::drive(rest)?,
         "" | "help" | "--help" | "-h" => println!("{USAGE}"),
         unknown => {
             eprintln!("error: there is no command `{unknown}`\n\n{USAGE}");

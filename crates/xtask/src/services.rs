@@ -1,5 +1,5 @@
-//! What tests need that is not built here: real servers, which must be up, and programs, which must be installed
-//! ([`programs`]).
+//! What tests need that is not built here: real servers, which must be up, programs of the system, which must be installed
+//! ([`programs`]), and the MCP servers, clients and suites of others ([`peers`]).
 //!
 //! The embedded backends need none, so the list is empty and says so. A service is one row here: its name, how it is
 //! started, and the question whose answer proves it is ready. `cargo xtask test` starts every row and fails when one
@@ -7,6 +7,7 @@
 
 use anyhow::{Result, bail};
 
+pub(crate) mod peers;
 mod programs;
 
 /// A server of the tests.
@@ -34,13 +35,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     for service in SERVICES {
         println!("{}: {}", service.name, if (service.is_ready)()? { "ready" } else { "not running" });
     }
-    programs::status().iter().for_each(|line| println!("{line}"));
+    programs::status().iter().chain(&peers::status()).for_each(|line| println!("{line}"));
     Ok(())
 }
 
 /// Installs every program, starts every service, and insists that each is ready.
 pub(crate) fn start_all() -> Result<()> {
     programs::provide()?;
+    peers::provide()?;
     for service in SERVICES {
         (service.start)()?;
         if !(service.is_ready)()? {

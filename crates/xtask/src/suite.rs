@@ -42,6 +42,7 @@ fn whole_suite(arguments: &[String]) -> Result<Tally> {
     let mut child = workspace::cargo()
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(arguments)
+        .env(services::peers::FOLDER_VARIABLE, services::peers::folder()?)
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot run cargo")?;

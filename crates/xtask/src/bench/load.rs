@@ -194,12 +194,21 @@ fn head(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>> {
     let head =
         std::str::from_utf8(bytes.get(..end).unwrap_or_default()).context("the head of an answer is not text")?;
     let status = head.get(9..12).and_then(|digits| digits.parse().ok()).context("an answer without status")?;
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    let Some(length) = length else { bail!("an answer without content-length cannot be measured") };
-    Ok(Some((status, end + 4, end + 4 + length)))
+    let header = |wanted: &str| {
+        head.lines().find_map(|line| line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case(wanted)))
+    };
+    let from = end + 4;
+    if let Some((_, length)) = header("content-length") {
+        let length: usize = length.trim().parse().context("a length that is no number")?;
+        return Ok(Some((status, from, from + length)));
+    }
+    if header("transfer-encoding").is_none() {
+        bail!("an answer without an end cannot be measured");
+    }
+    // One answer at a time is on a connection, so its last chunk is the end of what there is.
+    let body = bytes.get(from..).unwrap_or_default();
+    let is_whole = body == b"0\r\n\r\n" || body.ends_with(b"\r\n0\r\n\r\n");
+    Ok(is_whole.then_some((status, from, bytes.len())))
 }
 
 impl Answer<'_> {
@@ -235,7 +244,10 @@ mod tests {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\nbody";
         assert_eq!(head(answer).unwrap(), Some((200, answer.len() - 4, answer.len())));
         assert_eq!(head(&answer[..40]).unwrap(), None);
-        assert!(head(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").is_err());
+        let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
+        assert_eq!(head(chunked).unwrap(), Some((200, 47, chunked.len())));
+        assert_eq!(head(&chunked[..chunked.len() - 3]).unwrap(), None);
+        assert!(head(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
         assert!(head(b"garbage\r\n\r\n").is_err());
     }
 

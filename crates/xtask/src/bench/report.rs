@@ -2,8 +2,8 @@
 //!
 //! What a verdict means is said in [`super::goal`]. Results of a busy machine are shown as a sketch and never kept.
 //!
-//! Not here: the tables of isolation (`isolation::page`), which have markers of their own, so that either part can be
-//! measured and kept without the other.
+//! Not here: the tables of isolation and of MCP (`isolation::page`, `mcp::page`), which have markers of their own, so that
+//! each part can be measured and kept without the others.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use super::goal::{BUSY_SHARE_MAX, Bound, Goal, significant, table};
 use super::load::Measured;
 use super::scenarios::{Governed, Results};
-use super::{Report, isolation};
+use super::{Report, isolation, mcp};
 use crate::workspace;
 
 const PAGE: &str = "benches/README.md";
@@ -20,6 +20,8 @@ const BEGIN: &str = "<!-- results: written by `cargo xtask bench --write` -->";
 const END: &str = "<!-- end of results -->";
 const ISOLATION_BEGIN: &str = "<!-- isolation: written by `cargo xtask bench --write` -->";
 const ISOLATION_END: &str = "<!-- end of isolation -->";
+const MCP_BEGIN: &str = "<!-- mcp: written by `cargo xtask bench --write` -->";
+const MCP_END: &str = "<!-- end of mcp -->";
 
 /// The goals that apply to what was measured.
 fn goals(results: &Results) -> Vec<Goal> {
@@ -68,14 +70,12 @@ fn goals(results: &Results) -> Vec<Goal> {
 
 /// The whole report.
 pub(super) fn markdown(report: &Report) -> String {
-    let mut text = report.calls.as_ref().map(calls).unwrap_or_default();
-    if let Some(results) = &report.isolation {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&isolation::page(results));
-    }
-    text
+    let parts = [
+        report.calls.as_ref().map(calls),
+        report.isolation.as_ref().map(isolation::page),
+        report.mcp.as_ref().map(mcp::page),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// The server's part of it.
@@ -166,6 +166,7 @@ pub(super) fn write(report: &Report) -> Result<()> {
     let parts = [
         (report.calls.as_ref().map(calls), (BEGIN, END)),
         (report.isolation.as_ref().map(isolation::page), (ISOLATION_BEGIN, ISOLATION_END)),
+        (report.mcp.as_ref().map(mcp::page), (MCP_BEGIN, MCP_END)),
     ];
     for (part, markers) in parts {
         if let Some(text) = part {
@@ -198,9 +199,9 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_both_pairs_of_markers() {
+    fn the_page_has_all_pairs_of_markers() {
         let page = workspace::read(PAGE).unwrap().unwrap();
-        for markers in [(BEGIN, END), (ISOLATION_BEGIN, ISOLATION_END)] {
+        for markers in [(BEGIN, END), (ISOLATION_BEGIN, ISOLATION_END), (MCP_BEGIN, MCP_END)] {
             assert!(replaced(&page, "new", markers).is_some(), "{markers:?}");
         }
     }

@@ -23,11 +23,13 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 10] = [
+const PROGRAMS: [Program; 12] = [
     Program { name: "bash", package: "bash" },
     Program { name: "kill", package: "procps" },
     Program { name: "python3", package: "python3" },
+    Program { name: "pip3", package: "python3-pip" },
     Program { name: "node", package: "nodejs" },
+    Program { name: "npm", package: "npm" },
     Program { name: "jq", package: "jq" },
     Program { name: "setpriv", package: "util-linux" },
     Program { name: "bwrap", package: "bubblewrap" },
@@ -82,7 +84,7 @@ fn is_there(program: &str) -> bool {
     DIRECTORIES.iter().any(|directory| Path::new(directory).join(program).is_file())
 }
 
-fn is_root() -> Result<bool> {
+pub(super) fn is_root() -> Result<bool> {
     let status = std::fs::read_to_string("/proc/self/status").context("cannot read who we are")?;
     Ok(status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0")))
 }

@@ -1,0 +1,119 @@
+//! `gantry-xtask mcp-echo-server [--http] [--many]`: the MCP server behind the gateway, which costs as little as it can.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use crate::conformance::fixture::wire::{Era, Fault, Handler, Line, META_SERVER, NEWEST, OLD, Request};
+use crate::conformance::fixture::{http, stdio};
+
+/// Tools of the server that has many.
+pub(super) const TOOLS_MANY: usize = 5_000;
+
+/// The server.
+struct Echo {
+    tools: Value,
+}
+
+/// The command.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let handler: Arc<dyn Handler> = Arc::new(Echo { tools: tools(if has("--many") { TOOLS_MANY } else { 1 }) });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(async {
+        if !has("--http") {
+            return stdio::serve(handler).await;
+        }
+        let (listener, address) = http::listen().await?;
+        println!("{address}");
+        http::serve(listener, handler).await
+    })
+}
+
+fn tools(count: usize) -> Value {
+    let tool = |number: usize| {
+        let name = if number == 0 { "echo".to_owned() } else { format!("echo_{number}") };
+        json!({ "name": name, "description": format!("Returns the text it was given, as number {number} of many."),
+            "inputSchema": { "type": "object", "required": ["text"],
+                "properties": { "text": { "type": "string", "description": "what comes back" } } } })
+    };
+    Value::Array((0..count).map(tool).collect())
+}
+
+#[async_trait]
+impl Handler for Echo {
+    async fn handle(&self, request: &Request, _line: &Line) -> Result<Value, Fault> {
+        let about = || json!({ "name": "bench", "version": "1.0.0" });
+        let mut result = match request.method.as_str() {
+            "initialize" => json!({ "protocolVersion": request.agreed_revision(), "capabilities": { "tools": {} },
+                "serverInfo": about() }),
+            "ping" => json!({}),
+            "server/discover" => json!({ "supportedVersions": [NEWEST, OLD], "capabilities": { "tools": {} } }),
+            "tools/list" => json!({ "tools": self.tools }),
+            "tools/call" => {
+                let text = request.params.get("arguments").and_then(|arguments| arguments.get("text"));
+                json!({ "content": [{ "type": "text", "text": text.unwrap_or(&Value::Null) }] })
+            }
+            method => return Err(Fault::no_method(method)),
+        };
+        if let (Era::New, Value::Object(members)) = (request.era(), &mut result) {
+            members.insert("resultType".into(), json!("complete"));
+            if request.method != "tools/call" {
+                members.insert("ttlMs".into(), json!(60_000));
+                members.insert("cacheScope".into(), json!("public"));
+            }
+            members.insert("_meta".into(), json!({ META_SERVER: about() }));
+        }
+        Ok(result)
+    }
+}
+
+/// How the gateway starts this very program.
+pub(super) fn stdio(arguments: &[&str]) -> Result<Value> {
+    let program = std::env::current_exe().context("this program does not know where it is")?;
+    let folder = program.parent().context("this program lies nowhere")?;
+    let permissions = [format!("filesystem:read:{}", folder.display())];
+    Ok(json!({ "type": "stdio", "command": program, "args": arguments, "permissions": permissions }))
+}
+
+/// The server over HTTP; stopped when dropped.
+pub(super) struct Upstream {
+    child: Child,
+    pub(super) address: SocketAddr,
+}
+
+impl Upstream {
+    pub(super) fn start() -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe().context("this program does not know where it is")?)
+            .args(["mcp-echo-server", "--http"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the MCP server")?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        match line.trim().parse() {
+            Ok(address) => Ok(Self { child, address }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error).context("the MCP server did not say where it listens")
+            }
+        }
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        // It may be gone already; then there is nothing to stop.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

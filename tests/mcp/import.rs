@@ -1,0 +1,105 @@
+//! A realistic `mcpServers` file with five servers is imported, and all of them are called from the Python SDK, from the
+//! inspector and by `gantry call`.
+
+use serde_json::json;
+
+use super::peers::{PYTHON, inspector, kit, python_sdk, server};
+use super::*;
+
+/// Tool as clients see it, tool as Gantry calls it, arguments, and what the answer contains.
+fn calls(house: &House) -> [(&'static str, &'static str, Value, &'static str); 5] {
+    [
+        ("everything__echo", "everything.echo", json!({ "message": "hi there" }), "hi there"),
+        ("files__read_text_file", "files.read_text_file", json!({ "path": house.path("files/note.txt") }), "a note"),
+        ("memory__read_graph", "memory.read_graph", json!({}), "entities"),
+        ("fast__add", "fast.add", json!({ "a": 20, "b": 22 }), "42"),
+        ("plain__echo", "plain.echo", json!({ "text": "hello" }), "hello"),
+    ]
+}
+
+async fn imported() -> House {
+    let house = House::open().await;
+    std::fs::create_dir(house.file("files")).unwrap();
+    std::fs::write(house.file("files/note.txt"), "a note").unwrap();
+    let block = json!({ "mcpServers": {
+        "everything": { "command": "node", "args": [server("everything")] },
+        "files": { "command": "node", "args": [server("filesystem"), house.path("files")] },
+        "memory": { "command": "node", "args": [server("memory")], "env": { "MEMORY_FILE_PATH": house.path("state/memory.jsonl") } },
+        "fast": { "command": PYTHON, "args": [house.path("servers/fast.py"), kit("python")] },
+        "plain": { "command": PYTHON, "args": [house.path("servers/plain.py")] },
+    } });
+    let file = house.file("claude_desktop_config.json");
+    std::fs::write(&file, block.to_string()).unwrap();
+    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes", "--json"]);
+    assert_eq!(ran.code(), 0, "{}{}\n{}", ran.out(), ran.err(), house.gantry.log());
+    house
+}
+
+#[tokio::test]
+async fn five_servers_are_imported_and_called_from_three_foreign_sides() {
+    let house = imported().await;
+    let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
+    for name in ["everything", "files", "memory", "fast", "plain"] {
+        let listed = servers["servers"].as_array().unwrap().iter().find(|server| server["name"] == name);
+        let listed = listed.unwrap_or_else(|| panic!("{name}: {servers}"));
+        assert_eq!(listed["problems"], json!([]), "{name}: {listed}");
+        assert!(listed["tools"]["available"].as_u64().unwrap() > 0, "{name}: {listed}");
+    }
+    let calls = calls(&house);
+
+    let plan: Vec<Value> = calls.iter().map(|(exported, _, arguments, _)| json!([exported, arguments])).collect();
+    let seen = python_sdk("python", &json!({ "http": house.door(), "token": house.agent, "calls": plan }));
+    for ((exported, _, _, contains), result) in calls.iter().zip(seen["results"].as_array().unwrap()) {
+        assert!(result["text"].as_str().unwrap().contains(contains), "{exported} by the SDK: {result}");
+    }
+
+    let headers = [format!("Authorization: Bearer {}", house.agent)];
+    let door = house.door();
+    for (exported, _, arguments, contains) in &calls {
+        let mut method = vec!["--method", "tools/call", "--tool-name", exported];
+        let given: Vec<String> = arguments.as_object().unwrap().iter().map(|(name, value)| word(name, value)).collect();
+        for argument in &given {
+            method.extend(["--tool-arg", argument]);
+        }
+        let shown = inspector(&[&door, "--transport", "http"], &headers, &method).ok().out();
+        assert!(shown.contains(contains), "{exported} by the inspector: {shown}");
+    }
+
+    for (_, id, arguments, contains) in &calls {
+        let given: Vec<String> = arguments.as_object().unwrap().iter().map(|(name, value)| word(name, value)).collect();
+        let mut command = vec!["call", id, "--json"];
+        command.extend(given.iter().map(String::as_str));
+        let shown = house.gantry.cli(&command).ok().out();
+        assert!(shown.contains(contains), "{id} by `gantry call`: {shown}");
+    }
+}
+
+/// `name=value` as command lines want it.
+fn word(name: &str, value: &Value) -> String {
+    format!("{name}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+#[tokio::test]
+async fn imported_servers_can_do_no_more_than_their_file_says() {
+    let house = imported().await;
+    // The server would refuse this by itself; a folder it was given but that is not in the sandbox it cannot even see.
+    let answer = house.invoke("files.read_text_file", json!({ "path": "/etc/hostname" })).await;
+    assert_ne!(answer.status, 200, "{}", answer.text);
+    let answer = house.invoke("everything.get_env", json!({})).await;
+    assert!(!answer.text.contains("GANTRY_"), "the server's environment is Gantry's: {}", answer.text);
+}
+
+#[tokio::test]
+async fn a_file_with_faults_is_refused_with_all_of_them() {
+    let house = House::open().await;
+    let file = house.file("broken.json");
+    let block = json!({ "mcpServers": { "one": { "args": ["x"] }, "two": { "command": 5 }, "three": "node" } });
+    std::fs::write(&file, block.to_string()).unwrap();
+    let ran = house.gantry.cli(&["import", "mcp", file.to_str().unwrap(), "--yes"]);
+    assert_ne!(ran.code(), 0);
+    for name in ["one", "two", "three"] {
+        assert!(ran.err().contains(name), "{name}: {}", ran.err());
+    }
+    let servers = house.gantry.cli(&["server", "list", "--json"]).ok().json();
+    assert_eq!(servers["servers"], json!([]), "{servers}");
+}
