@@ -37,12 +37,15 @@ mod descriptor;
 mod desk;
 mod difference;
 mod manifest;
+mod scanned;
 mod source;
+mod supervised;
 mod taking_in;
 #[cfg(test)]
 mod tests;
 
 pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS, suggested};
+pub use scanned::Scanned;
 pub use source::{Inspection, Inspector, Supervision, ToolSource, WantedServer};
 pub use taking_in::Round;
 
@@ -100,7 +103,7 @@ fn key_of(pin: &PinRecord) -> ToolKey {
     (pin.tenant.clone(), pin.tool.clone())
 }
 
-fn namespace(name: &str, spec: Option<&ServerSpec>) -> String {
+pub(crate) fn namespace(name: &str, spec: Option<&ServerSpec>) -> String {
     spec.and_then(|spec| spec.namespace.clone()).unwrap_or_else(|| crate::naming::namespace(name))
 }
 

@@ -21,6 +21,7 @@ mod headers;
 pub mod import;
 pub mod naming;
 mod oauth;
+mod offerings;
 pub mod pins;
 mod restarts;
 mod server_log;

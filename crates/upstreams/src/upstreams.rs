@@ -290,21 +290,16 @@ impl Upstreams {
         all
     }
 
-    /// Starts every process of this name anew; calls that run finish on the old ones.
+    /// Starts every process of this server anew; calls that run finish on the old ones.
     ///
     /// # Errors
     /// There is no such server, or a new process could not be started; the old one serves on then.
-    pub async fn restart(&self, name: &str) -> Result<(), Refusal> {
-        let definitions = self.definitions.load_full();
-        let named: Vec<&Arc<Definition>> = definitions.values().filter(|definition| definition.name == name).collect();
-        if named.is_empty() {
-            return Err(unknown(name));
-        }
-        let mut units: Vec<Arc<Unit>> = self.units().all.values().filter(|unit| unit.name == name).cloned().collect();
+    pub async fn restart(&self, owner: &TenantId, name: &str) -> Result<(), Refusal> {
+        let definition = self.definition(owner, name)?;
+        let of_it = |unit: &&Arc<Unit>| unit.owner == *owner && unit.name == name;
+        let mut units: Vec<Arc<Unit>> = self.units().all.values().filter(of_it).cloned().collect();
         if units.is_empty() {
-            for definition in named {
-                units.push(self.unit(definition, &definition.tenant)?);
-            }
+            units.push(self.unit(&definition, owner)?);
         }
         for unit in units {
             unit.restart().await?;
@@ -316,10 +311,8 @@ impl Upstreams {
     ///
     /// # Errors
     /// There is no such server, or its log cannot be read.
-    pub async fn log_tail(&self, name: &str, lines: usize) -> Result<Vec<String>, Refusal> {
-        let definitions = self.definitions.load_full();
-        let definition =
-            definitions.values().find(|definition| definition.name == name).ok_or_else(|| unknown(name))?;
+    pub async fn log_tail(&self, owner: &TenantId, name: &str, lines: usize) -> Result<Vec<String>, Refusal> {
+        let definition = self.definition(owner, name)?;
         definition.log.tail(lines.min(LOG_LINES_MAX)).await.map_err(|error| {
             tracing::warn!(server = %name, %error, "the log of a server cannot be read");
             Refusal::new(ErrorCode::E3000, format!("the log of the server `{name}` cannot be read"))
@@ -342,6 +335,11 @@ impl Upstreams {
         futures_util::future::join_all(units.iter().map(|unit| unit.stop())).await;
         self.house.tasks.close();
         self.house.tasks.wait().await;
+    }
+
+    /// Every definition in force, in no order.
+    pub(crate) fn definitions(&self) -> Vec<Arc<Definition>> {
+        self.definitions.load().values().cloned().collect()
     }
 
     /// What a name means for a tenant.
@@ -386,11 +384,7 @@ impl Upstreams {
         method: &str,
         params: Value,
     ) -> Result<Value, Refusal> {
-        let patience = self.house.bounds.list_patience;
-        self.with(owner, name, caller, async |live: &InUse| {
-            live.connection.request_within(patience, method, params.clone()).await
-        })
-        .await
+        self.run(owner, name, caller, Errand::Ask { method, params }).await
     }
 
     async fn list(
@@ -401,33 +395,25 @@ impl Upstreams {
         method: &str,
         member: &str,
     ) -> Result<Vec<Value>, Refusal> {
-        let patience = self.house.bounds.list_patience;
-        let items = self
-            .with(owner, name, caller, async |live: &InUse| {
-                let pages = pages(live, method, member);
-                within(&*self.house.clock, patience, pages).await.unwrap_or(Err(Fault::Late)).map(Value::Array)
-            })
-            .await?;
-        match items {
+        match self.run(owner, name, caller, Errand::List { method, member }).await? {
             Value::Array(items) => Ok(items),
             _ => Ok(Vec::new()),
         }
     }
 
-    /// Asks something that may be asked twice.
-    async fn with(
+    async fn run(
         &self,
         owner: &TenantId,
         name: &str,
         caller: &TenantId,
-        ask: impl AsyncFn(&InUse) -> Result<Value, Fault>,
+        errand: Errand<'_>,
     ) -> Result<Value, Refusal> {
         let unit = self.unit(&self.definition(owner, name)?, caller)?;
         let _turn = unit.admitted().await?;
         let mut again = true;
         loop {
             let live = unit.live().await?;
-            match ask(&live).await {
+            match errand.once(&self.house, &live).await {
                 Ok(value) => return Ok(live.scrubber.value(value)),
                 Err(fault) if fault.ends_connection() && std::mem::take(&mut again) => {
                     if matches!(fault, Fault::NotSent(_)) {
@@ -454,6 +440,25 @@ impl Upstreams {
 
     fn units(&self) -> MutexGuard<'_, Units> {
         self.units.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something that may be asked twice.
+enum Errand<'a> {
+    Ask { method: &'a str, params: Value },
+    List { method: &'a str, member: &'a str },
+}
+
+impl Errand<'_> {
+    async fn once(&self, house: &House, live: &InUse) -> Result<Value, Fault> {
+        let patience = house.bounds.list_patience;
+        match self {
+            Self::Ask { method, params } => live.connection.request_within(patience, method, params.clone()).await,
+            Self::List { method, member } => {
+                let pages = pages(live, method, member);
+                within(&*house.clock, patience, pages).await.unwrap_or(Err(Fault::Late)).map(Value::Array)
+            }
+        }
     }
 }
 

@@ -68,7 +68,7 @@ impl Serve {
         let mut signals = signals::Signals::listen()?;
         let house = wiring::build(context, &config)?;
         let listener = bind(&config).await?;
-        let Household { kernel, recorder, mut loader, processes, mut policies } = house.open(&config).await?;
+        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams } = house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;
@@ -79,7 +79,7 @@ impl Serve {
             tracing::warn!("{warning}");
         }
 
-        let catalogue = upstreams::open(&kernel, Arc::clone(&house.store) as _, &config).await?;
+        let catalogue = upstreams::open(&kernel, Arc::clone(&house.store) as _, &upstreams, &config).await?;
 
         let running = announcement(&listener)?;
         let announced = context.data_dir().announce(&running)?;
@@ -110,6 +110,7 @@ impl Serve {
         // Nobody will call them again; each ends now, not when the last of the server does.
         processes.warm().clear();
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
+            upstreams.shut_down().await;
             recorder.close().await;
             house.store.close().await;
         });

@@ -179,6 +179,7 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
         availability: Arc::default(),
+        offerings: Arc::new(kernel::ports::offerings::NothingOffered),
         clock,
         entropy: Arc::new(CountingEntropy::default()),
         observer,

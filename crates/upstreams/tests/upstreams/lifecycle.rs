@@ -71,7 +71,7 @@ async fn on_a_restart_running_calls_finish_on_the_old_process_and_new_ones_go_to
         () = rig.until("it sleeps", |rig| rig.marked("sleep") == 1) => {}
     }
     let (slept, restarted) = tokio::join!(sleeping, async {
-        rig.upstreams.restart("misbehaving").await?;
+        rig.upstreams.restart(&TenantId::home(), "misbehaving").await?;
         rig.call("pid", json!({})).await
     });
     assert_eq!(text(&slept.unwrap()), "awake");
@@ -79,7 +79,7 @@ async fn on_a_restart_running_calls_finish_on_the_old_process_and_new_ones_go_to
     assert_eq!((rig.marked("start"), rig.marked("cancelled")), (2, 0));
     assert_eq!(after["structuredContent"]["starts"], 2);
     assert_eq!(before["structuredContent"]["starts"], 1);
-    assert_eq!(rig.upstreams.restart("nobody").await.unwrap_err().code, ErrorCode::E3108);
+    assert_eq!(rig.upstreams.restart(&TenantId::home(), "nobody").await.unwrap_err().code, ErrorCode::E3108);
     rig.upstreams.shut_down().await;
 }
 
@@ -87,7 +87,7 @@ async fn on_a_restart_running_calls_finish_on_the_old_process_and_new_ones_go_to
 async fn a_restart_that_fails_keeps_the_old_one_and_a_change_that_fails_does_not() {
     let rig = Rig::misbehaving(&["--starts-once"]);
     assert!(rig.call("echo", json!({})).await.is_ok());
-    assert_eq!(rig.upstreams.restart("misbehaving").await.unwrap_err().code, ErrorCode::E3502);
+    assert_eq!(rig.upstreams.restart(&TenantId::home(), "misbehaving").await.unwrap_err().code, ErrorCode::E3502);
     assert_eq!(rig.marked("start"), 2);
     assert!(rig.call("echo", json!({})).await.is_ok(), "the old one serves on");
     let mut broken = rig.spec(&[]);
@@ -157,7 +157,7 @@ async fn what_a_server_writes_to_its_standard_error_is_in_its_log() {
     let deadline = std::time::Duration::from_secs(10);
     let lines = tokio::time::timeout(deadline, async {
         loop {
-            let lines = rig.upstreams.log_tail("misbehaving", 100).await.unwrap();
+            let lines = rig.upstreams.log_tail(&TenantId::home(), "misbehaving", 100).await.unwrap();
             if lines.iter().any(|line| line.ends_with("last words")) {
                 return lines;
             }

@@ -36,7 +36,7 @@ pub(in crate::commands) async fn serve(
     let listener = TcpListener::bind(here)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
-    let Household { kernel, recorder, mut loader, processes, mut policies } = house.open(&config).await?;
+    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams } = house.open(&config).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
     }
@@ -45,6 +45,7 @@ pub(in crate::commands) async fn serve(
     for warning in &round.warnings {
         tracing::warn!("{warning}");
     }
+    let catalogue = super::upstreams::open(&kernel, Arc::clone(&house.store) as _, &upstreams, &config).await?;
     let token = match given {
         Some(token) => token,
         None => {
@@ -55,6 +56,7 @@ pub(in crate::commands) async fn serve(
     };
     let announced = context.data_dir().announce(&announcement(&listener)?)?;
     let door = wiring::door(&kernel, &house, &config);
+    door.ask_about_servers(catalogue);
     let mut keepers = keepers(&kernel, &processes, policies, &house);
     keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
     let ended = CancellationToken::new();
@@ -74,6 +76,7 @@ pub(in crate::commands) async fn serve(
     }
     processes.warm().clear();
     let closed = tokio::time::timeout(super::CLOSING_TIMEOUT, async {
+        upstreams.shut_down().await;
         recorder.close().await;
         house.store.close().await;
     });

@@ -1,76 +1,60 @@
-//! MCP servers behind this Gantry: what keeps them, what looks at their tools, and what is asked about them.
+//! MCP servers behind this Gantry: what keeps them alive, what takes their tools in, and how both end.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use contract::error::{ErrorCode, Refusal};
-use contract::ids::TenantId;
+use contract::envelope::CallLimits;
+use executors::{Confinement, RuntimePrograms, Walls};
 use kernel::Kernel;
+use kernel::ports::clock::Clock;
 use kernel::ports::upstream_store::UpstreamStore;
-use serde_json::{Value, json};
-use upstreams::catalogue::{Catalogue, CatalogueParts, Inspection, Inspector, Supervision, ToolSource, WantedServer};
+use sandbox::{Launch, Sandbox};
+use upstreams::catalogue::{Catalogue, CatalogueParts, Scanned};
+use upstreams::{UpstreamBounds, UpstreamParts, Upstreams};
 
+use super::wiring::House;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::secrets_folder::SecretsFolder;
+
+/// What keeps servers. None is started before somebody wants it.
+pub(super) fn keep(
+    house: &House,
+    config: &Config,
+    confinement: Confinement,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<Upstreams>, Failure> {
+    let data_dir = house.data_dir().path();
+    // A launcher of their own: servers live long, and must not take the places of calls.
+    let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
+    Ok(Upstreams::new(UpstreamParts {
+        walls: Walls::new(sandbox, RuntimePrograms::default()),
+        confinement,
+        secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir))),
+        clock: Arc::clone(clock),
+        entropy: house.entropy(),
+        log_dir: data_dir.join("logs").join("servers"),
+        limits: config.sandbox.envelope.resolve(None, &CallLimits::default())?,
+        bounds: UpstreamBounds::default(),
+    }))
+}
 
 /// Opens the catalogue. Before any door: what nobody has accepted must never have been offered.
 pub(super) async fn open(
     kernel: &Arc<Kernel>,
     store: Arc<dyn UpstreamStore>,
+    upstreams: &Arc<Upstreams>,
     config: &Config,
 ) -> Result<Arc<Catalogue>, Failure> {
     let parts = CatalogueParts {
         kernel: Arc::clone(kernel),
         store,
-        supervision: Arc::new(Unsupervised),
-        inspector: Arc::new(Unscanned { blocks: config.scan.blocks }),
+        supervision: Arc::clone(upstreams) as _,
+        inspector: Arc::new(Scanned { blocks: config.scan.blocks }),
     };
-    Catalogue::open(parts).await.map_err(|refusal| {
+    let catalogue = Catalogue::open(parts).await.map_err(|refusal| {
         Failure::from(refusal)
             .hint("what is kept of MCP servers cannot be read; `gantry doctor` looks at the data directory")
-    })
-}
-
-/// Starts no servers: none of them answers.
-#[derive(Debug)]
-struct Unsupervised;
-
-#[async_trait]
-impl ToolSource for Unsupervised {
-    async fn list_tools(&self, _: &TenantId, _: &str) -> Result<Vec<Value>, Refusal> {
-        Err(unsupervised())
-    }
-}
-
-#[async_trait]
-impl Supervision for Unsupervised {
-    async fn apply(&self, _: Vec<WantedServer>) {}
-
-    fn status(&self, _: &TenantId, _: &str) -> Value {
-        json!({ "state": "stopped" })
-    }
-
-    async fn restart(&self, _: &TenantId, _: &str) -> Result<(), Refusal> {
-        Err(unsupervised())
-    }
-
-    async fn log_tail(&self, _: &TenantId, _: &str, _: usize) -> Result<Vec<String>, Refusal> {
-        Err(unsupervised())
-    }
-}
-
-fn unsupervised() -> Refusal {
-    Refusal::new(ErrorCode::E3010, "this build starts no MCP servers").hint("use a build that does")
-}
-
-/// Finds nothing, and lets pass only what need not be looked at.
-#[derive(Debug)]
-struct Unscanned {
-    blocks: bool,
-}
-
-impl Inspector for Unscanned {
-    fn inspect(&self, definitions: &[Value], _: &[String], _: &[String]) -> Vec<Inspection> {
-        definitions.iter().map(|_| Inspection { findings: Vec::new(), blocks: self.blocks }).collect()
-    }
+    })?;
+    catalogue.listen_to(upstreams);
+    Ok(catalogue)
 }

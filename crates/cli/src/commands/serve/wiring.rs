@@ -15,7 +15,6 @@ use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
 use kernel::ports::observer::Observer;
-use kernel::ports::offerings::NothingOffered;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
@@ -30,6 +29,7 @@ use server::{Door, MetricsText};
 use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
+use upstreams::{UpstreamExecutor, Upstreams};
 
 use crate::config::Config;
 use crate::context::Context;
@@ -67,6 +67,8 @@ pub(super) struct Household {
     pub(super) processes: Arc<ProcessExecutor>,
     /// There if policies come from files.
     pub(super) policies: Option<PolicyFollower>,
+    /// The MCP servers behind this one.
+    pub(super) upstreams: Arc<Upstreams>,
 }
 
 /// Opens everything on disk, or says what is wrong. Makes keys at the first start.
@@ -101,6 +103,14 @@ impl House {
         &self.admin_token
     }
 
+    pub(super) fn data_dir(&self) -> &DataDir {
+        &self.data_dir
+    }
+
+    pub(super) fn entropy(&self) -> Arc<dyn Entropy> {
+        Arc::clone(&self.entropy) as _
+    }
+
     /// Builds the kernel on it, and what loads tools and policies into the kernel.
     pub(super) async fn open(&self, config: &Config) -> Result<Household, Failure> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
@@ -129,7 +139,8 @@ impl House {
             Arc::new(ProcessExecutor::new(isolation, homes.clone(), confinement.clone(), Arc::clone(&clock)));
         let cache = self.data_dir.path().join("images");
         let containers = Arc::new(OciExecutor::new(walls, homes.clone(), confinement.clone(), cache));
-        let wasm = self.wasm(homes.clone(), confinement);
+        let wasm = self.wasm(homes.clone(), confinement.clone());
+        let upstreams = super::upstreams::keep(self, config, confinement, &clock)?;
         let Outside { issuer, did_resolver, engine } = outside;
         let access = Access::open(AccessParts {
             store: Arc::clone(&self.store) as Arc<dyn AccessStore>,
@@ -148,11 +159,15 @@ impl House {
             access,
             mint: self.mint(config)?,
             recorder,
-            executors: executors(config, &clock, vec![Arc::clone(&processes) as _, containers], wasm.clone())?,
+            executors: executors(config, &clock, vec![
+                Arc::clone(&processes) as _,
+                containers,
+                Arc::new(UpstreamExecutor::new(Arc::clone(&upstreams))),
+            ], wasm.clone())?,
             isolation: config.isolation.policy(),
             envelope: config.sandbox.envelope,
             availability: Arc::default(),
-            offerings: Arc::new(NothingOffered),
+            offerings: Arc::clone(&upstreams) as _,
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
@@ -174,7 +189,7 @@ impl House {
             path,
             last: None,
         });
-        Ok(Household { kernel, recorder: handle, loader, processes, policies })
+        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.

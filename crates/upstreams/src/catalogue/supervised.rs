@@ -1,0 +1,78 @@
+//! The two halves of this room put together: the catalogue looks at servers that [`Upstreams`] keeps alive, and hears of them
+//! when they change, go away or come back.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use contract::error::Refusal;
+use contract::ids::TenantId;
+use serde_json::{Value, json};
+
+use super::{Catalogue, Supervision, ToolSource, WantedServer};
+use crate::upstreams::{Server, Upstreams};
+use crate::watcher::UpstreamWatcher;
+
+#[async_trait]
+impl ToolSource for Upstreams {
+    async fn list_tools(&self, tenant: &TenantId, server: &str) -> Result<Vec<Value>, Refusal> {
+        Self::list_tools(self, tenant, server).await
+    }
+}
+
+#[async_trait]
+impl Supervision for Upstreams {
+    async fn apply(&self, servers: Vec<WantedServer>) {
+        let servers = servers.into_iter().map(|WantedServer { tenant, name, spec }| Server { tenant, name, spec });
+        Self::apply(self, servers.collect());
+    }
+
+    /// Of the process that serves its own tenant; those of others are theirs.
+    fn status(&self, tenant: &TenantId, server: &str) -> Value {
+        let all = Self::status(self);
+        let mut own = all.iter().filter(|status| status.tenant == *tenant && status.name == server);
+        let speaks = own.clone().find(|status| status.serves.as_ref().is_none_or(|serves| serves == tenant));
+        let Some(status) = speaks.or_else(|| own.next()) else { return json!({ "state": "stopped" }) };
+        json!({
+            "state": status.state.as_str(),
+            "since": status.since.0,
+            "restarts": status.restarts,
+            "era": status.era.map(crate::Era::as_str),
+            "pid": status.pid,
+            "last_error": status.last_error,
+            "calls": status.calls,
+        })
+    }
+
+    async fn restart(&self, tenant: &TenantId, server: &str) -> Result<(), Refusal> {
+        Self::restart(self, tenant, server).await
+    }
+
+    async fn log_tail(&self, tenant: &TenantId, server: &str, lines: usize) -> Result<Vec<String>, Refusal> {
+        Self::log_tail(self, tenant, server, lines).await
+    }
+}
+
+/// Tells a catalogue what [`Upstreams`] sees. Holds it loosely: whoever has opened it decides how long it lives.
+#[derive(Debug)]
+struct Ears(Weak<Catalogue>);
+
+impl UpstreamWatcher for Ears {
+    fn tools_changed(&self, tenant: &TenantId, server: &str) {
+        if let Some(catalogue) = self.0.upgrade() {
+            catalogue.look_again(tenant, server);
+        }
+    }
+
+    fn availability(&self, tenant: &TenantId, server: &str, available: bool) {
+        if let Some(catalogue) = self.0.upgrade() {
+            catalogue.availability(tenant, server, available);
+        }
+    }
+}
+
+impl Catalogue {
+    /// Hears of these servers from now on.
+    pub fn listen_to(self: &Arc<Self>, upstreams: &Upstreams) {
+        upstreams.watch(Arc::new(Ears(Arc::downgrade(self))));
+    }
+}
