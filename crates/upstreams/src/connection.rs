@@ -121,7 +121,7 @@ impl Connection {
     /// Asks and waits. The wait is bounded by whoever drops the future.
     pub(crate) async fn request(&self, method: &str, mut params: Value) -> Result<Value, Fault> {
         self.met.introduce(&mut params);
-        self.line().request(method, &params, None, None).await
+        self.line().request(method, params, None, None).await
     }
 
     /// The same within a time of its own.
@@ -138,7 +138,7 @@ impl Connection {
     ) -> Result<Value, Fault> {
         self.met.introduce(&mut params);
         self.met.ask_for_log(&mut params);
-        self.line().request("tools/call", &params, schema, Some(companion)).await
+        self.line().request("tools/call", params, schema, Some(companion)).await
     }
 
     /// Is it there (MCP-013)?
@@ -202,7 +202,7 @@ impl Line<'_> {
     pub(crate) async fn request(
         self,
         method: &str,
-        params: &Value,
+        mut params: Value,
         schema: Option<&Value>,
         companion: Option<&Arc<dyn Companion>>,
     ) -> Result<Value, Fault> {
@@ -210,15 +210,12 @@ impl Line<'_> {
         // These two are never taken back: a server that does not know the first would hear of a request it has forgotten, and
         // the second must not be.
         let mut asking = Asking { line: self, id, answered: matches!(method, "server/discover" | "initialize") };
-        let outcome = if companion.is_some() {
-            let mut params = params.clone();
-            if let Some(meta) = meta(&mut params) {
-                meta.insert("progressToken".to_owned(), json!(id));
-            }
-            self.channel.exchange(self.router, Outgoing { id, method, params: &params, schema }).await
-        } else {
-            self.channel.exchange(self.router, Outgoing { id, method, params, schema }).await
-        };
+        if companion.is_some()
+            && let Some(meta) = meta(&mut params)
+        {
+            meta.insert("progressToken".to_owned(), json!(id));
+        }
+        let outcome = self.channel.exchange(self.router, Outgoing { id, method, params: &params, schema }).await;
         // After a fault the other side has nothing more to say about it either.
         asking.answered = true;
         outcome

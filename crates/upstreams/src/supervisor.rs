@@ -12,7 +12,7 @@
 //!                      Unavailable ──probe──▶ Starting
 //! ```
 //!
-//! One task ([`keeper`]) owns the state and steps it; everybody else reads it and waits for it. So concurrent first calls make
+//! One task (`keeper`) owns the state and steps it; everybody else reads it and waits for it. So concurrent first calls make
 //! one start, and nothing is locked while a process starts.
 //!
 //! Invariants
@@ -34,6 +34,7 @@ use contract::ids::TenantId;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::bounds::UpstreamBounds;
@@ -121,6 +122,10 @@ pub(crate) struct Unit {
     log: Arc<ServerLog>,
     phase: watch::Sender<Phase>,
     wanted: Notify,
+    /// Those who wait for it to be there.
+    waiting: AtomicUsize,
+    /// It is not to be started any more.
+    closing: CancellationToken,
     tools_changed: Notify,
     orders: mpsc::Sender<Order>,
     room: Semaphore,
@@ -158,6 +163,8 @@ impl Unit {
             log,
             phase: watch::Sender::new(Phase::Stopped),
             wanted: Notify::new(),
+            waiting: AtomicUsize::new(0),
+            closing: CancellationToken::new(),
             tools_changed: Notify::new(),
             orders,
             room: Semaphore::new(house.bounds.calls_max),
@@ -186,6 +193,7 @@ impl Unit {
     pub(crate) async fn live(&self) -> Result<InUse, Refusal> {
         let mut phases = self.phase.subscribe();
         let mut waited = false;
+        let _waiting = Queued::enter(&self.waiting);
         loop {
             let phase = phases.borrow_and_update().clone();
             match phase {
@@ -237,6 +245,7 @@ impl Unit {
 
     /// Ends it, after the calls on it or the patience for them.
     pub(crate) async fn stop(&self) {
+        self.closing.cancel();
         let (reply, answer) = oneshot::channel();
         if self.orders.send(Order::Stop(reply)).await.is_ok() {
             let _ = answer.await;
@@ -245,6 +254,7 @@ impl Unit {
 
     /// Ends it without waiting, because nobody is left to wait.
     pub(crate) fn abandon(&self) {
+        self.closing.cancel();
         let (reply, _) = oneshot::channel();
         let _ = self.orders.try_send(Order::Stop(reply));
     }

@@ -1,4 +1,4 @@
-//! All servers behind Gantry: which there are, how each stands, and what can be asked of them besides calling their tools.
+//! All servers behind Gantry: which there are, and how each stands.
 //!
 //! A server is defined by a tenant (its owner) and runs once for each tenant that calls it, or once for all if it is
 //! shareable. The definitions are an immutable map that is swapped; the processes are made when they are wanted.
@@ -6,7 +6,10 @@
 //! Invariants
 //! - UPS-1: nothing is started before somebody wants it.
 //! - UPS-2: a tenant's calls never reach the process of another tenant, unless the server is shareable.
-//! - UPS-3: lists are read to their end or refused: at most [`ITEMS_MAX`] items and [`LIST_BYTES_MAX`] bytes.
+//!
+//! Not here: what can be asked of a server besides calling its tools (`lists`), and calling them (`executor`).
+
+mod lists;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,25 +23,17 @@ use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::secret_source::SecretSource;
-use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use crate::bounds::UpstreamBounds;
-use crate::connection::{Era, outbound, within};
-use crate::fault::{Fault, METHOD_NOT_FOUND};
+use crate::connection::{Era, outbound};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
-use crate::supervisor::live::InUse;
 use crate::supervisor::{House, ServerState, Unit};
 use crate::watcher::{UpstreamWatcher, Watchers};
+pub use lists::{ITEMS_MAX, LIST_BYTES_MAX};
 
-/// Most items of one list of a server.
-pub const ITEMS_MAX: usize = 10_000;
-/// Most bytes of one list of a server.
-pub const LIST_BYTES_MAX: usize = 64 << 20;
-/// Most pages of one list of a server.
-const PAGES_MAX: usize = 1_000;
 /// Most lines of a log that are shown at once.
 const LOG_LINES_MAX: usize = 10_000;
 
@@ -173,91 +168,6 @@ impl Upstreams {
         }
     }
 
-    /// All tools of a server as it describes them, every page.
-    ///
-    /// # Errors
-    /// The server is not known, cannot be reached, or has too many.
-    pub async fn list_tools(&self, tenant: &TenantId, name: &str) -> Result<Vec<Value>, Refusal> {
-        self.list(tenant, name, tenant, "tools/list", "tools").await
-    }
-
-    /// All resources of a server, for a tenant that calls.
-    ///
-    /// # Errors
-    /// As [`list_tools`](Self::list_tools); also if its resources are not offered.
-    pub async fn list_resources(&self, owner: &TenantId, name: &str, caller: &TenantId) -> Result<Vec<Value>, Refusal> {
-        self.offers_resources(owner, name)?;
-        self.list(owner, name, caller, "resources/list", "resources").await
-    }
-
-    /// All templates of resources.
-    ///
-    /// # Errors
-    /// As [`list_resources`](Self::list_resources).
-    pub async fn list_resource_templates(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-    ) -> Result<Vec<Value>, Refusal> {
-        self.offers_resources(owner, name)?;
-        self.list(owner, name, caller, "resources/templates/list", "resourceTemplates").await
-    }
-
-    /// One resource, as the server gives it: `{ "contents": [...] }`.
-    ///
-    /// # Errors
-    /// As [`list_resources`](Self::list_resources).
-    pub async fn read_resource(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-        uri: &str,
-    ) -> Result<Value, Refusal> {
-        self.offers_resources(owner, name)?;
-        self.ask(owner, name, caller, "resources/read", json!({ "uri": uri })).await
-    }
-
-    /// All prompts of a server.
-    ///
-    /// # Errors
-    /// As [`list_tools`](Self::list_tools); also if its prompts are not offered.
-    pub async fn list_prompts(&self, owner: &TenantId, name: &str, caller: &TenantId) -> Result<Vec<Value>, Refusal> {
-        self.offers_prompts(owner, name)?;
-        self.list(owner, name, caller, "prompts/list", "prompts").await
-    }
-
-    /// One prompt. `params` are those of `prompts/get`.
-    ///
-    /// # Errors
-    /// As [`list_prompts`](Self::list_prompts).
-    pub async fn get_prompt(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-        params: Value,
-    ) -> Result<Value, Refusal> {
-        self.offers_prompts(owner, name)?;
-        self.ask(owner, name, caller, "prompts/get", params).await
-    }
-
-    /// Completes an argument. `params` are those of `completion/complete`.
-    ///
-    /// # Errors
-    /// The server is not known or cannot be reached, or neither its prompts nor its resources are offered.
-    pub async fn complete(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-        params: Value,
-    ) -> Result<Value, Refusal> {
-        self.offers_prompts(owner, name).or_else(|_| self.offers_resources(owner, name))?;
-        self.ask(owner, name, caller, "completion/complete", params).await
-    }
-
     /// How every server stands, one line for each process there is or was, in a stable order.
     pub fn status(&self) -> Vec<ServerStatus> {
         let units = self.units();
@@ -376,63 +286,6 @@ impl Upstreams {
         Ok(unit)
     }
 
-    async fn ask(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-        method: &str,
-        params: Value,
-    ) -> Result<Value, Refusal> {
-        self.run(owner, name, caller, Errand::Ask { method, params }).await
-    }
-
-    async fn list(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-        method: &str,
-        member: &str,
-    ) -> Result<Vec<Value>, Refusal> {
-        match self.run(owner, name, caller, Errand::List { method, member }).await? {
-            Value::Array(items) => Ok(items),
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    async fn run(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-        errand: Errand<'_>,
-    ) -> Result<Value, Refusal> {
-        let unit = self.unit(&self.definition(owner, name)?, caller)?;
-        let _turn = unit.admitted().await?;
-        let mut again = true;
-        loop {
-            let live = unit.live().await?;
-            match errand.once(&self.house, &live).await {
-                Ok(value) => return Ok(live.scrubber.value(value)),
-                Err(fault) if fault.ends_connection() && std::mem::take(&mut again) => {
-                    if matches!(fault, Fault::NotSent(_)) {
-                        live.connection.give_up("the server cannot be reached");
-                    }
-                }
-                Err(fault) => return Err(live.scrubber.refusal(fault.refusal(name, true))),
-            }
-        }
-    }
-
-    fn offers_resources(&self, owner: &TenantId, name: &str) -> Result<(), Refusal> {
-        if self.definition(owner, name)?.spec.resources { Ok(()) } else { Err(not_offered(name, "resources")) }
-    }
-
-    fn offers_prompts(&self, owner: &TenantId, name: &str) -> Result<(), Refusal> {
-        if self.definition(owner, name)?.spec.prompts { Ok(()) } else { Err(not_offered(name, "prompts")) }
-    }
-
     fn open_log(&self, tenant: &TenantId, name: &str) -> Arc<ServerLog> {
         let file = if *tenant == TenantId::home() { name.to_owned() } else { format!("{tenant}__{name}") };
         ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock))
@@ -443,68 +296,11 @@ impl Upstreams {
     }
 }
 
-/// Something that may be asked twice.
-enum Errand<'a> {
-    Ask { method: &'a str, params: Value },
-    List { method: &'a str, member: &'a str },
-}
-
-impl Errand<'_> {
-    async fn once(&self, house: &House, live: &InUse) -> Result<Value, Fault> {
-        let patience = house.bounds.list_patience;
-        match self {
-            Self::Ask { method, params } => live.connection.request_within(patience, method, params.clone()).await,
-            Self::List { method, member } => {
-                let pages = pages(live, method, member);
-                within(&*house.clock, patience, pages).await.unwrap_or(Err(Fault::Late)).map(Value::Array)
-            }
-        }
-    }
-}
-
 /// Whoever forgets to shut down leaves no process behind; only nobody waits for the end.
 impl Drop for Upstreams {
     fn drop(&mut self) {
         self.units().all.drain().for_each(|(_, unit)| unit.abandon());
     }
-}
-
-/// UPS-3.
-async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, Fault> {
-    let mut items = Vec::new();
-    let mut bytes = 0;
-    let mut cursor: Option<Value> = None;
-    for _ in 0..PAGES_MAX {
-        let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-        let mut page = match live.connection.request(method, params).await {
-            Ok(page) => page,
-            // It has none of these.
-            Err(Fault::Refused(error)) if error.code == METHOD_NOT_FOUND && cursor.is_none() => return Ok(items),
-            Err(fault) => return Err(fault),
-        };
-        let Some(Value::Array(found)) = page.get_mut(member).map(Value::take) else {
-            return Err(Fault::Nonsense("list"));
-        };
-        bytes += found.iter().map(|item| item.to_string().len()).sum::<usize>();
-        items.extend(found);
-        if items.len() > ITEMS_MAX || bytes > LIST_BYTES_MAX {
-            return Err(too_many(method));
-        }
-        let next = page.get("nextCursor").filter(|next| !next.is_null()).cloned();
-        match next {
-            None => return Ok(items),
-            // It would go round for ever.
-            Some(next) if Some(&next) == cursor.as_ref() => return Err(Fault::Nonsense("list that ends")),
-            Some(next) => cursor = Some(next),
-        }
-    }
-    Err(too_many(method))
-}
-
-fn too_many(method: &str) -> Fault {
-    Refusal::new(ErrorCode::E3407, format!("the server's answer to `{method}` has more than can be taken"))
-        .retryable(false)
-        .into()
 }
 
 fn status_of(unit: &Unit, definitions: &HashMap<Key, Arc<Definition>>) -> ServerStatus {
@@ -529,11 +325,5 @@ fn unknown(name: &str) -> Refusal {
     let shown: String = name.chars().take(100).collect();
     Refusal::new(ErrorCode::E3108, format!("there is no server `{shown}` behind this one"))
         .hint("`gantry server list` shows the servers there are")
-        .retryable(false)
-}
-
-fn not_offered(name: &str, what: &str) -> Refusal {
-    Refusal::new(ErrorCode::E3010, format!("the {what} of the server `{name}` are not offered"))
-        .hint(format!("let the operator set `{what}` for this server"))
         .retryable(false)
 }

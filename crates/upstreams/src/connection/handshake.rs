@@ -124,7 +124,7 @@ async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<
     let version = ProtocolVersion::V_2026_07_28;
     let mut params = json!({});
     introduce(&mut params, version.as_str(), introduction);
-    let answer = match line.request("server/discover", &params, None, None).await {
+    let answer = match line.request("server/discover", params, None, None).await {
         Ok(answer) => answer,
         Err(Fault::Refused(error)) => return refused(error),
         // Over HTTP an old server turns away what it does not know by a status.
@@ -168,7 +168,7 @@ async fn initialize(line: Line<'_>, introduction: &Introduction) -> Result<Met, 
         "capabilities": introduction.capabilities,
         "clientInfo": introduction.client,
     });
-    let answer = line.request("initialize", &params, None, None).await?;
+    let answer = line.request("initialize", params, None, None).await?;
     let version = answer.get("protocolVersion").and_then(Value::as_str).ok_or(Fault::Nonsense("greeting"))?;
     if !is_old(version) {
         return Err(Fault::Version(named([version].into_iter())));

@@ -29,6 +29,8 @@ use crate::wire::{self, CallId, Incoming};
 
 /// Questions of one server that may wait for an answer at once.
 const QUESTIONS_MAX: usize = 16;
+/// Bytes of what is no message that go to the server's log.
+const GARBAGE_BYTES_MAX: usize = 4 << 10;
 
 /// Hears what concerns the server as a whole. Never waits.
 pub(crate) trait Hearing: Send + Sync + fmt::Debug {
@@ -168,7 +170,10 @@ impl Router {
         match wire::read(text) {
             Ok(messages) => messages.into_iter().for_each(|message| self.take(message, origin)),
             // Servers print to where they should speak; it is their log then.
-            Err(_) => self.hearing.line(&format!("[not a message] {}", String::from_utf8_lossy(text))),
+            Err(_) => {
+                let shown = text.get(..GARBAGE_BYTES_MAX).unwrap_or(text);
+                self.hearing.line(&format!("[not a message] {}", String::from_utf8_lossy(shown)));
+            }
         }
     }
 
@@ -213,7 +218,7 @@ impl Router {
             None => return,
         };
         match self.companion_for(origin) {
-            Some((_, companion, _)) => companion.log(LogLevel::of_word(word), &text),
+            Some((companion, _)) => companion.log(LogLevel::of_word(word), &text),
             None => self.hearing.line(&format!("[{word}] {text}")),
         }
     }
@@ -257,10 +262,12 @@ impl Router {
         if !relayed(self.relay, kind) {
             return Err((METHOD_NOT_FOUND, "this is not passed on to the caller"));
         }
-        let (id, companion, over) = self
+        let (companion, over) = self
             .companion_for(origin)
             .ok_or((INVALID_REQUEST, "it is not known which call this question belongs to"))?;
-        let question = Question { key: format!("{method}:{id}"), kind, parameters: params };
+        // Ids of our own requests and keys of questions come from one counter, so that no two of a call are alike.
+        let key = format!("{method}:{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let question = Question { key, kind, parameters: params };
         Ok(Posed { companion, over, question })
     }
 
@@ -269,15 +276,13 @@ impl Router {
     }
 
     /// The call something belongs to: the one on whose stream it came, or the only one there is.
-    fn companion_for(&self, origin: Option<CallId>) -> Option<(CallId, Arc<dyn Companion>, CancellationToken)> {
+    fn companion_for(&self, origin: Option<CallId>) -> Option<(Arc<dyn Companion>, CancellationToken)> {
         let table = self.table();
-        let found = |(id, running): (&CallId, &Running)| {
-            Some((*id, Arc::clone(running.companion.as_ref()?), running.over.clone()))
-        };
+        let found = |running: &Running| Some((Arc::clone(running.companion.as_ref()?), running.over.clone()));
         if let Some(origin) = origin {
-            return table.calls.get_key_value(&origin).and_then(found);
+            return table.calls.get(&origin).and_then(found);
         }
-        let mut all = table.calls.iter().filter_map(found);
+        let mut all = table.calls.values().filter_map(found);
         let only = all.next()?;
         all.next().is_none().then_some(only)
     }

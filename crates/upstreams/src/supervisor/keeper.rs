@@ -1,6 +1,7 @@
 //! The task that owns a server's state and steps it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
@@ -79,7 +80,10 @@ impl Keeper {
     async fn stopped(&mut self) -> State {
         self.unit.publish(Phase::Stopped);
         tokio::select! {
-            () = self.unit.wanted.notified() => State::Starting,
+            // Of several who wanted it at once only one was heard, and the others may be served by now.
+            () = self.unit.wanted.notified() => {
+                if self.unit.waiting.load(Ordering::Acquire) > 0 { State::Starting } else { State::Stopped }
+            }
             order = self.orders.recv() => match order {
                 Some(Order::Restart(reply)) => {
                     self.asked = Some(reply);
@@ -205,7 +209,10 @@ impl Keeper {
             hearing: Arc::clone(&self.unit) as _,
             log: &self.unit.log,
         };
-        let outcome = within(&*house.clock, patience, house.starter.start(wanted)).await.unwrap_or(Err(Fault::Late));
+        let outcome = tokio::select! {
+            outcome = within(&*house.clock, patience, house.starter.start(wanted)) => outcome.unwrap_or(Err(Fault::Late)),
+            () = self.unit.closing.cancelled() => Err(Fault::NotSent("the server is being stopped")),
+        };
         let mut facts = self.unit.facts();
         facts.restarts = self.starts.saturating_sub(1);
         match outcome {

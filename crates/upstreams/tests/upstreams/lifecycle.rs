@@ -187,3 +187,15 @@ async fn a_server_that_is_taken_away_is_drained() {
     assert_eq!(text(&sleeping.await.unwrap()), "awake");
     rig.upstreams.shut_down().await;
 }
+
+#[tokio::test]
+async fn a_start_that_goes_on_does_not_hold_up_the_end() {
+    let rig = Rig::misbehaving(&["--mute"]);
+    let calling = rig.call("echo", json!({}));
+    tokio::select! {
+        outcome = calling => panic!("{outcome:?}"),
+        () = rig.until("it is being started", |rig| rig.marked("start") == 1) => {}
+    }
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), rig.upstreams.shut_down()).await;
+    assert!(ended.is_ok(), "the start would have taken twenty seconds");
+}
