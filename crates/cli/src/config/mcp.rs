@@ -240,7 +240,7 @@ mod tests {
             ("[mcp.toolsets.a]\ntools = ['no pattern']", "[mcp.toolsets.a] tools: `no pattern`"),
             ("[mcp.toolsets.a]\ntool = ['x']", "[mcp] toolsets"),
             ("[mcp]\ntoolsets = ['a']", "[mcp] toolsets"),
-            ("[mcp]\npages = 3", "did you mean"),
+            ("[mcp]\npage_sise = 3", "did you mean"),
             ("[mcp]\nallowed_origins = ['nowhere']", "`nowhere` is no origin"),
             ("[tools]\nexposure = 'some'", "one of all, lazy, auto"),
         ] {

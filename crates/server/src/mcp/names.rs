@@ -31,9 +31,13 @@ pub(crate) fn exported(id: &ToolId) -> String {
     if clear && plain.len() <= NAME_BYTES_MAX {
         return plain;
     }
-    let tail: String = Digest::of_bytes(id.as_str().as_bytes()).to_string().chars().take(DIGEST_CHARS).collect();
+    let digest = Digest::of_bytes(id.as_str().as_bytes())
+        .as_bytes()
+        .iter()
+        .take(DIGEST_CHARS / 2)
+        .fold(String::with_capacity(DIGEST_CHARS), |text, byte| text + &format!("{byte:02x}"));
     let head: String = plain.chars().take(NAME_BYTES_MAX - DIGEST_CHARS - 1).collect();
-    format!("{head}{MARK}{tail}")
+    format!("{head}{MARK}{digest}")
 }
 
 /// The id that an uncut name stands for.

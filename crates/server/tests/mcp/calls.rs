@@ -42,7 +42,7 @@ async fn what_a_model_did_wrong_it_is_told_as_a_result() {
         (&json!(true), Some("E3401"))
     );
     assert!(text(&failed).contains("the tool fell over"));
-    for name in ["demo__ecko_tool", "nothing", "no-such-0123456789ab", ""] {
+    for name in ["demo__ecko_tool", "nothing", "no-such-0123456789ab"] {
         let unknown = stage.call(name, json!({})).await;
         assert_eq!(unknown["error"]["code"], -32602, "{name}: {unknown}");
     }

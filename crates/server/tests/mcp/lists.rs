@@ -48,7 +48,7 @@ async fn each_caller_sees_what_it_may_use_in_one_order_with_what_is_known_of_it(
     let stage = Stage::new().await;
     let hard = json!({
         "tool_id": "hard", "side_effect_policy": "irreversible",
-        "side_effects": [{ "resource": "mail", "op": "create", "scope": "outbox" }],
+        "side_effects": [{ "resource": "mail", "op": "CREATE", "scope": "outbox" }],
         "idempotency": { "key_fields": [], "window_seconds": 86_400 },
     });
     stage.publish(manifest("echo", &hard)).await;
