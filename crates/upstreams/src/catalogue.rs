@@ -13,7 +13,8 @@
 //! - CAT-1: no caller sees a definition that was not accepted. What is published is made from accepted ones alone.
 //! - CAT-2: a tool is offered only after its pin is durable, and all changes of one look become visible at once.
 //! - CAT-3: one look, or one decision, at a time for each server.
-//! - CAT-4: a published tool of a server without an accepted pin is offered to nobody, from the first moment on.
+//! - CAT-4: a published tool of a server without an accepted pin is offered to nobody, from the first moment on; and
+//!   only what is taken in here is published as one (the kernel refuses it by hand).
 //!
 //! Not here: keeping servers alive (`supervisor`), the rules of pinning (`pins`), how names are made (`naming`).
 

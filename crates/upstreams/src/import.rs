@@ -33,6 +33,8 @@ const BLOCKS: [&str; 4] = ["/mcpServers", "/servers", "/mcp/servers", "/context_
 const SERVERS_MAX: usize = 256;
 /// Longest name of a server.
 const NAME_CHARS_MAX: usize = 64;
+/// Where programs are found inside.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Members that only concern the client that had the block.
 const CLIENTS_OWN: [&str; 14] = [
     "alwaysAllow",
@@ -55,8 +57,10 @@ const CLIENTS_OWN: [&str; 14] = [
 pub trait Machine {
     /// What is at this path, if anything is.
     fn kind(&self, path: &Path) -> Option<PathKind>;
-    /// Where a program is that is named without a path, with links followed.
+    /// Where a program is that is named without a path.
     fn program(&self, name: &str) -> Option<PathBuf>;
+    /// Where a path leads, with links followed.
+    fn really(&self, path: &Path) -> PathBuf;
     /// A variable of the environment the import runs in.
     fn variable(&self, name: &str) -> Option<String>;
 }
@@ -254,18 +258,27 @@ impl<'m> Reading<'m> {
             }
             Some(_) => self.problem("args", "must be an array of texts"),
         }
-        let env = self.settings(members, "env", "env", secrets::is_secret);
+        let mut env = self.settings(members, "env", "env", secrets::is_secret);
         if let Some(at) = args.iter().position(|arg| secrets::looks_like_one(arg)) {
             let message = "looks like a secret, and everybody on this machine can see a program's arguments: \
                            give it by `env`, if the server allows";
             self.warnings.push(format!("argument {} {message}", at + 1));
         }
         let program = grants::Program { machine: self.machine, command: &command, args: &args, env: &env };
-        let (grants, warnings) = grants::infer(&program);
+        let grants::Inferred { grants, warnings, elsewhere } = grants::infer(&program);
         self.warnings.extend(warnings);
         let runs = std::iter::once(command.as_str()).chain(args.iter().map(|arg| secrets::masked(arg)));
         let runs = runs.collect::<Vec<_>>().join(" ");
         let permissions = grants.iter().map(|grant| grant.permission.clone()).collect();
+        let command = match elsewhere {
+            None => command,
+            // Inside, only the system's folders are searched; what it starts itself is looked for beside it.
+            Some(found) => {
+                let folder = found.parent().unwrap_or(&found).display().to_string();
+                env.entry("PATH".into()).or_insert_with(|| Setting::Plain(format!("{folder}:{SYSTEM_PATH}")));
+                found.display().to_string()
+            }
+        };
         Some((ServerReach::Stdio { command, args, env, permissions }, runs, grants))
     }
 

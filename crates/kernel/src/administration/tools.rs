@@ -22,6 +22,9 @@ impl Kernel {
         if !caller.tenant().is_home() && matches!(manifest.execution, Some(Execution::Builtin { .. })) {
             return Err(builtins_are_shared());
         }
+        if matches!(manifest.execution, Some(Execution::Mcp { .. })) {
+            return Err(servers_speak_for_themselves());
+        }
         let slot = self.parts.recorder.reserve().await?;
         let registration = self.registry().register(caller.tenant(), manifest, caller.subject()).await?;
         if registration.created {
@@ -49,6 +52,13 @@ impl Kernel {
         slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));
         Ok(changed)
     }
+}
+
+/// A tool of a server is what its server says and what an administrator has accepted of that; a manifest by hand would be a
+/// way around both.
+fn servers_speak_for_themselves() -> Refusal {
+    Refusal::new(ErrorCode::E3105, "tools of MCP servers are taken in from their servers")
+        .hint("put the server behind Gantry: `gantry server add`, or `gantry import mcp`")
 }
 
 /// A tenant that was not given a built-in tool must not get it back under a name of its own, past the policies that name it.

@@ -232,6 +232,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let mut body = incoming.json(&door, &who).await?;
+    door.kernel().recognise(who.actor()).await?;
     let spec = body.value.take();
     let (name, tenant) = server_asked(&mut incoming).await?;
     let desk = desk(&door)?;

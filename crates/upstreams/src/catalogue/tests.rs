@@ -492,6 +492,19 @@ async fn what_is_wrong_with_a_server_is_said_without_repeating_secrets() {
 }
 
 #[tokio::test]
+async fn nobody_binds_a_tool_to_a_server_by_hand() {
+    let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
+    let published = stage.kernel.tool(admin(), "files.read_file").await.unwrap().versions().last().cloned().unwrap();
+    let mut manifest = serde_json::to_value(&*published.manifest).unwrap();
+    for (member, value) in [("version", "1.0.1"), ("tool_id", "other_file")] {
+        manifest[member] = json!(value);
+        let refusal = stage.kernel.publish(admin(), manifest.clone()).await.unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::E3105);
+        assert!(refusal.message.contains("taken in"), "{}", refusal.message);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_cries_all_day_is_looked_at_one_look_at_a_time() {
     let stage = Stage::with_files(vec![tool("read_file", "Reads a file.")]).await;
     let before = stage.puppets.looks.load(Ordering::SeqCst);

@@ -9,6 +9,8 @@ use crate::spec::Setting;
 
 /// Folders that every sandbox has.
 const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"];
+/// Where programs are looked for inside.
+const SYSTEM_PROGRAMS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 /// What marks the root of a package.
 const ROOT_MARKS: [&str; 5] = ["package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod"];
 /// Folders that a package's root is looked for upwards.
@@ -51,10 +53,19 @@ const PYPI: Runner = Runner {
     valued: &["--python", "-p", "--index-url", "-i", "--with"],
 };
 
+/// What was inferred.
+pub(super) struct Inferred {
+    pub(super) grants: Vec<Grant>,
+    /// What somebody should know.
+    pub(super) warnings: Vec<String>,
+    /// Where the program is, if it is named without a path and not in the system's folders.
+    pub(super) elsewhere: Option<PathBuf>,
+}
+
 /// The grants, and what somebody should know.
-pub(super) fn infer(program: &Program<'_>) -> (Vec<Grant>, Vec<String>) {
+pub(super) fn infer(program: &Program<'_>) -> Inferred {
     let mut inference = Inference { program, grants: Vec::new(), warnings: Vec::new() };
-    inference.own_files();
+    let elsewhere = inference.own_files();
     let package = inference.runner();
     let rest = package.as_ref().map_or(program.args, |found| program.args.get(found.behind..).unwrap_or_default());
     let known = package.as_ref().and_then(|found| known::find(&found.name));
@@ -62,7 +73,7 @@ pub(super) fn infer(program: &Program<'_>) -> (Vec<Grant>, Vec<String>) {
     inference.paths(known, rest, package.is_none());
     inference.addresses();
     inference.grants.dedup();
-    (inference.grants, inference.warnings)
+    Inferred { grants: inference.grants, warnings: inference.warnings, elsewhere }
 }
 
 /// A package that a runner fetches.
@@ -87,31 +98,48 @@ impl Inference<'_> {
         }
     }
 
-    /// Where the program itself is.
-    fn own_files(&mut self) {
+    /// Where the program itself is. Answers that, if it is not where programs are looked for inside.
+    fn own_files(&mut self) -> Option<PathBuf> {
         let command = self.program.command;
+        let machine = self.program.machine;
         let found = if command.starts_with('/') {
-            Some(PathBuf::from(command)).filter(|path| self.program.machine.kind(path).is_some())
+            Some(PathBuf::from(command)).filter(|path| machine.kind(path).is_some())
         } else if command.contains('/') {
             self.warnings.push(format!("`{command}` is a relative path: write it in full"));
-            return;
+            return None;
         } else {
-            self.program.machine.program(command)
+            // The system's own goes first, as it does inside; version managers put others before it outside.
+            let of_system = SYSTEM_PROGRAMS.iter().map(|folder| Path::new(folder).join(command));
+            let mut of_system = of_system.filter(|path| machine.kind(path) == Some(PathKind::File));
+            of_system.next().or_else(|| machine.program(command))
         };
         let Some(path) = found else {
             self.warnings.push(format!("there is no program `{command}` on this machine"));
-            return;
+            return None;
         };
-        if is_system(&path) {
-            return;
+        // A link leads out of what its own folder gives.
+        for path in [&path, &machine.really(&path)] {
+            if !is_system(path) {
+                let root = self.installation(path);
+                self.grant(format!("filesystem:read:{}", root.display()), "the program's own files");
+            }
         }
-        let folder = path.parent().unwrap_or(&path);
-        // `…/bin/node` needs `…/lib` beside it.
-        let root = match (folder.file_name(), folder.parent()) {
-            (Some(name), Some(above)) if name == "bin" && above.parent().is_some() => above,
-            _ => folder,
+        (!command.starts_with('/') && !is_system(&path)).then_some(path)
+    }
+
+    /// `…/bin/node` needs `…/lib` beside it; but what is beside `~/bin` or `~/.local/bin` is a person's, not a program's.
+    fn installation(&self, program: &Path) -> PathBuf {
+        let folder = program.parent().unwrap_or(program);
+        let home = self.program.machine.variable("HOME").map(PathBuf::from);
+        let is_somebodys = |root: &Path| {
+            let is_home =
+                |path: &Path| home.as_deref() == Some(path) || path.parent().is_some_and(|up| up == Path::new("/home"));
+            root.parent().is_none() || is_home(root) || (root.ends_with(".local") && root.parent().is_some_and(is_home))
         };
-        self.grant(format!("filesystem:read:{}", root.display()), "the program's own files");
+        match (folder.file_name(), folder.parent()) {
+            (Some(name), Some(above)) if name == "bin" && !is_somebodys(above) => above.to_owned(),
+            _ => folder.to_owned(),
+        }
     }
 
     /// The package, if a runner fetches one: what it is called without its version.

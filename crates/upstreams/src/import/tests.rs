@@ -10,15 +10,29 @@ struct Desk;
 impl Machine for Desk {
     fn kind(&self, path: &Path) -> Option<PathKind> {
         let folders = ["/home/me/notes", "/home/me/repo", "/srv/weather", "/srv/weather/dist", "/home/me", "/"];
-        let files = ["/srv/weather/dist/index.js", "/srv/weather/package.json", "/home/me/.nvm/v22/bin/node"];
+        let files = [
+            "/srv/weather/dist/index.js",
+            "/srv/weather/package.json",
+            "/home/me/.nvm/v22/bin/node",
+            "/usr/bin/python3",
+        ];
         let path = path.to_str()?;
         if folders.contains(&path) { Some(PathKind::Folder) } else { files.contains(&path).then_some(PathKind::File) }
     }
     fn program(&self, name: &str) -> Option<PathBuf> {
         match name {
             "npx" | "node" => Some(format!("/home/me/.nvm/v22/bin/{name}").into()),
-            "uvx" | "python3" | "docker" => Some(format!("/usr/bin/{name}").into()),
+            "uvx" | "docker" => Some(format!("/usr/bin/{name}").into()),
+            // A shim before the system's own.
+            "python3" => Some("/home/me/.pyenv/shims/python3".into()),
+            "tool" => Some("/home/me/.local/bin/tool".into()),
             _ => None,
+        }
+    }
+    fn really(&self, path: &Path) -> PathBuf {
+        match path.to_str() {
+            Some("/home/me/.local/bin/tool") => "/opt/tool/libexec/tool".into(),
+            _ => path.to_owned(),
         }
     }
     fn variable(&self, name: &str) -> Option<String> {
@@ -230,4 +244,32 @@ fn what_cannot_be_granted_is_a_warning_and_not_a_grant() {
     let import = read(&file.to_string(), &Desk);
     assert!(server(&import, "a").warnings.iter().any(|text| text.contains("container engine")));
     assert!(server(&import, "b").warnings.iter().any(|text| text.contains("no program `nowhere`")));
+}
+
+#[test]
+fn a_program_outside_the_systems_folders_is_found_inside_and_brings_its_own_files_only() {
+    let file = json!({ "mcpServers": { "a": { "command": "tool" }, "b": { "command": "node" }, "c": { "command": "python3" } } });
+    let import = read(&file.to_string(), &Desk);
+    let told = |name: &str| {
+        let found = server(&import, name);
+        let ServerReach::Stdio { command, env, .. } = &found.spec.reach else { panic!("stdio") };
+        (
+            command.clone(),
+            env.get("PATH").cloned(),
+            permissions(found).into_iter().map(str::to_owned).collect::<Vec<_>>(),
+        )
+    };
+    let path = |folder: &str| Some(Setting::Plain(format!("{folder}:/usr/local/bin:/usr/bin:/bin")));
+    let own = |roots: &[&str]| roots.iter().map(|root| format!("filesystem:read:{root}")).collect::<Vec<_>>();
+    let beside = (
+        "/home/me/.local/bin/tool".to_owned(),
+        path("/home/me/.local/bin"),
+        own(&["/home/me/.local/bin", "/opt/tool/libexec"]),
+    );
+    assert_eq!(told("a"), beside);
+    assert_eq!(
+        told("b"),
+        ("/home/me/.nvm/v22/bin/node".to_owned(), path("/home/me/.nvm/v22/bin"), own(&["/home/me/.nvm/v22"]))
+    );
+    assert_eq!(told("c"), ("python3".to_owned(), None, own(&[])));
 }

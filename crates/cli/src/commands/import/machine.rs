@@ -19,9 +19,11 @@ impl Machine for ThisMachine<'_> {
 
     fn program(&self, name: &str) -> Option<PathBuf> {
         let path = self.environment.get("PATH")?;
-        let found = std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())?;
-        // Version managers link their programs from elsewhere; what they need is where they really are.
-        Some(found.canonicalize().unwrap_or(found))
+        std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    }
+
+    fn really(&self, path: &Path) -> PathBuf {
+        path.canonicalize().unwrap_or_else(|_| path.to_owned())
     }
 
     fn variable(&self, name: &str) -> Option<String> {
