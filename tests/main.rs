@@ -13,7 +13,6 @@ mod escape;
 mod first_minute;
 mod identity;
 mod lifecycle;
-mod mcp;
 mod refusals;
 mod registry;
 mod sandbox;

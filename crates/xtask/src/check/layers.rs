@@ -73,7 +73,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("notify", &["cli"]),
     ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
-    ("reqwest", &["executors", "authorities", "cli"]),
+    ("reqwest", &["executors", "authorities", "cli", "xtask"]),
     ("ring", &["policy"]),
     ("rusqlite", &["store"]),
     ("tokio-rustls", &["executors"]),
