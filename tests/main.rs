@@ -14,7 +14,6 @@ mod first_minute;
 mod identity;
 mod lifecycle;
 mod mcp_stdio;
-mod mcp;
 mod refusals;
 mod registry;
 mod sandbox;

@@ -29,7 +29,7 @@ fn assert_greeted(seen: &Value, revision: &str) {
 
 /// A call that works, one that asks, and one that a model got wrong.
 fn calls() -> Value {
-    json!([["plain__echo", { "text": "hello from outside" }], ["plain__ask_name", {}], ["plain__echo", { "text": 5 }]])
+    json!([["plain__echo", { "text": "hello from outside" }], ["plain__ask_name", {}], ["plain__echo", { "txt": "x" }]])
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn the_inspector_lists_and_calls_over_http_and_stdio() {
     let (door, header) = (house.door(), format!("Authorization: Bearer {}", house.agent));
     let data = format!("GANTRY_DATA_DIR={}", house.path("data"));
     let targets: [(Vec<&str>, Vec<String>); 2] =
-        [(vec![&door, "--transport", "http"], vec![header]), (vec!["-e", &data, "--", binary(), "mcp"], Vec::new())];
+        [(vec![&door, "--transport", "http"], vec![header]), (vec!["-e", &data, binary(), "mcp"], Vec::new())];
     for (target, headers) in &targets {
         let listed = inspector(target, headers, &["--method", "tools/list"]).ok().json();
         assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "plain__echo"), "{listed}");

@@ -69,7 +69,7 @@ async fn one(house: &House, client: &RawClient, number: u64) -> (u64, Told) {
     let told = match tokio::time::timeout(CALL_TIME_MAX, call).await {
         Err(_) => Told::Hung,
         Ok(code) if code == "done" => Told::Done,
-        Ok(code) if code == "E3413" => Told::Unknown,
+        Ok(code) if ["E3413", "E3402"].contains(&code.as_str()) => Told::Unknown,
         Ok(code) => Told::Refused(code),
     };
     (number, told)

@@ -209,3 +209,43 @@ impl Options {
 fn progress(scenario: &Scenario) {
     eprintln!("conformance: {} ({} {})", scenario.name, scenario.version, scenario.revision);
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::raw_client::{RawClient, agreeable};
+    use super::*;
+
+    #[test]
+    fn options_are_read_or_refused() {
+        let read = |words: &[&str]| Options::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let options = read(&["--suite", "client", "--version", "0.1.16", "--json"]).unwrap();
+        assert_eq!((options.side, options.version, options.json), (Some(Side::Client), Some("0.1.16"), true));
+        for wrong in [&["--suite", "both"][..], &["--version", "1"], &["--fast"]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    /// The client of the driver and the server of the suites, without a gateway between them.
+    #[tokio::test]
+    async fn driver_and_fixture_understand_each_other_in_both_eras() {
+        let (listener, address) = fixture::http::listen().await.unwrap();
+        let server = tokio::spawn(fixture::http::serve(listener, Arc::new(fixture::Fixture::new())));
+        let url = format!("http://{address}/mcp");
+        let old = RawClient::old(&url, "", fixture::wire::OLD, agreeable).await.unwrap();
+        for client in [old, RawClient::new(&url, "", agreeable)] {
+            let tools = client.list("tools").await.unwrap();
+            assert!(tools.iter().any(|tool| tool["name"] == "test_elicitation"), "{tools:?}");
+            let reply = client.call("test_elicitation_sep1034_defaults", &json!({})).await.unwrap();
+            assert!(reply.text().contains("John Doe") && reply.text().contains("95.5"), "{}", reply.text());
+            let reply = client.call("test_input_required_result_multi_round", &json!({})).await.unwrap();
+            assert!(reply.text().starts_with("Both rounds are done"), "{}", reply.text());
+            assert_eq!(client.asked().len(), 3, "{:?}", client.asked());
+            let progress = json!({ "name": "test_tool_with_progress", "_meta": { "progressToken": "p" } });
+            let reply = client.request("tools/call", progress).await.unwrap();
+            assert_eq!(reply.notifications.len(), 3, "{:?}", reply.notifications);
+        }
+        server.abort();
+    }
+}

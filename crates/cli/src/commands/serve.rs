@@ -68,7 +68,8 @@ impl Serve {
         let mut signals = signals::Signals::listen()?;
         let house = wiring::build(context, &config)?;
         let listener = bind(&config).await?;
-        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams } = house.open(&config).await?;
+        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams } =
+            house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;

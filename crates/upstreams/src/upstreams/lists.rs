@@ -153,13 +153,7 @@ impl Upstreams {
         }
     }
 
-    async fn run(
-        &self,
-        owner: &TenantId,
-        name: &str,
-        caller: &TenantId,
-        errand: Errand<'_>,
-    ) -> Result<Value, Refusal> {
+    async fn run(&self, owner: &TenantId, name: &str, caller: &TenantId, errand: Errand<'_>) -> Result<Value, Refusal> {
         let unit = self.unit(&self.definition(owner, name)?, caller)?;
         let _turn = unit.admitted().await?;
         let mut again = true;

@@ -79,7 +79,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("notify", &["cli"]),
     ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
-    ("reqwest", &["executors", "authorities", "cli", "upstreams"]),
+    ("reqwest", &["executors", "authorities", "cli", "upstreams", "xtask"]),
     ("ring", &["policy"]),
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),

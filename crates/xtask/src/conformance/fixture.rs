@@ -243,3 +243,65 @@ impl From<Fault> for Stop {
         Self::Fault(fault)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::wire::{META_VERSION, Message, OUTGOING_MAX, Questions};
+    use super::*;
+    use tokio::sync::mpsc;
+
+    fn request(method: &str, mut params: Value, era: Era) -> Request {
+        if era == Era::New {
+            params["_meta"] = json!({ META_VERSION: NEWEST, META_CAPABILITIES: { "elicitation": {} } });
+        }
+        let text = json!({ "id": 1, "method": method, "params": params }).to_string();
+        match Message::read(text.as_bytes()) {
+            Some(Message::Request(request)) => request,
+            _ => panic!("{text}"),
+        }
+    }
+
+    fn line() -> (Line, mpsc::Receiver<Value>, Arc<Questions>) {
+        let (out, sent) = mpsc::channel(OUTGOING_MAX);
+        let questions = Arc::new(Questions::default());
+        (Line::new(out, Arc::clone(&questions)), sent, questions)
+    }
+
+    #[tokio::test]
+    async fn a_tool_asks_by_its_result_in_the_new_era() {
+        let (fixture, (line, _sent, _)) = (Fixture::new(), line());
+        let mut params = json!({ "name": "test_input_required_result_request_state", "arguments": {} });
+        let asked = fixture.handle(&request("tools/call", params.clone(), Era::New), &line).await.unwrap();
+        assert_eq!(asked["resultType"], "input_required");
+        assert_eq!(asked["inputRequests"]["confirm"]["method"], "elicitation/create");
+        params["inputResponses"] = json!({ "confirm": { "action": "accept", "content": { "ok": true } } });
+        for (state, code) in [(json!("made up"), Some(-32602)), (asked["requestState"].clone(), None)] {
+            params["requestState"] = state;
+            let outcome = fixture.handle(&request("tools/call", params.clone(), Era::New), &line).await;
+            assert_eq!(outcome.as_ref().err().map(|fault| fault.code), code, "{outcome:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_tool_asks_by_a_request_in_the_old_era() {
+        let (fixture, (line, mut sent, questions)) = (Fixture::new(), line());
+        let params = json!({ "name": "test_input_required_result_elicitation", "arguments": {} });
+        let call = tokio::spawn(async move { fixture.handle(&request("tools/call", params, Era::Old), &line).await });
+        let question = sent.recv().await.unwrap();
+        assert_eq!(question["method"], "elicitation/create");
+        questions.answer(&question["id"], json!({ "result": { "action": "accept", "content": { "name": "Ada" } } }));
+        assert_eq!(call.await.unwrap().unwrap()["content"][0]["text"], "Hello, Ada!");
+    }
+
+    #[tokio::test]
+    async fn every_tool_that_is_listed_is_there() {
+        let (fixture, (line, _sent, _)) = (Fixture::new(), line());
+        let listed = fixture.handle(&request("tools/list", json!({}), Era::New), &line).await.unwrap();
+        for tool in listed["tools"].as_array().unwrap() {
+            let params = json!({ "name": tool["name"], "arguments": {} });
+            let outcome = fixture.handle(&request("tools/call", params, Era::New), &line).await;
+            let unknown = outcome.as_ref().is_err_and(|fault| fault.message.starts_with("there is no tool"));
+            assert!(!unknown, "{outcome:?}");
+        }
+    }
+}

@@ -159,11 +159,12 @@ impl House {
             access,
             mint: self.mint(config)?,
             recorder,
-            executors: executors(config, &clock, vec![
-                Arc::clone(&processes) as _,
-                containers,
-                Arc::new(UpstreamExecutor::new(Arc::clone(&upstreams))),
-            ], wasm.clone())?,
+            executors: executors(
+                config,
+                &clock,
+                vec![Arc::clone(&processes) as _, containers, Arc::new(UpstreamExecutor::new(Arc::clone(&upstreams)))],
+                wasm.clone(),
+            )?,
             isolation: config.isolation.policy(),
             envelope: config.sandbox.envelope,
             availability: Arc::default(),
