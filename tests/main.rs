@@ -13,6 +13,7 @@ mod escape;
 mod first_minute;
 mod identity;
 mod lifecycle;
+mod mcp;
 mod mcp_stdio;
 mod refusals;
 mod registry;

@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+use super::Outcome;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -11,6 +12,7 @@ mod diff;
 mod lifecycle;
 mod list;
 mod new;
+mod scan;
 mod search;
 mod show;
 
@@ -24,6 +26,7 @@ pub(crate) enum Tool {
     Search(search::Search),
     Diff(diff::Diff),
     Classify(classify::Classify),
+    Scan(scan::Scan),
     Deprecate(lifecycle::Deprecate),
     Sunset(lifecycle::Sunset),
     Restore(lifecycle::Restore),
@@ -31,19 +34,21 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         match self {
-            Self::Add(command) => command.run(context).await,
-            Self::New(command) => command.run(context),
-            Self::List(command) => command.run(context).await,
-            Self::Show(command) => command.run(context).await,
-            Self::Search(command) => command.run(context).await,
-            Self::Diff(command) => command.run(context).await,
-            Self::Classify(command) => command.run(context).await,
-            Self::Deprecate(command) => command.run(context).await,
-            Self::Sunset(command) => command.run(context).await,
-            Self::Restore(command) => command.run(context).await,
-            Self::Remove(command) => command.run(context).await,
+            Self::Scan(command) => return command.run(context).await,
+            Self::Add(command) => command.run(context).await?,
+            Self::New(command) => command.run(context)?,
+            Self::List(command) => command.run(context).await?,
+            Self::Show(command) => command.run(context).await?,
+            Self::Search(command) => command.run(context).await?,
+            Self::Diff(command) => command.run(context).await?,
+            Self::Classify(command) => command.run(context).await?,
+            Self::Deprecate(command) => command.run(context).await?,
+            Self::Sunset(command) => command.run(context).await?,
+            Self::Restore(command) => command.run(context).await?,
+            Self::Remove(command) => command.run(context).await?,
         }
+        Ok(Outcome::Done)
     }
 }

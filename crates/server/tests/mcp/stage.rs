@@ -201,6 +201,7 @@ impl Stage {
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
             availability: Arc::default(),
+            offerings: Arc::new(kernel::ports::offerings::NothingOffered),
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),

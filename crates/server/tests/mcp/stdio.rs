@@ -38,7 +38,6 @@ async fn a_client_that_starts_us_speaks_the_same_protocol_until_it_closes() {
     let params = json!({ "name": "demo__echo_tool", "arguments": { "text": "x" } });
     let called = talk(json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params })).await;
     assert_eq!(called["result"]["structuredContent"], json!({ "text": "x" }));
-    drop(talk);
     asks.shutdown().await.unwrap();
     drop((asks, answers));
     tokio::time::timeout(PATIENCE, serving).await.expect("it ends with its client").unwrap().unwrap();

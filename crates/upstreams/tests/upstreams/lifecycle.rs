@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use contract::error::ErrorCode;
+use contract::ids::TenantId;
 use gantry_upstreams::spec::ServerReach;
 use gantry_upstreams::{Server, ServerState};
 use serde_json::json;
