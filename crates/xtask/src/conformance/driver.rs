@@ -82,8 +82,10 @@ fn arguments(tool: &Value, tools: &[Value], context: &Value) -> Value {
         context.get("toolCalls").and_then(Value::as_array).into_iter().flatten().find(|call| {
             call.get("name").and_then(Value::as_str).is_some_and(|its| name.ends_with(&format!("__{its}")))
         });
-    if let Some(arguments) = given.and_then(|call| call.get("arguments")) {
-        return arguments.clone();
+    if let Some(arguments) = given.and_then(|call| call.get("arguments")).and_then(Value::as_object) {
+        // Parameters are checked strictly: what is nothing is left out, which says the same.
+        let said = arguments.iter().filter(|(_, value)| !value.is_null());
+        return said.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into();
     }
     let schema = tool.get("inputSchema");
     let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
@@ -121,7 +123,7 @@ mod tests {
         let tools = [adder.clone(), echo.clone()];
         assert_eq!(arguments(&adder, &tools, &Value::Null), json!({ "a": 3 }));
         let context = json!({ "toolCalls": [{ "name": "add", "arguments": { "a": 1, "b": null } }] });
-        assert_eq!(arguments(&adder, &tools, &context), json!({ "a": 1, "b": null }));
+        assert_eq!(arguments(&adder, &tools, &context), json!({ "a": 1 }));
         assert_eq!(arguments(&echo, &tools, &Value::Null), json!({ "schema": adder["inputSchema"] }));
     }
 }
