@@ -220,9 +220,17 @@ impl Wire {
 
     fn remember_headers(&self, tool: &Value) {
         let properties = tool.pointer("/inputSchema/properties").and_then(Value::as_object);
-        let named = properties.into_iter().flatten().filter_map(|(parameter, schema)| {
-            Some((parameter.clone(), format!("mcp-param-{}", schema.get("x-mcp-header")?.as_str()?)))
-        });
+        // What could not be a header is none, whatever the server says.
+        let is_word =
+            |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let is_simple =
+            |schema: &Value| !matches!(schema.get("type").and_then(Value::as_str), Some("array" | "object"));
+        let named = properties.into_iter().flatten().filter(|(_, schema)| is_simple(schema)).filter_map(
+            |(parameter, schema)| {
+                let header = schema.get("x-mcp-header").and_then(Value::as_str).filter(is_word)?;
+                Some((parameter.clone(), format!("mcp-param-{header}")))
+            },
+        );
         if let Some(name) = tool.get("name").and_then(Value::as_str) {
             let mut mirrored = self.mirrored.lock().unwrap_or_else(PoisonError::into_inner);
             mirrored.insert(name.to_owned(), named.collect());

@@ -52,7 +52,14 @@ async fn converse(client: &RawClient, context: &Value) -> Result<(), String> {
     for tool in tools.iter().filter(|tool| is_of_scenario(tool)) {
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
         let arguments = arguments(tool, &tools, context);
-        let reply = client.request("tools/call", json!({ "name": name, "arguments": arguments })).await?;
+        let reply = match client.request("tools/call", json!({ "name": name, "arguments": arguments })).await {
+            Ok(reply) => reply,
+            // The other tools are called all the same; the suite sees what is missing.
+            Err(error) => {
+                println!("{name}: {error}");
+                continue;
+            }
+        };
         println!("{name}: {}", reply.text());
         if client.answered(name, &arguments, &reply).is_some() {
             asking.push((name, arguments));
