@@ -15,7 +15,7 @@ pub(super) fn kit(path: &str) -> PathBuf {
     let folder = std::env::var("GANTRY_SERVICES_DIR").map_or_else(
         |_| match std::env::var("HOME").as_deref() {
             Ok(home) if home != "/root" => PathBuf::from(home).join(".cache/gantry-services"),
-            _ => PathBuf::from("/var/cache/gantry-services"),
+            _ => PathBuf::from("/opt/gantry-services"),
         },
         PathBuf::from,
     );

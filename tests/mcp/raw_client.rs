@@ -6,10 +6,13 @@
 //!
 //! Used by the black-box tests and by `cargo xtask conformance`, which includes this very file.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 /// The newest revision.
@@ -50,6 +53,8 @@ struct Wire {
     answerer: Answerer,
     asked: Mutex<Vec<Value>>,
     told: Mutex<Vec<Value>>,
+    /// Parameters of tools that are sent as headers too: by tool, the names of parameter and header.
+    mirrored: Mutex<HashMap<String, Vec<(String, String)>>>,
 }
 
 // -------------------------------------------------------------------------------------------------------- RawClient
@@ -98,6 +103,7 @@ impl RawClient {
             let params = cursor.map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let mut page = self.request(&format!("{what}/list"), params).await?.result()?;
             if let Some(Value::Array(items)) = page.get_mut(what) {
+                items.iter().for_each(|item| self.wire.remember_headers(item));
                 found.append(items);
             }
             match page.get("nextCursor").filter(|cursor| !cursor.is_null()) {
@@ -194,6 +200,7 @@ impl Wire {
             answerer,
             asked: Mutex::default(),
             told: Mutex::default(),
+            mirrored: Mutex::default(),
         }
     }
 
@@ -209,6 +216,36 @@ impl Wire {
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    }
+
+    fn remember_headers(&self, tool: &Value) {
+        let properties = tool.pointer("/inputSchema/properties").and_then(Value::as_object);
+        // What could not be a header is none, whatever the server says.
+        let is_word =
+            |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let is_simple =
+            |schema: &Value| !matches!(schema.get("type").and_then(Value::as_str), Some("array" | "object"));
+        let named = properties.into_iter().flatten().filter(|(_, schema)| is_simple(schema)).filter_map(
+            |(parameter, schema)| {
+                let header = schema.get("x-mcp-header").and_then(Value::as_str).filter(is_word)?;
+                Some((parameter.clone(), format!("mcp-param-{header}")))
+            },
+        );
+        if let Some(name) = tool.get("name").and_then(Value::as_str) {
+            let mut mirrored = self.mirrored.lock().unwrap_or_else(PoisonError::into_inner);
+            mirrored.insert(name.to_owned(), named.collect());
+        }
+    }
+
+    fn mirrored_headers(&self, message: &Value) -> Vec<(String, String)> {
+        let tool = message.pointer("/params/name").and_then(Value::as_str).unwrap_or_default();
+        let mirrored = self.mirrored.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = mirrored.get(tool).into_iter().flatten();
+        let given = named.filter_map(|(parameter, header)| {
+            let value = message.pointer("/params/arguments")?.get(parameter).filter(|value| !value.is_null())?;
+            Some((header.clone(), in_a_header(value)))
+        });
+        given.collect()
     }
 
     async fn exchange(&self, method: &str, params: Value) -> Result<Reply, String> {
@@ -235,6 +272,9 @@ impl Wire {
             if let Some(name) = name.filter(|_| ["tools/call", "prompts/get", "resources/read"].contains(&method)) {
                 request = request.header("mcp-name", name);
             }
+        }
+        for (name, value) in self.mirrored_headers(message).into_iter().filter(|_| self.revision == NEWEST) {
+            request = request.header(name, value);
         }
         if let Some(session) = &self.session {
             request = request.header("mcp-session-id", session);
@@ -338,6 +378,16 @@ impl Events {
             }
         }
     }
+}
+
+/// A value as a header can carry it: as it is, or encoded and marked.
+fn in_a_header(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) && text.trim() == text;
+    if is_plain && !text.starts_with("=?base64?") {
+        return text;
+    }
+    format!("=?base64?{}?=", STANDARD.encode(text))
 }
 
 fn capabilities() -> Value {

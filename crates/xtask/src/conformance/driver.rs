@@ -52,7 +52,14 @@ async fn converse(client: &RawClient, context: &Value) -> Result<(), String> {
     for tool in tools.iter().filter(|tool| is_of_scenario(tool)) {
         let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
         let arguments = arguments(tool, &tools, context);
-        let reply = client.request("tools/call", json!({ "name": name, "arguments": arguments })).await?;
+        let reply = match client.request("tools/call", json!({ "name": name, "arguments": arguments })).await {
+            Ok(reply) => reply,
+            // The other tools are called all the same; the suite sees what is missing.
+            Err(error) => {
+                println!("{name}: {error}");
+                continue;
+            }
+        };
         println!("{name}: {}", reply.text());
         if client.answered(name, &arguments, &reply).is_some() {
             asking.push((name, arguments));
@@ -82,8 +89,10 @@ fn arguments(tool: &Value, tools: &[Value], context: &Value) -> Value {
         context.get("toolCalls").and_then(Value::as_array).into_iter().flatten().find(|call| {
             call.get("name").and_then(Value::as_str).is_some_and(|its| name.ends_with(&format!("__{its}")))
         });
-    if let Some(arguments) = given.and_then(|call| call.get("arguments")) {
-        return arguments.clone();
+    if let Some(arguments) = given.and_then(|call| call.get("arguments")).and_then(Value::as_object) {
+        // Parameters are checked strictly: what is nothing is left out, which says the same.
+        let said = arguments.iter().filter(|(_, value)| !value.is_null());
+        return said.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into();
     }
     let schema = tool.get("inputSchema");
     let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
@@ -121,7 +130,7 @@ mod tests {
         let tools = [adder.clone(), echo.clone()];
         assert_eq!(arguments(&adder, &tools, &Value::Null), json!({ "a": 3 }));
         let context = json!({ "toolCalls": [{ "name": "add", "arguments": { "a": 1, "b": null } }] });
-        assert_eq!(arguments(&adder, &tools, &context), json!({ "a": 1, "b": null }));
+        assert_eq!(arguments(&adder, &tools, &context), json!({ "a": 1 }));
         assert_eq!(arguments(&echo, &tools, &Value::Null), json!({ "schema": adder["inputSchema"] }));
     }
 }

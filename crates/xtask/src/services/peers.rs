@@ -5,8 +5,9 @@
 //! are, so that a kit is made anew when its line here changes and at no other time. It is made under another name and
 //! moved into place when it is whole: an interrupted installation leaves nothing that looks like a kit.
 //!
-//! The folder is readable by everybody, because servers run in sandboxes as nobody: `GANTRY_SERVICES_DIR`, else
-//! `/var/cache/gantry-services` for root and `~/.cache/gantry-services` for others.
+//! The folder is readable by everybody, because servers run in sandboxes as nobody, and lies where tools may be given
+//! paths, which `/var` and the homes of people are not: `GANTRY_SERVICES_DIR`, else
+//! `/opt/gantry-services` for root and `~/.cache/gantry-services` for others.
 //!
 //! Not here: starting any of them (tests, `conformance`, `bench`).
 
@@ -73,7 +74,7 @@ pub(crate) fn folder() -> Result<PathBuf> {
         return Ok(PathBuf::from(named));
     }
     if programs::is_root()? {
-        return Ok(PathBuf::from("/var/cache/gantry-services"));
+        return Ok(PathBuf::from("/opt/gantry-services"));
     }
     let home = std::env::var("HOME").context("there is neither a home directory nor GANTRY_SERVICES_DIR")?;
     Ok(Path::new(&home).join(".cache/gantry-services"))
