@@ -165,7 +165,7 @@ impl Confinement {
         // A megabit is a million bits.
         let bytes_per_second = limits.network_mbps.and_then(|mbps| NonZeroU64::new(mbps.saturating_mul(125_000)));
         let policy =
-            Policy { rules, open_networks: self.reach.open_networks.clone(), networks: None, bytes_per_second };
+            Policy { rules, open_networks: self.reach.open_networks.clone(), bytes_per_second, ..Policy::default() };
         Ok(Arc::new(Gate::new(policy.within(&self.reach.egress), Arc::clone(&self.resolver))))
     }
 

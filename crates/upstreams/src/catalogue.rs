@@ -36,6 +36,7 @@ use crate::spec::ServerSpec;
 
 mod descriptor;
 mod desk;
+mod dialect;
 mod difference;
 mod manifest;
 mod scanned;

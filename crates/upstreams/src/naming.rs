@@ -34,7 +34,7 @@ pub fn namespace(server: &str) -> String {
     if word.len() > PART_CHARS_MAX { with_suffix(&word, server, SUFFIX_DIGITS) } else { word }
 }
 
-/// A name for each of a server's tools that has none yet. `known` are the names its pinned tools have; `is_taken` says
+/// A name for each of a server's tools that has none yet, in a namespace, or in none if it is empty. `known` are the names its pinned tools have; `is_taken` says
 /// whether somebody else than this tool has a name.
 pub fn tool_ids<'a>(
     namespace: &str,
@@ -42,6 +42,7 @@ pub fn tool_ids<'a>(
     known: &BTreeMap<String, ToolId>,
     is_taken: impl Fn(&ToolId, &str) -> bool,
 ) -> BTreeMap<String, ToolId> {
+    let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
     let new: BTreeSet<&str> = tools.into_iter().filter(|tool| !known.contains_key(*tool)).collect();
     let mut given: BTreeSet<ToolId> = known.values().cloned().collect();
     let mut plain: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -56,7 +57,7 @@ pub fn tool_ids<'a>(
             several => several.iter().copied().find(|tool| tool == word),
         };
         for tool in tools {
-            let wanted = (owner == Some(*tool)).then(|| ToolId::new(Some(namespace), word).ok()).flatten();
+            let wanted = (owner == Some(*tool)).then(|| ToolId::new(namespace, word).ok()).flatten();
             let free = |id: &ToolId| !given.contains(id) && !is_taken(id, tool);
             let id = wanted.filter(|id| free(id)).or_else(|| told_apart(namespace, word, tool, free));
             if let Some(id) = id {
@@ -69,10 +70,10 @@ pub fn tool_ids<'a>(
 }
 
 /// The name with as much of its hash as it takes.
-fn told_apart(namespace: &str, word: &str, tool: &str, free: impl Fn(&ToolId) -> bool) -> Option<ToolId> {
+fn told_apart(namespace: Option<&str>, word: &str, tool: &str, free: impl Fn(&ToolId) -> bool) -> Option<ToolId> {
     [SUFFIX_DIGITS, SUFFIX_DIGITS * 2, SUFFIX_DIGITS * 4, SUFFIX_DIGITS * 8]
         .into_iter()
-        .filter_map(|digits| ToolId::new(Some(namespace), &with_suffix(word, tool, digits)).ok())
+        .filter_map(|digits| ToolId::new(namespace, &with_suffix(word, tool, digits)).ok())
         .find(free)
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct ServerSpec {
     /// How it is reached.
     pub reach: ServerReach,
-    /// Where its tools stand in the registry; the server's own name, made to fit, if not said.
+    /// Where its tools stand in the registry; the server's own name, made to fit, if not said. Empty: without a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// One process serves all tenants. Only for servers that keep nothing between calls.

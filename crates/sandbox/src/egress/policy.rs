@@ -31,6 +31,9 @@ pub struct Policy {
     pub networks: Option<Vec<Cidr>>,
     /// Of all connections of the call together, both directions added; `None` is not limited.
     pub bytes_per_second: Option<NonZeroU64>,
+    /// The rules as the manifest has them, once bounds were put on them: only they can name an address that is not public.
+    /// What `*` and a bound of `10.0.0.7` have in common is that address, and still nobody has asked for it by name.
+    pub declared: Option<Vec<Rule>>,
 }
 
 /// What somebody above allows at most. It adds nothing, and what it does not mention it does not limit.
@@ -72,7 +75,8 @@ impl Policy {
             (left, right) => left.clone().or_else(|| right.clone()),
         };
         let bytes_per_second = self.bytes_per_second.into_iter().chain(bounds.bytes_per_second).min();
-        Self { rules, open_networks: self.open_networks.clone(), networks, bytes_per_second }
+        let declared = Some(self.declared.as_ref().unwrap_or(&self.rules).clone());
+        Self { rules, open_networks: self.open_networks.clone(), networks, bytes_per_second, declared }
     }
 
     /// This policy as bounds for what the call starts itself.
@@ -114,9 +118,9 @@ impl Policy {
 
     /// Does a rule name this very host, instead of a family that has it?
     fn declares(&self, host: &Host, port: u16) -> bool {
-        self.rules
-            .iter()
-            .any(|rule| matches!(&rule.host, HostPattern::Exact(own) if own == host) && rule.ports.contains(port))
+        let rules = self.declared.as_ref().unwrap_or(&self.rules).iter();
+        let mut rules = rules.filter(|rule| rule.ports.contains(port));
+        rules.any(|rule| matches!(&rule.host, HostPattern::Exact(own) if own == host))
     }
 
     fn opens(&self, address: IpAddr) -> bool {
@@ -240,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_that_names_an_address_declares_it_for_nobody() {
+        let above = Bounds { rules: Some(vec!["10.0.0.1:80".parse().unwrap()]), ..Bounds::default() };
+        let judge = |rule: &str| {
+            let both = policy(&[rule], &[]).within(&above).within(&above);
+            both.judge(&"10.0.0.1".parse().unwrap(), 80, "10.0.0.1".parse().unwrap(), false)
+        };
+        assert_eq!(judge("*:*"), Err(Objection::Class(AddressClass::Private)));
+        assert_eq!(judge("10.0.0.1:80"), Ok(()));
+    }
+
+    #[test]
     fn the_default_admits_nothing() {
         assert!(!Policy::default().admits(&"example.com".parse().unwrap(), 443));
         assert!(!Policy::default().within(&Bounds::default()).admits(&"example.com".parse().unwrap(), 443));
@@ -281,7 +296,7 @@ mod tests {
             of_this_machine in any::<bool>(),
         ) {
             let (host, address): (Host, IpAddr) = (host.parse().unwrap(), address.parse().unwrap());
-            let tool = Policy { rules, open_networks, networks: own.networks, bytes_per_second: own.bytes_per_second };
+            let tool = Policy { rules, open_networks, networks: own.networks, bytes_per_second: own.bytes_per_second, declared: None };
             let both = tool.within(&above);
             let above_admits = above.rules.as_ref().is_none_or(|rules| rules.iter().any(|r| r.admits(&host, port)));
             prop_assert_eq!(both.admits(&host, port), tool.admits(&host, port) && above_admits);

@@ -11,6 +11,7 @@ use kernel::ports::server_desk::ToolProblem;
 use kernel::ports::upstream_store::Definition;
 use serde_json::Value;
 
+use super::dialect::modern;
 use crate::pins;
 
 /// Largest descriptor, as compact JSON.
@@ -118,14 +119,15 @@ fn check(name: &str, descriptor: &Value) -> Result<(), String> {
         return Err("its `inputSchema` must be a schema of type `object`".into());
     }
     let limits = SchemaLimits::default();
-    CompiledSchema::input(input, &limits, Coercion::Lossless).map_err(|errors| unfit("inputSchema", &errors))?;
+    CompiledSchema::input(&modern(input), &limits, Coercion::Lossless)
+        .map_err(|errors| unfit("inputSchema", &errors))?;
     match descriptor.get("outputSchema") {
         None | Some(Value::Null) => Ok(()),
         Some(output) => {
             if output.get("type").and_then(Value::as_str) != Some("object") {
                 return Err("its `outputSchema` must be a schema of type `object`".into());
             }
-            CompiledSchema::output(output, &limits).map(drop).map_err(|errors| unfit("outputSchema", &errors))
+            CompiledSchema::output(&modern(output), &limits).map(drop).map_err(|errors| unfit("outputSchema", &errors))
         }
     }
 }

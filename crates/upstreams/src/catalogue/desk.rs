@@ -17,6 +17,7 @@ use kernel::{Actor, ServerAct};
 use serde_json::{Value, json};
 
 use super::descriptor::{hints, shown};
+use super::dialect::modern;
 use super::difference::difference;
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
@@ -273,7 +274,7 @@ fn key_of(kept: &Kept) -> ServerKey {
 
 /// What accepting would mean for callers.
 fn compared(old: &Value, new: &Value) -> &'static str {
-    let side = |definition: &Value, member: &str| definition.get(member).cloned().unwrap_or_else(|| json!({}));
+    let side = |definition: &Value, member: &str| definition.get(member).map_or_else(|| json!({}), modern);
     let input = compat::compare(&side(old, "inputSchema"), &side(new, "inputSchema"), Direction::Input);
     let output = compat::compare(&side(old, "outputSchema"), &side(new, "outputSchema"), Direction::Output);
     match input.verdict.max(output.verdict) {
@@ -328,9 +329,12 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
     let wrong = |message: String| Refusal::new(ErrorCode::E3004, message).hint("see docs/upstream-servers.md");
     let read: ServerSpec = serde_json::from_value(spec.clone()).map_err(|error| wrong(told(&error.to_string())))?;
     if let Some(space) = &read.namespace
+        && !space.is_empty()
         && (!is_snake_word(space) || space.len() > NAME_CHARS_MAX)
     {
-        return Err(wrong("`namespace` must be at most 64 of a-z, 0-9 and _, beginning with a letter".into()));
+        return Err(wrong(
+            "`namespace` must be at most 64 of a-z, 0-9 and _, beginning with a letter, or empty for none".into(),
+        ));
     }
     match &read.reach {
         ServerReach::Stdio { command, args, env, permissions } => {

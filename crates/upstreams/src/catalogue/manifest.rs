@@ -12,6 +12,7 @@ use kernel::registry::Tool;
 use serde_json::{Map, Value, json};
 
 use super::descriptor::{clean, hints};
+use super::dialect::modern;
 
 /// Longest and shortest texts that a manifest takes.
 const NAME_CHARS_MAX: usize = 255;
@@ -47,8 +48,9 @@ pub(super) fn document(taken: Taken<'_>) -> Map<String, Value> {
     put("description", json!(description(taken, said("description"))));
     put("provider", json!(taken.server));
     put("protocol", json!("mcp"));
-    put("parameters", taken.definition.get("inputSchema").cloned().unwrap_or_default());
-    put("result_schema", result_schema(taken.definition.get("outputSchema").filter(|schema| !schema.is_null())));
+    put("parameters", taken.definition.get("inputSchema").map(modern).unwrap_or_default());
+    let output = taken.definition.get("outputSchema").filter(|schema| !schema.is_null()).map(modern);
+    put("result_schema", result_schema(output.as_ref()));
     put("side_effect_policy", json!(effects));
     if !matches!(effects, SideEffectPolicy::Pure | SideEffectPolicy::Unclassified) {
         // Whoever classified it has said how grave it is, not what exactly it changes.

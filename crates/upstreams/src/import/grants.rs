@@ -292,6 +292,11 @@ impl Inference<'_> {
 
     /// The folder above a script that has what a package's root has, or the one it is in.
     fn package_root(&self, script: &Path) -> PathBuf {
+        // A package in `node_modules` finds what it needs in the outermost one above it.
+        let modules = script.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));
+        if let Some(outermost) = modules.last() {
+            return outermost.to_owned();
+        }
         let folder = script.parent().unwrap_or(script);
         let marked = |folder: &&Path| {
             ROOT_MARKS.iter().any(|mark| self.program.machine.kind(&folder.join(mark)) == Some(PathKind::File))

@@ -120,7 +120,7 @@ mod tests {
             ("SSL_KEY_FILE", "/etc/ssl/key.pem", false),
             ("API_KEY", "", false),
             ("USE_TOKEN", "true", false),
-            ("MEMORY_FILE_PATH", "/home/me/memory.json", false),
+            ("MEMORY_FILE_PATH", "/people/me/memory.json", false),
             ("PACKAGE", "some-quite-long-package-name-without-digits", false),
         ] {
             assert_eq!(is_secret(name, value), expected, "{name}={value}");

@@ -9,11 +9,11 @@ struct Desk;
 
 impl Machine for Desk {
     fn kind(&self, path: &Path) -> Option<PathKind> {
-        let folders = ["/home/me/notes", "/home/me/repo", "/srv/weather", "/srv/weather/dist", "/home/me", "/"];
+        let folders = ["/people/me/notes", "/people/me/repo", "/srv/weather", "/srv/weather/dist", "/people/me", "/"];
         let files = [
             "/srv/weather/dist/index.js",
             "/srv/weather/package.json",
-            "/home/me/.nvm/v22/bin/node",
+            "/people/me/.nvm/v22/bin/node",
             "/usr/bin/python3",
         ];
         let path = path.to_str()?;
@@ -21,23 +21,23 @@ impl Machine for Desk {
     }
     fn program(&self, name: &str) -> Option<PathBuf> {
         match name {
-            "npx" | "node" => Some(format!("/home/me/.nvm/v22/bin/{name}").into()),
+            "npx" | "node" => Some(format!("/people/me/.nvm/v22/bin/{name}").into()),
             "uvx" | "docker" => Some(format!("/usr/bin/{name}").into()),
             // A shim before the system's own.
-            "python3" => Some("/home/me/.pyenv/shims/python3".into()),
-            "tool" => Some("/home/me/.local/bin/tool".into()),
+            "python3" => Some("/people/me/.pyenv/shims/python3".into()),
+            "tool" => Some("/people/me/.local/bin/tool".into()),
             _ => None,
         }
     }
     fn really(&self, path: &Path) -> PathBuf {
         match path.to_str() {
-            Some("/home/me/.local/bin/tool") => "/opt/tool/libexec/tool".into(),
+            Some("/people/me/.local/bin/tool") => "/opt/tool/libexec/tool".into(),
             _ => path.to_owned(),
         }
     }
     fn variable(&self, name: &str) -> Option<String> {
         match name {
-            "HOME" => Some("/home/me".into()),
+            "HOME" => Some("/people/me".into()),
             "GITHUB_TOKEN" => Some("ghp_fromtheenvironment".into()),
             _ => None,
         }
@@ -55,12 +55,12 @@ fn server<'a>(import: &'a Import, name: &str) -> &'a ImportedServer {
 const REALISTIC: &str = r#"{
   // my servers
   "mcpServers": {
-    "filesystem": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem@2025.8.21", "/home/me/notes"] },
+    "filesystem": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem@2025.8.21", "/people/me/notes"] },
     "brave-search": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-brave-search"],
                       "env": { "BRAVE_API_KEY": "BSAxxxxxxxxxxxxxxxx" } },
     "weather": { "command": "node", "args": ["/srv/weather/dist/index.js", "--units=metric"],
                  "env": { "NODE_ENV": "production", "API_BASE": "https://api.weather.example:8443/v2" } },
-    "git": { "command": "uvx", "args": ["mcp-server-git==2025.7.1", "--repository", "/home/me/repo"] },
+    "git": { "command": "uvx", "args": ["mcp-server-git==2025.7.1", "--repository", "/people/me/repo"] },
     "linear": { "type": "http", "url": "https://mcp.linear.example/mcp",
                 "headers": { "Authorization": "Bearer lin_api_123", "x-team": "core" } },
   },
@@ -76,10 +76,10 @@ fn a_realistic_file_with_five_servers_is_read_whole() {
     assert_eq!(
         permissions(files),
         [
-            "filesystem:read:/home/me/.nvm/v22",
+            "filesystem:read:/people/me/.nvm/v22",
             "network:https://registry.npmjs.org",
-            "filesystem:read:/home/me/notes",
-            "filesystem:write:/home/me/notes",
+            "filesystem:read:/people/me/notes",
+            "filesystem:write:/people/me/notes",
         ]
     );
     assert!(files.warnings.is_empty(), "{:?}", files.warnings);
@@ -95,7 +95,7 @@ fn a_realistic_file_with_five_servers_is_read_whole() {
     assert_eq!(
         permissions(weather),
         [
-            "filesystem:read:/home/me/.nvm/v22",
+            "filesystem:read:/people/me/.nvm/v22",
             "filesystem:read:/srv/weather",
             "network:https://api.weather.example:8443"
         ]
@@ -108,8 +108,8 @@ fn a_realistic_file_with_five_servers_is_read_whole() {
         [
             "network:https://pypi.org",
             "network:https://files.pythonhosted.org",
-            "filesystem:read:/home/me/repo",
-            "filesystem:write:/home/me/repo",
+            "filesystem:read:/people/me/repo",
+            "filesystem:write:/people/me/repo",
         ]
     );
 
@@ -161,7 +161,7 @@ fn placeholders_are_filled_in_or_named() {
     assert!(github.warnings.iter().any(|text| text.contains("`github_other_key`")), "{:?}", github.warnings);
     let ServerReach::Stdio { env, .. } = &github.spec.reach else { panic!("stdio") };
     assert_eq!(env.get("MODE"), Some(&Setting::Plain("fast".into())));
-    assert!(permissions(server(&import, "files")).contains(&"filesystem:write:/home/me/notes"));
+    assert!(permissions(server(&import, "files")).contains(&"filesystem:write:/people/me/notes"));
     let problem = import.problems.first().unwrap();
     assert_eq!(problem.path, "/servers/here/args/1");
     assert!(problem.message.contains("`workspaceFolder`"), "{}", problem.message);
@@ -262,14 +262,14 @@ fn a_program_outside_the_systems_folders_is_found_inside_and_brings_its_own_file
     let path = |folder: &str| Some(Setting::Plain(format!("{folder}:/usr/local/bin:/usr/bin:/bin")));
     let own = |roots: &[&str]| roots.iter().map(|root| format!("filesystem:read:{root}")).collect::<Vec<_>>();
     let beside = (
-        "/home/me/.local/bin/tool".to_owned(),
-        path("/home/me/.local/bin"),
-        own(&["/home/me/.local/bin", "/opt/tool/libexec"]),
+        "/people/me/.local/bin/tool".to_owned(),
+        path("/people/me/.local/bin"),
+        own(&["/people/me/.local/bin", "/opt/tool/libexec"]),
     );
     assert_eq!(told("a"), beside);
     assert_eq!(
         told("b"),
-        ("/home/me/.nvm/v22/bin/node".to_owned(), path("/home/me/.nvm/v22/bin"), own(&["/home/me/.nvm/v22"]))
+        ("/people/me/.nvm/v22/bin/node".to_owned(), path("/people/me/.nvm/v22/bin"), own(&["/people/me/.nvm/v22"]))
     );
     assert_eq!(told("c"), ("python3".to_owned(), None, own(&[])));
 }

@@ -80,7 +80,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
     ("reqwest", &["executors", "authorities", "cli", "upstreams", "xtask"]),
-    ("ring", &["policy"]),
+    ("ring", &["policy", "server"]),
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),
     ("tiktoken-rs", &["affordances"]),
