@@ -9,8 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Gantry, PATIENCE, wait_for};
 
-/// First processes that a launcher keeps waiting, once it has had an order.
+/// What a launcher keeps waiting, once it has had an order: sandboxes, of two processes each.
 const SPARES: usize = 3;
+const SPARE_PROCESSES: usize = 2;
+/// The launcher itself, and what sweeps up behind it.
+const LAUNCHER_PROCESSES: usize = 2;
+/// Groups without members that a launcher keeps at most, to use them again; each stands in up to six trees.
+const EMPTIES_MAX: usize = 16;
+const TREES_MAX: usize = 6;
 
 /// A word that no other process has.
 pub(crate) fn marker() -> String {
@@ -100,11 +106,22 @@ pub(super) fn groups(launcher: u32) -> BTreeSet<PathBuf> {
     found
 }
 
+/// How many groups of a launcher have members. Those without are few.
+fn inhabited(launcher: u32) -> usize {
+    let all = groups(launcher);
+    let has_members = |dir: &&PathBuf| {
+        std::fs::read_to_string(dir.join("cgroup.procs")).is_ok_and(|members| !members.trim().is_empty())
+    };
+    let inhabited = all.iter().filter(has_members).count();
+    assert!(all.len() - inhabited <= (EMPTIES_MAX + 1) * TREES_MAX, "groups are left behind: {all:?}");
+    inhabited
+}
+
 /// Everything that calls could leave behind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Traces {
     descendants: usize,
-    /// How many; those of waiting processes have new names each time.
+    /// How many have members; those of waiting processes have new names each time.
     groups: usize,
     mounts: [usize; 2],
     descriptors: [usize; 2],
@@ -115,7 +132,7 @@ pub(super) struct Traces {
 impl Traces {
     /// Is there nothing but the launcher, the processes it keeps waiting, and a group for each of those?
     pub(super) fn is_quiet(&self) -> bool {
-        self.descendants == 1 + SPARES
+        self.descendants == LAUNCHER_PROCESSES + SPARES * SPARE_PROCESSES
     }
 
     /// As they are now. `files` are the directories in which files could be left.
@@ -128,7 +145,7 @@ impl Traces {
         files.iter().for_each(|dir| kept.extend(below_dir(dir)));
         Self {
             descendants: below.len(),
-            groups: groups(launcher).len(),
+            groups: inhabited(launcher),
             mounts: both.map(lines),
             descriptors: both.map(|pid| descriptors(pid, gantry)),
             namespaces: below.iter().flat_map(|pid| namespaces(*pid)).collect::<BTreeSet<_>>().len(),

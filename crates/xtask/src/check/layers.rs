@@ -214,7 +214,7 @@ mod tests {
     fn the_page_and_the_table_must_agree() {
         let check = |row: &str| disagreement(row).is_none();
         assert!(check("| `contract` | What a tool is. | – |") && check("| `cli` | The binary. | all of the above |"));
-        assert!(check("| `server` | The door. | contract, policy, kernel, telemetry |"));
+        assert!(check("| `audit` | The log. | contract, kernel |"));
         assert!(!check("| `policy` | Rights. | contract, kernel |") && !check("| `kernel` | Phases. | – |"));
         assert!(check("| crate | its one job | may depend on |") && check("any other line"));
     }
