@@ -76,8 +76,8 @@ impl Handler for Echo {
 /// How the gateway starts this very program.
 pub(super) fn stdio(arguments: &[&str]) -> Result<Value> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    let folder = program.parent().context("this program lies nowhere")?;
-    let permissions = [format!("filesystem:read:{}", folder.display())];
+    // The program alone: the folder around it may hold the data of the server under test, which no tool may see.
+    let permissions = [format!("filesystem:read:{}", program.display())];
     Ok(json!({ "type": "stdio", "command": program, "args": arguments, "permissions": permissions }))
 }
 
