@@ -41,6 +41,9 @@ pub enum NameError {
     /// Not a UUID.
     #[error("invocation id `{given}` is not a UUID")]
     InvocationId { given: String },
+    /// Not 32 hex digits, or all of them zero.
+    #[error("trace id `{given}` is not 32 hexadecimal digits with one that is not zero")]
+    TraceId { given: String },
 }
 
 /// Does `text` match `^[a-z][a-z0-9_]*$`?
@@ -310,6 +313,15 @@ impl TraceId {
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl FromStr for TraceId {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let plain = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let value = plain.then(|| u128::from_str_radix(text, 16).ok()).flatten().filter(|value| *value != 0);
+        value.map(|value| Self(value.to_be_bytes())).ok_or_else(|| NameError::TraceId { given: shown(text) })
     }
 }
 

@@ -14,6 +14,7 @@ pub mod entropy;
 pub mod executor;
 pub mod key_source;
 pub mod key_vault;
+pub mod ledger;
 pub mod observer;
 pub mod offerings;
 pub mod policy_engine;

@@ -7,23 +7,29 @@
 //! mod search   { gantry_store::search_suite!(super::open); }
 //! mod access   { gantry_store::access_suite!(super::open); }
 //! mod upstreams { gantry_store::upstreams_suite!(super::open); }
+//! mod ledger   { gantry_store::ledger_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
 
 pub mod access;
+pub mod ledger;
 pub mod registry;
 mod samples;
 pub mod search;
+mod stepped_clock;
 pub mod upstreams;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::ledger::Ledger;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
+
+pub use stepped_clock::SteppedClock;
 
 pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
@@ -40,6 +46,10 @@ pub trait Adapter: Send {
     fn access(&self) -> Arc<dyn AccessStore>;
     /// The same store as what keeps servers, apart for the same reason.
     fn upstreams(&self) -> Arc<dyn UpstreamStore>;
+    /// The same store as what keeps the ledger.
+    fn ledger(&self) -> Arc<dyn Ledger>;
+    /// What the store measures spans by.
+    fn clock(&self) -> Arc<SteppedClock>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

@@ -12,3 +12,4 @@ pub mod conformance;
 pub mod memory;
 mod search;
 pub mod sqlite;
+mod time;

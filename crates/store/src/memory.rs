@@ -4,19 +4,22 @@
 //! something obvious to be compared with.
 
 mod access;
+mod ledger;
 mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
+use kernel::ports::clock::Clock;
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
 use crate::search::{Document, FIELD_WEIGHTS, HITS_MAX, Plan, Ranking, Vocabulary, fuse, newest_searchable};
+use crate::time::StoreTime;
 
 /// Saturation of repeated terms, as in FTS5.
 const K1: f64 = 1.2;
@@ -29,6 +32,8 @@ pub struct MemoryStore {
     versions: Mutex<Versions>,
     access: Mutex<access::Access>,
     upstreams: Mutex<upstreams::Upstreams>,
+    ledger: Mutex<ledger::Lines>,
+    time: StoreTime,
 }
 
 /// Every version by what names it.
@@ -38,6 +43,11 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that measures leases and windows by this clock.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { time: StoreTime::starting(Some(clock)), ..Self::default() }
     }
 
     fn versions(&self) -> MutexGuard<'_, Versions> {

@@ -10,11 +10,13 @@
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
 //! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
-//! `upstreams`).
+//! `upstreams`, `ledger`).
 
 mod access;
+mod columns;
 mod faults;
 mod index;
+mod ledger;
 mod migrations;
 mod opening;
 mod readers;
@@ -24,10 +26,12 @@ mod upstreams;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
+use kernel::ports::clock::Clock;
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
@@ -38,12 +42,16 @@ pub use opening::OpenError;
 use readers::Readers;
 use writer::Writer;
 
+use crate::time::StoreTime;
+
 /// What can be chosen when a store is opened.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
     /// Largest size of the database file. Writes beyond it fail as on a full disk. Default: what the disk has.
     pub bytes_max: Option<u64>,
+    /// What leases and windows are measured by. Default: the machine's clock.
+    pub clock: Option<Arc<dyn Clock>>,
 }
 
 /// Some numbers about the work done, for metrics.
@@ -63,6 +71,7 @@ pub struct SqliteStore {
     readers: Readers,
     /// `None` if opened for reading only.
     writer: Option<Writer>,
+    time: StoreTime,
 }
 
 impl SqliteStore {
@@ -74,14 +83,15 @@ impl SqliteStore {
             limit_pages(&connection, bytes).map_err(|error| location.classify(error))?;
         }
         let writer = Writer::start(connection, lock).map_err(|source| location.unreadable(source))?;
-        Ok(Self { readers: Readers::new(location), writer: Some(writer) })
+        let time = StoreTime::starting(options.clock.clone());
+        Ok(Self { readers: Readers::new(location), writer: Some(writer), time })
     }
 
     /// Opens the file for reading, beside a running server or alone. Writes answer `Unavailable`.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
         let location = Location::new(path);
         location.check_for_reading()?;
-        Ok(Self { readers: Readers::new(location), writer: None })
+        Ok(Self { readers: Readers::new(location), writer: None, time: StoreTime::default() })
     }
 
     /// Changes [`Options::bytes_max`] of an open store.

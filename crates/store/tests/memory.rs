@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use gantry_store::conformance::{Adapter, AnyStore};
+use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
 use gantry_store::memory::MemoryStore;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
 
-struct Kept(Arc<MemoryStore>);
+struct Kept(Arc<MemoryStore>, Arc<SteppedClock>);
 
 #[async_trait::async_trait]
 impl Adapter for Kept {
@@ -23,15 +24,29 @@ impl Adapter for Kept {
         Arc::clone(&self.0) as Arc<dyn UpstreamStore>
     }
 
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::clone(&self.0) as Arc<dyn Ledger>
+    }
+
+    fn clock(&self) -> Arc<SteppedClock> {
+        Arc::clone(&self.1)
+    }
+
     async fn reopen(&mut self) {}
 }
 
 async fn open() -> Kept {
-    Kept(Arc::default())
+    let clock = Arc::<SteppedClock>::default();
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as Arc<dyn kernel::ports::clock::Clock>);
+    Kept(Arc::new(store), clock)
 }
 
 mod access {
     gantry_store::access_suite!(super::open);
+}
+
+mod ledger {
+    gantry_store::ledger_suite!(super::open);
 }
 
 mod registry {

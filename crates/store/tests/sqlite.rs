@@ -4,13 +4,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gantry_store::conformance::{Adapter, AnyStore};
+use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
 
 struct InFile {
     store: Arc<SqliteStore>,
+    clock: Arc<SteppedClock>,
     path: PathBuf,
     _directory: tempfile::TempDir,
 }
@@ -29,21 +31,40 @@ impl Adapter for InFile {
         Arc::clone(&self.store) as Arc<dyn UpstreamStore>
     }
 
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::clone(&self.store) as Arc<dyn Ledger>
+    }
+
+    fn clock(&self) -> Arc<SteppedClock> {
+        Arc::clone(&self.clock)
+    }
+
     async fn reopen(&mut self) {
         self.store.close().await;
-        self.store = Arc::new(SqliteStore::open(&self.path, &Options::default()).unwrap());
+        self.store = Arc::new(SqliteStore::open(&self.path, &options(&self.clock)).unwrap());
     }
+}
+
+fn options(clock: &Arc<SteppedClock>) -> Options {
+    let mut options = Options::default();
+    options.clock = Some(Arc::clone(clock) as Arc<dyn kernel::ports::clock::Clock>);
+    options
 }
 
 async fn open() -> InFile {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("gantry.db");
-    let store = Arc::new(SqliteStore::open(&path, &Options::default()).unwrap());
-    InFile { store, path, _directory: directory }
+    let clock = Arc::default();
+    let store = Arc::new(SqliteStore::open(&path, &options(&clock)).unwrap());
+    InFile { store, clock, path, _directory: directory }
 }
 
 mod access {
     gantry_store::access_suite!(super::open);
+}
+
+mod ledger {
+    gantry_store::ledger_suite!(super::open);
 }
 
 mod registry {

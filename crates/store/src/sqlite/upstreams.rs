@@ -16,8 +16,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::faults::{Fault, Unreadable};
-use super::registry::time;
+use super::columns::{json, time_of, unreadable, word};
+use super::faults::Fault;
 
 #[async_trait]
 impl UpstreamStore for SqliteStore {
@@ -138,7 +138,7 @@ fn server(row: &Row<'_>) -> Result<ServerRecord, Fault> {
     Ok(ServerRecord {
         tenant: word(row, "tenant_id", &of)?,
         spec: json(&row.get::<_, String>("spec")?, "spec", &of)?,
-        added_at: time(&row.get::<_, String>("added_at")?, "added_at", &of)?,
+        added_at: time_of(row, "added_at", &of)?,
         added_by: word(row, "added_by", &of)?,
         name: of,
     })
@@ -169,7 +169,7 @@ fn pin(row: &Row<'_>) -> Result<PinRecord, Fault> {
             .map(|word| serde_json::from_value(Value::String(word)))
             .transpose()
             .map_err(|_| unreadable("classification", &of))?,
-        seen_at: time(&row.get::<_, String>("seen_at")?, "seen_at", &of)?,
+        seen_at: time_of(row, "seen_at", &of)?,
     })
 }
 
@@ -187,17 +187,4 @@ fn definition(
         return Err(unreadable(digest_column, of).into());
     }
     Ok(Some(Definition { value, digest }))
-}
-
-/// A column with a type that is written as text.
-fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> Result<T, Fault> {
-    row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
-}
-
-fn json(text: &str, column: &'static str, of: &str) -> Result<Value, Unreadable> {
-    serde_json::from_str(text).map_err(|_| unreadable(column, of))
-}
-
-fn unreadable(column: &'static str, of: &str) -> Unreadable {
-    Unreadable { column, of: of.to_owned() }
 }

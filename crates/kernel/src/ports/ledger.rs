@@ -1,0 +1,215 @@
+//! The ledger: which calls with effects were begun, what became of them, and which idempotency key stands for which call.
+//! (DESIGN §5, IDEM-001…016)
+//!
+//! ```text
+//!            begin                     settle
+//!   (nothing) ───▶ in flight ─────────────────▶ done            the key answers with this outcome from now on
+//!                   │   ▲  │                ╲─▶ failed clean    nothing happened: the key is free again
+//!                   │   ╰──┼── begin again ───────────╯ ▲
+//!                   │      ╰─────────────────▶ unknown ─┴─▶ done      a person has looked (`resolve`)
+//!                   ╰ its owner's lease is over: somebody else settles it, by the rules of the kernel
+//! ```
+//!
+//! Invariants every adapter keeps
+//! - LEDGER-1: of any number of concurrent `begin`s with one key, one is `Fresh`.
+//! - LEDGER-2: what was answered is durable.
+//! - LEDGER-3: a settled call is settled once: who comes second, or with an old fence, changes nothing.
+//! - LEDGER-4: spans are measured by the store's own clock; a caller's clock that is wrong or jumps changes no window.
+//!
+//! An *owner* is a process that runs calls. It has one lease for everything it runs and renews it as a whole, so that
+//! keeping a thousand calls alive costs one write. A *fence* grows each time a call changes hands.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::ids::{InvocationId, Subject, TenantId, ToolId, TraceId};
+use contract::manifest::SideEffectPolicy;
+use contract::version::Version;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::clock::UnixMillis;
+use super::registry_store::StoreError;
+
+/// A process that runs calls, from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub Uuid);
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Grows each time a call changes hands; a write that carries an older one is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+/// What makes two calls of a tool the same one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdempotencyKey {
+    /// Within what the key is unique: the caller and its session.
+    pub scope: String,
+    /// As the caller gave it, or as it was derived from what the caller gave.
+    pub key: String,
+}
+
+/// A call that is about to have effects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Intent {
+    pub invocation: InvocationId,
+    pub trace: TraceId,
+    pub tenant: TenantId,
+    pub subject: Subject,
+    pub tool: ToolId,
+    pub version: Version,
+    pub effects: SideEffectPolicy,
+    pub key: Option<IdempotencyKey>,
+    pub parameters: Digest,
+    /// For how long its outcome is kept once it is known.
+    pub window: Duration,
+    pub owner: OwnerId,
+    /// What it takes to run it again, for tools where that is safe.
+    pub request: Option<Value>,
+}
+
+/// What became of a `begin`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begun {
+    /// The call may start; nobody else has the key.
+    Fresh(Fence),
+    /// The call that has the key: in flight, done or unknown.
+    Held(Box<Entry>),
+    /// The key stands for a call with other parameters.
+    OtherParameters { invocation: InvocationId },
+    /// Another call has this invocation id.
+    IdTaken,
+    /// The owner's lease is over: it must not begin anything.
+    OwnerLapsed,
+}
+
+/// How far a call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntryState {
+    InFlight,
+    Done,
+    FailedClean,
+    Unknown,
+}
+
+impl EntryState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::InFlight, Self::Done, Self::FailedClean, Self::Unknown];
+
+    /// The word in the store and on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::Done => "done",
+            Self::FailedClean => "failed_clean",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The state of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// A line of the ledger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub intent: Intent,
+    pub state: EntryState,
+    pub fence: Fence,
+    pub begun_at: UnixMillis,
+    pub settled_at: Option<UnixMillis>,
+    /// What the kernel wants to know of its end; the store does not look into it.
+    pub outcome: Option<Value>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settlement {
+    /// Not `InFlight`.
+    pub state: EntryState,
+    pub outcome: Value,
+}
+
+/// What became of a `settle`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Written, durably.
+    Kept,
+    /// The call was settled before, or is in other hands; nothing was changed.
+    Fenced,
+}
+
+/// What became of a `resolve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolved {
+    Done,
+    /// No such call of this tenant.
+    NotFound,
+    /// Its outcome is not unknown, so there is nothing to resolve.
+    NotUnknown(EntryState),
+}
+
+/// Which lines to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EntryFilter {
+    /// Absent: of all tenants.
+    pub tenant: Option<TenantId>,
+    pub state: Option<EntryState>,
+    /// Only those with a smaller id, for paging from the newest back.
+    pub before: Option<InvocationId>,
+}
+
+/// Keeps the ledger.
+#[async_trait]
+pub trait Ledger: Send + Sync + fmt::Debug {
+    /// Makes the owner's lease last `lease` from now. A store that only one process can write at a time ends the leases
+    /// of all others the first time, because whoever had them is gone.
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<(), StoreError>;
+
+    /// Ends the owner's lease now: an orderly end.
+    async fn retire(&self, owner: OwnerId) -> Result<(), StoreError>;
+
+    /// Reserves the key, if there is one, and writes the intent; all or nothing.
+    ///
+    /// A key whose window has passed counts as new, unless its call is in flight or unknown. A call that failed clean may
+    /// begin again under its own id, with the same tenant, tool and parameters.
+    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError>;
+
+    /// Says how a call in flight ended, if it still is, under this fence.
+    async fn settle(
+        &self,
+        invocation: InvocationId,
+        fence: Fence,
+        settlement: Settlement,
+    ) -> Result<Settled, StoreError>;
+
+    /// Calls in flight whose owner's lease is over, oldest first, at most `most`.
+    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError>;
+
+    /// One call of a tenant.
+    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<Entry>, StoreError>;
+
+    /// Calls, newest first, at most `most`.
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError>;
+
+    /// Settles a call whose outcome is unknown: a person has found out.
+    async fn resolve(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        settlement: Settlement,
+    ) -> Result<Resolved, StoreError>;
+
+    /// Forgets settled calls whose window has passed, at most `most`, and says how many. Never one that is in flight or
+    /// unknown.
+    async fn prune(&self, most: usize) -> Result<usize, StoreError>;
+}

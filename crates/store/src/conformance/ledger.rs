@@ -1,0 +1,366 @@
+//! Cases of `Ledger`. Each takes a fresh store.
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::canonical;
+use contract::ids::{InvocationId, TraceId};
+use contract::manifest::SideEffectPolicy;
+use contract::version::Version;
+use kernel::ports::clock::{Clock as _, UnixMillis};
+use kernel::ports::ledger::{
+    Begun, EntryFilter, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Adapter;
+
+/// All cases of `Ledger` against one adapter.
+#[macro_export]
+macro_rules! ledger_suite {
+    ($open:path) => {
+        $crate::conformance_cases!(
+            $open,
+            ledger,
+            [
+                a_fresh_ledger_is_empty,
+                a_key_is_reserved_once_however_many_ask_at_once,
+                the_same_key_is_another_one_for_another_tenant_tool_or_scope,
+                the_same_key_with_other_parameters_is_a_conflict,
+                a_done_call_answers_its_key_until_the_window_has_passed,
+                a_call_that_failed_clean_frees_its_key_for_another,
+                a_call_that_failed_clean_begins_again_under_its_own_id_with_a_new_fence,
+                an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it,
+                what_is_settled_is_settled_once_and_by_the_right_fence,
+                a_used_invocation_id_is_not_given_away_again,
+                calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not,
+                a_lapsed_owner_begins_nothing_until_it_renews,
+                a_wall_clock_that_jumps_ends_no_window_and_no_lease,
+                settled_calls_are_forgotten_after_their_window_and_others_never,
+                calls_are_listed_newest_first_by_tenant_and_state_in_pages,
+                everything_survives_a_reopening,
+                hostile_keys_are_kept_as_they_are,
+            ]
+        );
+    };
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+const LEASE: Duration = Duration::from_secs(10);
+
+// ---------------------------------------------------------------------------------------------------------- samples
+
+fn id(number: u128) -> InvocationId {
+    InvocationId(Uuid::from_u128(number))
+}
+
+fn owner(number: u128) -> OwnerId {
+    OwnerId(Uuid::from_u128(number))
+}
+
+fn intent(number: u128, key: Option<&str>) -> Intent {
+    Intent {
+        invocation: id(number),
+        trace: TraceId::from_bytes([7; 16]),
+        tenant: "acme".parse().unwrap(),
+        subject: "did:key:z6Mk".parse().unwrap(),
+        tool: "bank.transfer".parse().unwrap(),
+        version: Version::parse("1.2.3").unwrap(),
+        effects: SideEffectPolicy::Compensatable,
+        key: key.map(|key| IdempotencyKey { scope: "session".into(), key: key.into() }),
+        parameters: canonical::digest(&json!({ "amount": 5 })),
+        window: DAY,
+        owner: owner(1),
+        request: None,
+    }
+}
+
+fn done(outcome: Value) -> Settlement {
+    Settlement { state: EntryState::Done, outcome }
+}
+
+fn end(state: EntryState) -> Settlement {
+    Settlement { state, outcome: json!({ "why": state.as_str() }) }
+}
+
+async fn open(adapter: &impl Adapter) -> Arc<dyn Ledger> {
+    let ledger = adapter.ledger();
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    ledger
+}
+
+async fn fresh(ledger: &Arc<dyn Ledger>, intent: Intent) -> Fence {
+    match ledger.begin(intent).await.unwrap() {
+        Begun::Fresh(fence) => fence,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn state(ledger: &Arc<dyn Ledger>, number: u128) -> EntryState {
+    ledger.find(&"acme".parse().unwrap(), id(number)).await.unwrap().unwrap().state
+}
+
+// ------------------------------------------------------------------------------------------------------------- cases
+
+pub async fn a_fresh_ledger_is_empty(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    assert!(ledger.list(&EntryFilter::default(), 10).await.unwrap().is_empty());
+    assert!(ledger.lapsed(10).await.unwrap().is_empty());
+    assert_eq!(ledger.find(&"acme".parse().unwrap(), id(1)).await.unwrap(), None);
+    assert_eq!(ledger.prune(10).await.unwrap(), 0);
+    assert_eq!(ledger.settle(id(1), Fence(1), done(Value::Null)).await.unwrap(), Settled::Fenced);
+}
+
+pub async fn a_key_is_reserved_once_however_many_ask_at_once(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let asking = (1..=100).map(|number| {
+        let ledger = Arc::clone(&ledger);
+        tokio::spawn(async move { ledger.begin(intent(number, Some("k"))).await.unwrap() })
+    });
+    let mut fresh = 0;
+    for asked in asking.collect::<Vec<_>>() {
+        match asked.await.unwrap() {
+            Begun::Fresh(_) => fresh += 1,
+            Begun::Held(entry) => assert_eq!(entry.state, EntryState::InFlight),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(fresh, 1);
+    assert_eq!(ledger.list(&EntryFilter::default(), 200).await.unwrap().len(), 1, "who came second left nothing");
+}
+
+pub async fn the_same_key_is_another_one_for_another_tenant_tool_or_scope(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    fresh(&ledger, intent(1, Some("k"))).await;
+    fresh(&ledger, Intent { tenant: "other".parse().unwrap(), ..intent(2, Some("k")) }).await;
+    fresh(&ledger, Intent { tool: "bank.refund".parse().unwrap(), ..intent(3, Some("k")) }).await;
+    let scoped = Some(IdempotencyKey { scope: "another".into(), key: "k".into() });
+    fresh(&ledger, Intent { key: scoped, ..intent(4, None) }).await;
+    fresh(&ledger, intent(5, Some("K"))).await;
+    fresh(&ledger, intent(6, None)).await;
+    fresh(&ledger, intent(7, None)).await;
+}
+
+pub async fn the_same_key_with_other_parameters_is_a_conflict(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let fence = fresh(&ledger, intent(1, Some("k"))).await;
+    let other = || Intent { parameters: canonical::digest(&json!({ "amount": 6 })), ..intent(2, Some("k")) };
+    let conflict = Begun::OtherParameters { invocation: id(1) };
+    assert_eq!(ledger.begin(other()).await.unwrap(), conflict, "while it runs");
+    ledger.settle(id(1), fence, done(json!(1))).await.unwrap();
+    assert_eq!(ledger.begin(other()).await.unwrap(), conflict, "and after");
+}
+
+pub async fn a_done_call_answers_its_key_until_the_window_has_passed(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let clock = adapter.clock();
+    for (number, outcome) in [(1, Value::Null), (2, json!({})), (3, json!([])), (4, json!({ "ok": true }))] {
+        let key = format!("k{number}");
+        let fence = fresh(&ledger, intent(number, Some(&key))).await;
+        assert_eq!(ledger.settle(id(number), fence, done(outcome.clone())).await.unwrap(), Settled::Kept);
+        let Begun::Held(entry) = ledger.begin(intent(100 + number, Some(&key))).await.unwrap() else { panic!() };
+        assert_eq!((entry.state, entry.outcome), (EntryState::Done, Some(outcome)), "also what is empty");
+    }
+    clock.step(DAY - Duration::from_secs(1));
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    assert!(matches!(ledger.begin(intent(200, Some("k4"))).await.unwrap(), Begun::Held(_)));
+    clock.step(Duration::from_secs(2));
+    fresh(&ledger, intent(201, Some("k4"))).await;
+}
+
+pub async fn a_call_that_failed_clean_frees_its_key_for_another(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let fence = fresh(&ledger, intent(1, Some("k"))).await;
+    ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap();
+    let other = canonical::digest(&json!({ "amount": 6 }));
+    fresh(&ledger, Intent { parameters: other, ..intent(2, Some("k")) }).await;
+    let Begun::Held(entry) = ledger.begin(Intent { parameters: other, ..intent(3, Some("k")) }).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(entry.intent.invocation, id(2));
+    assert_eq!(state(&ledger, 1).await, EntryState::FailedClean, "the first is remembered as it was");
+}
+
+pub async fn a_call_that_failed_clean_begins_again_under_its_own_id_with_a_new_fence(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let first = fresh(&ledger, intent(1, Some("k"))).await;
+    ledger.settle(id(1), first, end(EntryState::FailedClean)).await.unwrap();
+    let second = fresh(&ledger, intent(1, Some("k"))).await;
+    assert!(second > first);
+    assert_eq!(ledger.settle(id(1), first, done(json!("late"))).await.unwrap(), Settled::Fenced);
+    assert_eq!(ledger.settle(id(1), second, done(json!("right"))).await.unwrap(), Settled::Kept);
+    let Begun::Held(entry) = ledger.begin(intent(2, Some("k"))).await.unwrap() else { panic!() };
+    assert_eq!(entry.outcome, Some(json!("right")));
+    assert_eq!(ledger.begin(intent(1, None)).await.unwrap(), Begun::IdTaken, "what is done does not begin again");
+}
+
+pub async fn an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let tenant = "acme".parse().unwrap();
+    for (number, verdict) in [(1, EntryState::Done), (2, EntryState::FailedClean)] {
+        let key = format!("k{number}");
+        let fence = fresh(&ledger, intent(number, Some(&key))).await;
+        ledger.settle(id(number), fence, end(EntryState::Unknown)).await.unwrap();
+        adapter.clock().step(DAY * 3);
+        ledger.renew(owner(1), LEASE).await.unwrap();
+        let Begun::Held(entry) = ledger.begin(intent(100 + number, Some(&key))).await.unwrap() else { panic!() };
+        assert_eq!(entry.state, EntryState::Unknown);
+        let foreign = "other".parse().unwrap();
+        let resolve = |tenant, number| ledger.resolve(tenant, id(number), end(verdict));
+        assert_eq!(resolve(&foreign, number).await.unwrap(), Resolved::NotFound);
+        assert_eq!(resolve(&tenant, number).await.unwrap(), Resolved::Done);
+        assert_eq!(resolve(&tenant, number).await.unwrap(), Resolved::NotUnknown(verdict));
+        assert_eq!(resolve(&tenant, 999).await.unwrap(), Resolved::NotFound);
+        let again = ledger.begin(intent(200 + number, Some(&key))).await.unwrap();
+        assert_eq!(matches!(again, Begun::Fresh(_)), verdict == EntryState::FailedClean, "{again:?}");
+    }
+}
+
+pub async fn what_is_settled_is_settled_once_and_by_the_right_fence(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let fence = fresh(&ledger, intent(1, None)).await;
+    assert_eq!(ledger.settle(id(1), Fence(fence.0 + 1), done(json!(0))).await.unwrap(), Settled::Fenced);
+    let settling = (0..20).map(|number| {
+        let ledger = Arc::clone(&ledger);
+        tokio::spawn(async move { ledger.settle(id(1), fence, done(json!(number))).await.unwrap() })
+    });
+    let mut kept = 0;
+    for settled in settling.collect::<Vec<_>>() {
+        kept += usize::from(settled.await.unwrap() == Settled::Kept);
+    }
+    assert_eq!(kept, 1);
+}
+
+pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let fence = fresh(&ledger, intent(1, None)).await;
+    assert_eq!(ledger.begin(intent(1, None)).await.unwrap(), Begun::IdTaken);
+    assert_eq!(
+        ledger.begin(Intent { tenant: "other".parse().unwrap(), ..intent(1, None) }).await.unwrap(),
+        Begun::IdTaken
+    );
+    ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap();
+    let foreign = Intent { tenant: "other".parse().unwrap(), ..intent(1, None) };
+    assert_eq!(ledger.begin(foreign).await.unwrap(), Begun::IdTaken, "another tenant gets no free one either");
+}
+
+pub async fn calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let fence = fresh(&ledger, intent(1, Some("k"))).await;
+    fresh(&ledger, intent(2, None)).await;
+    assert!(ledger.lapsed(10).await.unwrap().is_empty());
+    adapter.clock().step(LEASE + Duration::from_millis(1));
+    let lapsed = ledger.lapsed(10).await.unwrap();
+    assert_eq!(lapsed.iter().map(|entry| entry.intent.invocation).collect::<Vec<_>>(), [id(1), id(2)], "oldest first");
+    assert_eq!(ledger.lapsed(1).await.unwrap().len(), 1);
+    assert_eq!(ledger.settle(id(1), fence, end(EntryState::Unknown)).await.unwrap(), Settled::Kept);
+    assert_eq!(
+        ledger.settle(id(1), fence, done(json!(1))).await.unwrap(),
+        Settled::Fenced,
+        "its owner comes back late"
+    );
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    assert!(ledger.lapsed(10).await.unwrap().is_empty());
+    ledger.retire(owner(1)).await.unwrap();
+    assert_eq!(ledger.lapsed(10).await.unwrap().len(), 1);
+}
+
+pub async fn a_lapsed_owner_begins_nothing_until_it_renews(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    assert_eq!(ledger.begin(Intent { owner: owner(9), ..intent(1, None) }).await.unwrap(), Begun::OwnerLapsed);
+    adapter.clock().step(LEASE);
+    assert_eq!(ledger.begin(intent(1, None)).await.unwrap(), Begun::OwnerLapsed);
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    fresh(&ledger, intent(1, None)).await;
+}
+
+pub async fn a_wall_clock_that_jumps_ends_no_window_and_no_lease(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let clock = adapter.clock();
+    let fence = fresh(&ledger, intent(1, Some("k"))).await;
+    fresh(&ledger, intent(2, Some("running"))).await;
+    ledger.settle(id(1), fence, done(json!(1))).await.unwrap();
+    let noon = clock.now();
+    for wrong in [UnixMillis(0), noon.plus(DAY * 400), UnixMillis(noon.0 - 86_400_000)] {
+        clock.jump(wrong);
+        assert!(matches!(ledger.begin(intent(3, Some("k"))).await.unwrap(), Begun::Held(_)));
+        assert!(ledger.lapsed(10).await.unwrap().is_empty());
+        assert_eq!(ledger.prune(10).await.unwrap(), 0);
+    }
+}
+
+pub async fn settled_calls_are_forgotten_after_their_window_and_others_never(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let ends = [None, Some(EntryState::Done), Some(EntryState::FailedClean), Some(EntryState::Unknown)];
+    for (number, state) in (1..).zip(ends) {
+        let fence = fresh(&ledger, intent(number, Some(&format!("k{number}")))).await;
+        if let Some(state) = state {
+            ledger.settle(id(number), fence, end(state)).await.unwrap();
+        }
+    }
+    assert_eq!(ledger.prune(10).await.unwrap(), 0);
+    adapter.clock().step(DAY + Duration::from_secs(1));
+    assert_eq!(ledger.prune(1).await.unwrap(), 1, "in pieces");
+    assert_eq!(ledger.prune(10).await.unwrap(), 1);
+    let left = ledger.list(&EntryFilter::default(), 10).await.unwrap();
+    let left: Vec<EntryState> = left.iter().map(|entry| entry.state).collect();
+    assert_eq!(left, [EntryState::Unknown, EntryState::InFlight]);
+}
+
+pub async fn calls_are_listed_newest_first_by_tenant_and_state_in_pages(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    for number in 1..=6 {
+        let tenant = if number % 2 == 0 { "acme" } else { "other" }.parse().unwrap();
+        let fence = fresh(&ledger, Intent { tenant, ..intent(number, None) }).await;
+        if number > 3 {
+            ledger.settle(id(number), fence, end(EntryState::Unknown)).await.unwrap();
+        }
+    }
+    let listed = async |filter: EntryFilter, most| {
+        let entries = ledger.list(&filter, most).await.unwrap();
+        entries.iter().map(|entry| entry.intent.invocation.0.as_u128()).collect::<Vec<_>>()
+    };
+    let acme = Some("acme".parse().unwrap());
+    assert_eq!(listed(EntryFilter::default(), 10).await, [6, 5, 4, 3, 2, 1]);
+    assert_eq!(listed(EntryFilter { before: Some(id(4)), ..EntryFilter::default() }, 2).await, [3, 2]);
+    assert_eq!(listed(EntryFilter { tenant: acme.clone(), ..EntryFilter::default() }, 10).await, [6, 4, 2]);
+    let unknown = Some(EntryState::Unknown);
+    assert_eq!(listed(EntryFilter { state: unknown, ..EntryFilter::default() }, 10).await, [6, 5, 4]);
+    assert_eq!(listed(EntryFilter { tenant: acme, state: unknown, before: Some(id(6)) }, 10).await, [4]);
+}
+
+pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let running = Intent { request: Some(json!({ "tool_id": "bank.transfer" })), ..intent(1, Some("k")) };
+    fresh(&ledger, running.clone()).await;
+    let fence = fresh(&ledger, intent(2, Some("l"))).await;
+    ledger.settle(id(2), fence, done(json!({ "paid": 5 }))).await.unwrap();
+    drop(ledger);
+    adapter.reopen().await;
+    let ledger = adapter.ledger();
+    // A process of its own has come after the first.
+    ledger.retire(owner(1)).await.unwrap();
+    ledger.renew(owner(2), LEASE).await.unwrap();
+    let lapsed = ledger.lapsed(10).await.unwrap();
+    assert_eq!(lapsed.len(), 1);
+    assert_eq!(lapsed.first().unwrap().intent, running);
+    let Begun::Held(entry) = ledger.begin(Intent { owner: owner(2), ..intent(3, Some("l")) }).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(entry.outcome, Some(json!({ "paid": 5 })));
+    assert!(entry.settled_at.is_some_and(|at| at >= entry.begun_at));
+}
+
+pub async fn hostile_keys_are_kept_as_they_are(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let keys = ["'; DROP TABLE ledger; --", "\u{0}\u{202e}", "ключ", "a:b", "a", "%", "_"];
+    for (number, key) in (1..).zip(keys) {
+        fresh(&ledger, intent(number, Some(key))).await;
+    }
+    for (number, key) in (1..).zip(keys) {
+        let Begun::Held(entry) = ledger.begin(intent(100 + number, Some(key))).await.unwrap() else { panic!() };
+        assert_eq!(entry.intent.invocation, id(number));
+    }
+}

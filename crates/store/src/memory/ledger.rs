@@ -1,0 +1,191 @@
+//! `Ledger` without durability: one map under one lock. Passes the same suite as the real ones.
+
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ids::{InvocationId, TenantId};
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::ledger::{
+    Begun, Entry, EntryFilter, EntryState, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+};
+use kernel::ports::registry_store::StoreError;
+
+use super::MemoryStore;
+
+/// A line and what only the store knows of it.
+#[derive(Debug)]
+struct Line {
+    entry: Entry,
+    /// Another call has the key by now.
+    released: bool,
+    keep_until: UnixMillis,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    lines: BTreeMap<InvocationId, Line>,
+    leases: BTreeMap<OwnerId, UnixMillis>,
+}
+
+impl Lines {
+    fn is_alive(&self, owner: OwnerId, now: UnixMillis) -> bool {
+        self.leases.get(&owner).is_some_and(|until| *until > now)
+    }
+
+    /// The call that has the key of this intent and still counts.
+    fn holder(&mut self, intent: &Intent, now: UnixMillis) -> Option<&mut Line> {
+        let key = intent.key.as_ref()?;
+        let line = self.lines.values_mut().find(|line| {
+            let of = &line.entry.intent;
+            !line.released && of.tenant == intent.tenant && of.tool == intent.tool && of.key.as_ref() == Some(key)
+        })?;
+        let counts = matches!(line.entry.state, EntryState::InFlight | EntryState::Unknown) || line.keep_until > now;
+        if !counts {
+            line.released = true;
+            return None;
+        }
+        Some(line)
+    }
+}
+
+impl MemoryStore {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(line: &mut Line, settlement: Settlement, now: UnixMillis) {
+    line.entry.state = settlement.state;
+    line.entry.outcome = Some(settlement.outcome);
+    line.entry.settled_at = Some(now);
+    line.entry.intent.request = None;
+    line.keep_until = now.plus(line.entry.intent.window);
+}
+
+#[async_trait]
+impl Ledger for MemoryStore {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<(), StoreError> {
+        let until = self.time.now().plus(lease);
+        self.lines().leases.insert(owner, until);
+        Ok(())
+    }
+
+    async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
+        self.lines().leases.remove(&owner);
+        Ok(())
+    }
+
+    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+        let now = self.time.now();
+        let mut kept = self.lines();
+        if !kept.is_alive(intent.owner, now) {
+            return Ok(Begun::OwnerLapsed);
+        }
+        if let Some(line) = kept.holder(&intent, now) {
+            let held = &line.entry;
+            if held.state != EntryState::FailedClean {
+                return Ok(if held.intent.parameters == intent.parameters {
+                    Begun::Held(Box::new(held.clone()))
+                } else {
+                    Begun::OtherParameters { invocation: held.intent.invocation }
+                });
+            }
+            line.released = true;
+        }
+        let fence = match kept.lines.get(&intent.invocation).map(|line| &line.entry) {
+            None => Fence(1),
+            Some(former)
+                if former.state == EntryState::FailedClean
+                    && (&former.intent.tenant, &former.intent.tool, former.intent.parameters)
+                        == (&intent.tenant, &intent.tool, intent.parameters) =>
+            {
+                Fence(former.fence.0 + 1)
+            }
+            Some(_) => return Ok(Begun::IdTaken),
+        };
+        let invocation = intent.invocation;
+        let state = EntryState::InFlight;
+        let entry = Entry { intent, state, fence, begun_at: now, settled_at: None, outcome: None };
+        kept.lines.insert(invocation, Line { entry, released: false, keep_until: now });
+        Ok(Begun::Fresh(fence))
+    }
+
+    async fn settle(
+        &self,
+        invocation: InvocationId,
+        fence: Fence,
+        settlement: Settlement,
+    ) -> Result<Settled, StoreError> {
+        let now = self.time.now();
+        let mut kept = self.lines();
+        match kept.lines.get_mut(&invocation) {
+            Some(line) if line.entry.state == EntryState::InFlight && line.entry.fence == fence => {
+                end(line, settlement, now);
+                Ok(Settled::Kept)
+            }
+            _ => Ok(Settled::Fenced),
+        }
+    }
+
+    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+        let now = self.time.now();
+        let kept = self.lines();
+        let in_flight = kept.lines.values().map(|line| &line.entry).filter(|entry| entry.state == EntryState::InFlight);
+        let mut lapsed: Vec<&Entry> = in_flight.filter(|entry| !kept.is_alive(entry.intent.owner, now)).collect();
+        lapsed.sort_by_key(|entry| entry.begun_at);
+        Ok(lapsed.into_iter().take(most).cloned().collect())
+    }
+
+    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<Entry>, StoreError> {
+        let kept = self.lines();
+        let entry = kept.lines.get(&invocation).map(|line| &line.entry);
+        Ok(entry.filter(|entry| entry.intent.tenant == *tenant).cloned())
+    }
+
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+        let kept = self.lines();
+        let entries = kept.lines.values().rev().map(|line| &line.entry).filter(|entry| {
+            filter.tenant.as_ref().is_none_or(|tenant| *tenant == entry.intent.tenant)
+                && filter.state.is_none_or(|state| state == entry.state)
+                && filter.before.is_none_or(|before| entry.intent.invocation < before)
+        });
+        Ok(entries.take(most).cloned().collect())
+    }
+
+    async fn resolve(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        settlement: Settlement,
+    ) -> Result<Resolved, StoreError> {
+        let now = self.time.now();
+        let mut kept = self.lines();
+        let line = kept.lines.get_mut(&invocation).filter(|line| line.entry.intent.tenant == *tenant);
+        Ok(match line {
+            None => Resolved::NotFound,
+            Some(line) if line.entry.state == EntryState::Unknown => {
+                end(line, settlement, now);
+                Resolved::Done
+            }
+            Some(line) => Resolved::NotUnknown(line.entry.state),
+        })
+    }
+
+    async fn prune(&self, most: usize) -> Result<usize, StoreError> {
+        let now = self.time.now();
+        let mut kept = self.lines();
+        let over: Vec<InvocationId> = kept
+            .lines
+            .iter()
+            .filter(|(_, line)| matches!(line.entry.state, EntryState::Done | EntryState::FailedClean))
+            .filter(|(_, line)| line.keep_until <= now)
+            .map(|(id, _)| *id)
+            .take(most)
+            .collect();
+        over.iter().for_each(|id| drop(kept.lines.remove(id)));
+        Ok(over.len())
+    }
+}
