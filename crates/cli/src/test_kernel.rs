@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
-    Recorder, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
+    Mint, Recorder, ResourceEnvelope,
 };
 use policy::{Minter, SigningKey};
 use shared_state::MemoryBus;
@@ -38,7 +38,9 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         observer: metrics.clone(),
         settings: AccessSettings::default(),
     });
+    let entropy = Arc::new(OsEntropy::open().unwrap());
     Arc::new(Kernel::new(KernelParts {
+        books: Bookkeeper::new(store.clone(), clock.clone(), &*entropy, metrics.clone()),
         registry: Registry::open(store.clone(), store, clock.clone(), metrics.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, metrics.clone()).unwrap(),
         access: access.await.unwrap(),
@@ -50,7 +52,7 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         availability: Arc::default(),
         offerings: Arc::new(NothingOffered),
         clock,
-        entropy: Arc::new(OsEntropy::open().unwrap()),
+        entropy,
         observer: metrics,
     }))
 }

@@ -89,6 +89,8 @@ pub struct ExecutionOptions {
     pub idempotency_key: Option<String>,
     #[schemars(length(max = 255))]
     pub turn_group_id: Option<String>,
+    /// When a call with the same key runs already: wait for its answer (the default), or be refused with a handle to it?
+    pub wait_for_duplicate: Option<bool>,
     pub dry_run: bool,
     pub require_approval: bool,
     pub priority: Priority,
@@ -227,7 +229,7 @@ pub struct DeprecationNotice {
 }
 
 /// How a result was cut (VALID-013): never silently.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Truncation {
     pub strings_cut: u32,
     pub arrays_cut: u32,
@@ -236,7 +238,7 @@ pub struct Truncation {
 }
 
 /// One place where something is missing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CutPlace {
     /// JSON pointer into the result.
     pub path: String,

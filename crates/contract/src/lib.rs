@@ -8,6 +8,7 @@ pub mod compat;
 pub mod envelope;
 pub mod error;
 pub mod guard;
+pub mod idempotency;
 pub mod ids;
 pub mod json;
 pub mod manifest;

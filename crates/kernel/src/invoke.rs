@@ -14,6 +14,7 @@ use crate::access::Access;
 use crate::availability::Availability;
 use crate::identity::Identity;
 use crate::isolation::IsolationPolicy;
+use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
 use crate::phases::{self, Facts, Returned, Verified};
@@ -36,6 +37,8 @@ pub struct KernelParts {
     /// Mints capability tokens.
     pub mint: Mint,
     pub recorder: Recorder,
+    /// Which calls with effects were begun, and what became of them.
+    pub books: Bookkeeper,
     pub executors: Vec<Arc<dyn Executor>>,
     /// What is published but cannot be called at the moment.
     pub availability: Arc<Availability>,
@@ -126,6 +129,11 @@ impl Kernel {
         &*self.parts.entropy
     }
 
+    /// Which calls with effects were begun, and what became of them.
+    pub fn books(&self) -> &Bookkeeper {
+        &self.parts.books
+    }
+
     /// Can calls be recorded at the moment?
     pub fn is_recording(&self) -> bool {
         self.parts.recorder.is_writable()
@@ -135,7 +143,8 @@ impl Kernel {
     pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
         let mut facts = Facts::begin(self, &arrival);
         let carried = self.carry(&mut facts, arrival).await;
-        phases::finish(self, facts, carried)
+        let settled = phases::settle(self, &mut facts, carried).await;
+        phases::finish(self, facts, settled)
     }
 
     async fn carry(&self, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Verified, Refusal> {

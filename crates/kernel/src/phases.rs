@@ -1,7 +1,7 @@
 //! The six phases as types (LIFE-001, DESIGN §2): each consumes what the former made, so leaving one out does not compile.
 //!
 //! ```text
-//! Arrival ─receive▶ Received ─validate▶ Validated ─authorize▶ Authorized ─execute▶ Executed ─verify▶ Verified ─finish▶ Returned
+//! Arrival ─receive▶ Received ─validate▶ Validated ─authorize▶ Authorized ─execute▶ Executed ─verify▶ Verified ─settle▶ Settled ─finish▶ Returned
 //! ```
 //!
 //! The fields of these types are private to their phases and there is no other constructor, not even for tests. A door
@@ -71,6 +71,7 @@ mod execute;
 mod facts;
 mod finish;
 mod receive;
+mod settle;
 mod validate;
 mod verify;
 
@@ -79,5 +80,6 @@ pub use execute::{Executed, execute};
 pub use facts::Facts;
 pub use finish::{Returned, finish};
 pub use receive::{Received, receive};
+pub use settle::{Settled, settle};
 pub use validate::{Validated, validate};
 pub use verify::{Verified, verify};

@@ -30,6 +30,7 @@ use crate::tool_folders::watching::ToolWatcher;
 
 pub(super) mod alone;
 mod banner;
+mod ledger_keeping;
 mod signals;
 mod upstreams;
 mod wiring;
@@ -82,11 +83,14 @@ impl Serve {
 
         let catalogue = upstreams::open(&kernel, Arc::clone(&house.store) as _, &upstreams, &config).await?;
 
+        ledger_keeping::begin(&kernel).await?;
+
         let running = announcement(&listener)?;
         let announced = context.data_dir().announce(&running)?;
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
         let mut keepers = keepers(&kernel, &processes, policies, &house);
+        keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
         let tools = kernel.registry().snapshot().tool_count();
         Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
@@ -112,6 +116,7 @@ impl Serve {
         processes.warm().clear();
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
             upstreams.shut_down().await;
+            kernel.books().retire().await;
             recorder.close().await;
             house.store.close().await;
         });

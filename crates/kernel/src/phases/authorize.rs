@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::canonical::Digest;
 use contract::envelope::{AgentContext, CallLimits};
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::SideEffectPolicy;
 use contract::schema::CoercionNote;
 use policy::Caller;
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use crate::access::{Call, Decision};
 use crate::deadline::time_allowed;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
+use crate::ledger::{self, CallKey};
 use crate::registry::ToolVersion;
 
 /// A call that may run.
@@ -28,6 +29,8 @@ pub struct Authorized {
     pub(super) caller: Arc<Principal>,
     pub(super) tool: Arc<ToolVersion>,
     pub(super) parameters: Arc<Value>,
+    pub(super) parameters_digest: Digest,
+    pub(super) key: CallKey,
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) time_allowed: Duration,
     pub(super) limits: CallLimits,
@@ -51,6 +54,7 @@ pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authoriz
         parameters_digest,
         coercions,
         require_approval,
+        key,
         time_asked,
         parent_left,
         limits,
@@ -70,12 +74,24 @@ pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authoriz
     decision.obligations.iter().for_each(|obligation| conditions.add(obligation));
     conditions.approval |= require_approval;
     effects_are_gated(&tool, &conditions)?;
+    ledger::demanded(&tool, &key)?;
 
     let time_asked = [time_asked, conditions.timeout].into_iter().flatten().min();
     let time_allowed = time_allowed(&tool.manifest, time_asked, caller.time_left(kernel.clock().now()), parent_left)
         .map(|allowed| conditions.timeout.map_or(allowed, |most| allowed.min(most)))
         .ok_or_else(|| Refusal::new(ErrorCode::E3002, "no time is left for this call"))?;
-    Ok(Authorized { caller, tool, parameters, coercions, time_allowed, limits, conditions, decision })
+    Ok(Authorized {
+        caller,
+        tool,
+        parameters,
+        parameters_digest,
+        key,
+        coercions,
+        time_allowed,
+        limits,
+        conditions,
+        decision,
+    })
 }
 
 fn token_names_the_tool(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {
@@ -139,8 +155,8 @@ fn tool_is_enabled(tool: &ToolVersion) -> Result<(), Refusal> {
         .retryable(false))
 }
 
-/// What cannot be undone waits for a person, and what must not happen twice needs a ledger. Until both are built, such
-/// calls are refused rather than let through (DESIGN §6.1, §8.19).
+/// What cannot be undone waits for a person. Until that is built, such calls are refused rather than let through
+/// (DESIGN §6.1, §8.19).
 fn effects_are_gated(tool: &ToolVersion, conditions: &Conditions) -> Result<(), Refusal> {
     let manifest = &tool.manifest;
     if conditions.approval || manifest.needs_approval() {
@@ -157,18 +173,5 @@ fn effects_are_gated(tool: &ToolVersion, conditions: &Conditions) -> Result<(), 
         )
         .hint("this server cannot ask for confirmation yet, so the call cannot be run here"));
     }
-    match manifest.side_effect_policy {
-        // Nobody knows what an unclassified one does, so the ledger could not help it; activations and policies gate it.
-        SideEffectPolicy::Pure | SideEffectPolicy::Idempotent | SideEffectPolicy::Unclassified => Ok(()),
-        policy @ (SideEffectPolicy::Compensatable | SideEffectPolicy::Irreversible) => Err(Refusal::new(
-            ErrorCode::E3010,
-            format!(
-                "`{}` {} is {}: running it needs the idempotency ledger, which this server does not have",
-                tool.id,
-                tool.version,
-                policy.as_str()
-            ),
-        )
-        .hint("nothing was run; pure and idempotent tools can be called")),
-    }
+    Ok(())
 }

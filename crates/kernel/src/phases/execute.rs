@@ -13,6 +13,7 @@ use super::facts::{Facts, millis};
 use crate::attendant::{Attendant, Pace};
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
+use crate::ledger::{self, Claim, Kept, KeptResult, Wish};
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::executor::{Executor, ToolCall, ToolOutput, no_executor};
@@ -23,24 +24,81 @@ use crate::registry::ToolVersion;
 pub struct Executed {
     pub(super) tool: Arc<ToolVersion>,
     pub(super) coercions: Vec<CoercionNote>,
-    pub(super) output: ToolOutput,
+    pub(super) output: Output,
     pub(super) conditions: Conditions,
+}
+
+/// Where the output comes from.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// The tool has just given it.
+    Fresh(ToolOutput),
+    /// The call was made before; this was its result, verified then.
+    Kept(Box<KeptResult>),
 }
 
 /// Runs the phase.
 pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized) -> Result<Executed, Refusal> {
-    let Authorized { caller, tool, parameters, coercions, time_allowed, limits, conditions, decision: _ } = authorized;
+    let Authorized {
+        caller,
+        tool,
+        parameters,
+        parameters_digest,
+        key,
+        coercions,
+        time_allowed,
+        limits,
+        conditions,
+        decision: _,
+    } = authorized;
     // Read before anything is counted or written: a call that cannot run as declared must leave nothing behind.
     tool.permissions()?;
     let limits = kernel.parts.envelope.resolve(tool.manifest.resource_limits.as_ref(), &limits)?;
     let isolation = isolation(kernel, &caller, &tool, &conditions);
     let executor = executor_for(kernel, &tool, isolation)?;
-    spend(kernel, &caller).await?;
+    let deadline = kernel.clock().monotonic() + time_allowed;
 
-    // The intent of a tool with effects is durable before it starts.
+    // A tool with effects takes its place in the ledger, durably, before it starts; or it was done before.
     if tool.manifest.side_effect_policy.has_effects() {
+        let intent = ledger::intent_of(
+            facts.invocation_id,
+            facts.trace_id,
+            &caller,
+            &tool,
+            (&parameters, parameters_digest),
+            &key,
+            kernel.parts.books.owner(),
+        );
+        let wish = Wish { intent, wait: key.wait, entropy: kernel.entropy() };
+        let claim = tokio::select! {
+            biased;
+            claim = kernel.parts.books.claim(wish) => claim?,
+            () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
+            () = kernel.clock().sleep(time_allowed) => return Err(still_running(&tool)),
+        };
+        match claim {
+            Claim::Run(held) => {
+                facts.invocation_id = held.invocation;
+                facts.held = Some(held);
+            }
+            Claim::Replay(first, kept) => {
+                facts.replay_of = Some(first);
+                let kept = match kept {
+                    Kept::Success(kept) => kept,
+                    Kept::Resolved { result } => Box::new(KeptResult::of_person(result, facts.started_at)),
+                    Kept::Failure(failure) => return Err(failure.refusal()),
+                };
+                return Ok(Executed { tool, coercions, output: Output::Kept(kept), conditions });
+            }
+        }
         let slot = kernel.parts.recorder.reserve().await?;
-        slot.record_durably(facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None)).await?;
+        slot.record(facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None));
+    }
+    spend(kernel, &caller).await?;
+    // A call that waited for another one has less time left for itself.
+    let time_left = deadline.saturating_sub(kernel.clock().monotonic());
+    if time_left.is_zero() {
+        return Err(timed_out(&tool, millis(time_allowed)));
     }
 
     let call = ToolCall {
@@ -50,7 +108,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         parameters,
         tenant: caller.tenant().clone(),
         subject: caller.subject().clone(),
-        time_left: time_allowed,
+        time_left,
         limits,
         isolation,
         companion: Arc::new(Attendant {
@@ -62,13 +120,16 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             audience: facts.audience.take(),
         }),
     };
+    if let Some(held) = &mut facts.held {
+        held.started = true;
+    }
     let output = tokio::select! {
         biased;
         output = executor.execute(call) => output?,
         () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
-        () = kernel.clock().sleep(time_allowed) => return Err(timed_out(&tool, millis(time_allowed))),
+        () = kernel.clock().sleep(time_left) => return Err(timed_out(&tool, millis(time_allowed))),
     };
-    Ok(Executed { tool, coercions, output, conditions })
+    Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions })
 }
 
 /// Counts the call against the budget of the token and of every token it was delegated from, before it runs.
@@ -131,6 +192,12 @@ fn cancelled(tool: &ToolVersion) -> Refusal {
     Refusal::new(ErrorCode::E3703, format!("`{}` {} was cancelled while it ran", tool.id, tool.version))
         .hint("call it again if the result is still wanted; a tool with effects may have had some of them")
         .retryable(tool.manifest.side_effect_policy.is_safe_to_retry())
+}
+
+fn still_running(tool: &ToolVersion) -> Refusal {
+    Refusal::new(ErrorCode::E3409, format!("the first call of `{}` {} with this key still runs", tool.id, tool.version))
+        .hint("nothing was run a second time; ask again, with the same key")
+        .retryable(true)
 }
 
 fn timed_out(tool: &ToolVersion, after_ms: u64) -> Refusal {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
+use crate::ledger::Held;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
@@ -28,6 +29,10 @@ pub struct Facts {
     pub(super) caller: Option<Arc<Principal>>,
     pub(super) tool: Option<Arc<ToolVersion>>,
     pub(super) parameters_digest: Option<Digest>,
+    /// The call's place in the ledger, while it has one.
+    pub(super) held: Option<Held>,
+    /// The call whose answer is given again, if this one was made before.
+    pub(super) replay_of: Option<InvocationId>,
     /// Room in the audit log; there once the call was let in.
     pub(super) slot: Option<Slot>,
     /// Who listens while it runs; the tool's companion takes it.
@@ -49,6 +54,8 @@ impl Facts {
             caller: None,
             tool: None,
             parameters_digest: None,
+            held: None,
+            replay_of: None,
             slot: None,
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),

@@ -6,7 +6,7 @@ use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 
 use super::facts::{Facts, millis, status_of};
-use super::verify::Verified;
+use super::settle::Settled;
 use crate::invoke::{Failed, Kernel};
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::observer::Finished;
@@ -26,7 +26,8 @@ impl Returned {
 }
 
 /// Runs the phase.
-pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refusal>) -> Result<Returned, Box<Failed>> {
+pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Returned, Box<Failed>> {
+    let carried = settled.0;
     let clock = kernel.clock();
     let completed_at = clock.now();
     let took = clock.monotonic().saturating_sub(facts.started);
@@ -43,12 +44,16 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
     });
     if let Some(slot) = facts.slot.take() {
         let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
-        record.note = carried.as_ref().err().and_then(note);
+        record.note = match facts.replay_of {
+            Some(first) => Some(format!("answered with the outcome of {first}")),
+            None => carried.as_ref().err().and_then(note),
+        };
         record.usage = carried.as_ref().ok().map(|verified| verified.usage);
         slot.record(record);
     }
 
-    let (invocation_id, trace_id) = (facts.invocation_id, facts.trace_id);
+    // Both askers get the same answer, so it carries the id of the call that ran.
+    let (invocation_id, trace_id) = (facts.replay_of.unwrap_or(facts.invocation_id), facts.trace_id);
     let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id }))?;
     let tool = &verified.tool;
     let notice = tool.lifecycle.notice.as_ref();
@@ -57,12 +62,18 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
         status,
         tool_id: tool.id.to_string(),
         tool_version: tool.version.clone(),
-        cached: false,
+        cached: facts.replay_of.is_some(),
         execution_time_ms: millis(took),
         execution_metadata: ExecutionMetadata {
-            duration_ms: millis(took),
-            started_at: facts.started_at.to_string(),
-            completed_at: completed_at.to_string(),
+            duration_ms: verified.ran.as_ref().map_or_else(|| millis(took), |ran| ran.duration_ms),
+            started_at: verified
+                .ran
+                .as_ref()
+                .map_or_else(|| facts.started_at.to_string(), |ran| ran.started_at.clone()),
+            completed_at: verified
+                .ran
+                .as_ref()
+                .map_or_else(|| completed_at.to_string(), |ran| ran.completed_at.clone()),
             cpu_used_millicore_seconds: verified.usage.cpu_millicore_seconds,
             memory_peak_mb: verified.usage.memory_peak_mb,
             network_bytes_sent: verified.usage.network_bytes_sent,

@@ -20,6 +20,7 @@ use super::facts::Facts;
 use super::receive::Received;
 use crate::access::AccessSnapshot;
 use crate::identity::Principal;
+use crate::ledger::CallKey;
 use crate::registry::ToolVersion;
 
 /// Longest idempotency key.
@@ -34,6 +35,7 @@ pub struct Validated {
     pub(super) parameters_digest: Digest,
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) require_approval: bool,
+    pub(super) key: CallKey,
     pub(super) time_asked: Option<Duration>,
     pub(super) parent_left: Option<Duration>,
     pub(super) limits: CallLimits,
@@ -63,6 +65,12 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
         parameters_digest,
         coercions: stripped.into_iter().chain(prepared.coercions).collect(),
         require_approval: request.execution_options.require_approval,
+        key: CallKey {
+            given: request.execution_options.idempotency_key,
+            turn_group: request.execution_options.turn_group_id,
+            session: request.agent_context.as_ref().and_then(|context| context.session_id.clone()),
+            wait: request.execution_options.wait_for_duplicate.unwrap_or(true),
+        },
         time_asked,
         parent_left,
         limits: request.resource_limits,

@@ -8,7 +8,9 @@ use contract::manifest::OutputPolicy;
 use contract::schema::CoercionNote;
 use serde_json::Value;
 
-use super::execute::Executed;
+use super::conditions::Conditions;
+use super::execute::{Executed, Output};
+use crate::ledger::KeptResult;
 use crate::ports::executor::Usage;
 use crate::registry::ToolVersion;
 
@@ -32,11 +34,25 @@ pub struct Verified {
     pub(super) result: Value,
     pub(super) usage: Usage,
     pub(super) truncation: Option<Truncation>,
+    /// When it ran, if that was in an earlier call.
+    pub(super) ran: Option<Ran>,
+}
+
+/// When an earlier call ran.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) started_at: String,
+    pub(super) completed_at: String,
+    pub(super) duration_ms: u64,
 }
 
 /// Runs the phase.
 pub fn verify(executed: Executed) -> Result<Verified, Refusal> {
     let Executed { tool, coercions, output, conditions } = executed;
+    let output = match output {
+        Output::Fresh(output) => output,
+        Output::Kept(kept) => return verify_again(tool, coercions, *kept, &conditions),
+    };
     let mut result = output.value;
     fits_the_schema(&tool, &result)?;
     let truncation = match tool.manifest.output_policy.unwrap_or_default() {
@@ -45,7 +61,21 @@ pub fn verify(executed: Executed) -> Result<Verified, Refusal> {
     };
     conditions.redact(&mut result);
     fits_the_size(&tool, &result, conditions.result_bytes)?;
-    Ok(Verified { tool, coercions, result, usage: output.usage, truncation })
+    Ok(Verified { tool, coercions, result, usage: output.usage, truncation, ran: None })
+}
+
+/// A result that passed before: what this caller may see of it now is asked again (IDEM-016), its shape is not.
+fn verify_again(
+    tool: Arc<ToolVersion>,
+    coercions: Vec<CoercionNote>,
+    kept: KeptResult,
+    conditions: &Conditions,
+) -> Result<Verified, Refusal> {
+    let KeptResult { mut result, truncation, usage, started_at, completed_at, duration_ms } = kept;
+    conditions.redact(&mut result);
+    fits_the_size(&tool, &result, conditions.result_bytes)?;
+    let ran = Some(Ran { started_at, completed_at, duration_ms });
+    Ok(Verified { tool, coercions, result, usage, truncation, ran })
 }
 
 /// VALID-006: the bad output is not returned, and the values in it are not told.

@@ -22,6 +22,8 @@ pub enum AuditAction {
     InvocationStarted,
     /// A call came to its end, whatever the end.
     InvocationFinished,
+    /// A person said what became of a call whose outcome was unknown.
+    InvocationResolved,
     ToolRegistered,
     ToolLifecycleChanged,
     TokenMinted,

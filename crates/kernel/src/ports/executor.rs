@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId, TraceId};
 use contract::manifest::{Execution, Isolation};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::companion::Companion;
@@ -44,7 +45,7 @@ pub struct ToolCall {
 }
 
 /// What a call used. Zero where an executor cannot know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     pub cpu_millicore_seconds: u64,
     pub memory_peak_mb: u64,

@@ -37,6 +37,25 @@ pub enum Words<'a> {
     Dropped,
 }
 
+/// What came of asking the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LedgerEvent {
+    /// A call with effects was let begin.
+    Begun,
+    /// A call was answered with the outcome of an earlier one.
+    Replayed,
+    /// A call waits for one with the same key.
+    Waited,
+    /// A key was used for other parameters.
+    Conflict,
+    /// A call ended, and nobody knows whether it had its effect.
+    Unknown,
+    /// A call ended after it had been given up.
+    Fenced,
+    /// A call whose process is gone was settled.
+    Recovered,
+}
+
 /// Hears of everything worth measuring. Must not block and must not fail.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// A call came to its end.
@@ -53,6 +72,11 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn authentication_failed(&self, code: ErrorCode);
     /// The keys of another issuer were fetched, or could not be.
     fn keys_fetched(&self, done: bool);
+    /// The ledger was asked, and this came of it.
+    fn ledger(&self, event: LedgerEvent) {
+        // Most who watch something else do not count these.
+        let _ = event;
+    }
     /// A running tool reports progress or writes to its log.
     fn tool_spoke(&self, event: &Spoken<'_>);
 }

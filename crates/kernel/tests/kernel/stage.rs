@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::Subject;
+use contract::ids::{InvocationId, Subject, TenantId};
 use contract::manifest::Isolation;
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
@@ -18,13 +18,18 @@ use gantry_kernel::ports::entropy::Entropy;
 use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
+use gantry_kernel::ports::ledger::{
+    Begun, Entry, EntryFilter, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+};
 use gantry_kernel::ports::observer::{Finished, Observer, Spoken};
 use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
 use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
+use gantry_kernel::ports::registry_store::StoreError;
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
-    Access, AccessParts, AccessSettings, Actor, Arrival, ExternalIssuer, Failed, Identity, IdentitySettings,
-    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResolvedLimits, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, ExternalIssuer, Failed, Identity,
+    IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResolvedLimits,
+    ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
 use serde_json::{Value, json};
@@ -95,6 +100,8 @@ pub(crate) enum Act {
     /// Asks the caller, and answers with the answers.
     Ask(Vec<companion::Question>),
     Hang,
+    /// Answers once it is told to.
+    Wait(Arc<Notify>, Value),
 }
 
 #[derive(Debug)]
@@ -133,6 +140,10 @@ impl Executor for Puppet {
                 Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
             Act::Hang => std::future::pending().await,
+            Act::Wait(go, value) => {
+                go.notified().await;
+                Ok(ToolOutput::of(value))
+            }
         }
     }
 }
@@ -231,6 +242,57 @@ impl DidResolver for Almanac {
     }
 }
 
+/// A ledger whose pen fails when the test says so.
+#[derive(Debug, Default)]
+pub(crate) struct Blotter {
+    ledger: OnceLock<Arc<dyn Ledger>>,
+    pub(crate) cannot_begin: AtomicBool,
+    pub(crate) cannot_settle: AtomicBool,
+}
+
+impl Blotter {
+    fn ledger(&self) -> &dyn Ledger {
+        &**self.ledger.get().unwrap()
+    }
+}
+
+fn blot(broken: &AtomicBool) -> Result<(), StoreError> {
+    if broken.load(Ordering::SeqCst) { Err(StoreError::Unavailable("the disk is full".into())) } else { Ok(()) }
+}
+
+#[async_trait::async_trait]
+impl Ledger for Blotter {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<(), StoreError> {
+        self.ledger().renew(owner, lease).await
+    }
+    async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
+        self.ledger().retire(owner).await
+    }
+    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+        blot(&self.cannot_begin)?;
+        self.ledger().begin(intent).await
+    }
+    async fn settle(&self, id: InvocationId, fence: Fence, end: Settlement) -> Result<Settled, StoreError> {
+        blot(&self.cannot_settle)?;
+        self.ledger().settle(id, fence, end).await
+    }
+    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+        self.ledger().lapsed(most).await
+    }
+    async fn find(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<Entry>, StoreError> {
+        self.ledger().find(tenant, id).await
+    }
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+        self.ledger().list(filter, most).await
+    }
+    async fn resolve(&self, tenant: &TenantId, id: InvocationId, end: Settlement) -> Result<Resolved, StoreError> {
+        self.ledger().resolve(tenant, id, end).await
+    }
+    async fn prune(&self, most: usize) -> Result<usize, StoreError> {
+        self.ledger().prune(most).await
+    }
+}
+
 // ------------------------------------------------------------------------------------------------------------ stage
 
 pub(crate) struct Stage {
@@ -256,6 +318,8 @@ pub(crate) struct Props {
     pub(crate) isolation: IsolationPolicy,
     pub(crate) envelope: ResourceEnvelope,
     pub(crate) offerings: Option<Arc<dyn Offerings>>,
+    /// What stands between the kernel and its ledger.
+    pub(crate) blotter: Option<Arc<Blotter>>,
 }
 
 impl Stage {
@@ -274,7 +338,15 @@ impl Stage {
         });
         let paper = Arc::new(Paper::default());
         let tally = Arc::new(Tally::default());
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock)));
+        let ledger: Arc<dyn Ledger> = match props.blotter {
+            Some(blotter) => {
+                assert!(blotter.ledger.set(Arc::clone(&store) as _).is_ok(), "a blotter is of one stage");
+                blotter
+            }
+            None => Arc::clone(&store) as _,
+        };
+        let books = Bookkeeper::new(ledger, Arc::clone(&clock), &CountingEntropy::default(), Arc::clone(&tally) as _);
         let registry = Registry::open(
             Arc::clone(&store) as _,
             Arc::clone(&store) as _,
@@ -311,6 +383,7 @@ impl Stage {
             access,
             mint: Mint::new(key, Minter::default(), props.drawer),
             recorder: slots,
+            books,
             executors: vec![Arc::clone(&puppet) as _],
             isolation: props.isolation,
             envelope: props.envelope,

@@ -77,7 +77,7 @@ async fn each_phase_refuses_what_is_its_business_and_nothing_runs() {
         (call("catalogued"), ErrorCode::E3108),
         (call("elsewhere"), ErrorCode::E3108),
         (call("destroy"), ErrorCode::E3208),
-        (call("book_it"), ErrorCode::E3010),
+        (call("book_it"), ErrorCode::E3004),
         (call("ask_first"), ErrorCode::E3210),
         (call("ask_boss"), ErrorCode::E3208),
     ];
@@ -235,7 +235,7 @@ async fn a_call_that_cannot_be_recorded_does_not_run_until_it_can() {
 }
 
 #[tokio::test]
-async fn the_intent_of_a_tool_with_effects_is_durable_before_it_runs() {
+async fn a_tool_with_effects_leaves_a_record_of_its_start_and_of_its_end() {
     let stage = Stage::new().await;
     let effects = json!([{ "resource": "r", "op": "UPDATE", "scope": "s" }]);
     stage.publish(json!({ "side_effect_policy": "idempotent", "side_effects": effects, "idempotency": {} })).await;

@@ -18,8 +18,8 @@ use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
-    Recorder, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Actor, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel,
+    KernelParts, Mint, Recorder, ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, SigningKey};
 use serde_json::{Value, json};
@@ -173,6 +173,12 @@ impl Stage {
         )
         .await
         .unwrap();
+        let books = Bookkeeper::new(
+            Arc::clone(&store) as _,
+            Arc::clone(&clock) as _,
+            &CountingEntropy::default(),
+            Arc::new(Unwatched),
+        );
         let access = Access::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
@@ -197,6 +203,7 @@ impl Stage {
             access,
             mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
             recorder,
+            books,
             executors: vec![Arc::clone(&tools) as _],
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),

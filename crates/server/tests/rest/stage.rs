@@ -19,8 +19,8 @@ use kernel::ports::observer::Unwatched;
 use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
-    Recorder, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
+    Mint, Recorder, ResourceEnvelope,
 };
 use policy::{MintRequest, Minter, SigningKey};
 use serde_json::{Value, json};
@@ -159,6 +159,12 @@ impl Stage {
         )
         .await
         .unwrap();
+        let books = Bookkeeper::new(
+            Arc::clone(&store) as _,
+            Arc::clone(&clock) as _,
+            &CountingEntropy::default(),
+            Arc::new(Unwatched),
+        );
         let access = Access::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
@@ -182,6 +188,7 @@ impl Stage {
             access,
             mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
             recorder,
+            books,
             executors: vec![Arc::clone(&tools) as _],
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),

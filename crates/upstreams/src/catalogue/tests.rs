@@ -20,8 +20,8 @@ use kernel::ports::server_desk::{Decision, PinReport, ServerDesk};
 use kernel::ports::upstream_store::PinState;
 use kernel::registry::{ListFilter, Registry};
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
-    Recorder, RecorderHandle, ResourceEnvelope, Tier, WhyUnavailable,
+    Access, AccessParts, AccessSettings, Actor, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel,
+    KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope, Tier, WhyUnavailable,
 };
 use policy::{BearerSecret, Minter, SigningKey};
 use serde_json::{Value, json};
@@ -169,12 +169,14 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         settings: AccessSettings::default(),
     });
     let settings = IdentitySettings::local(clock.clone());
+    let books = Bookkeeper::new(store.clone(), clock.clone(), &CountingEntropy::default(), observer.clone());
     let kernel = Kernel::new(KernelParts {
         registry: Registry::open(store.clone(), store.clone(), clock.clone(), observer.clone()).await.unwrap(),
         identity: Identity::new(ADMIN, vec![key.verifying_key()], settings, observer.clone()).unwrap(),
         access: access.await.unwrap(),
         mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
         recorder,
+        books,
         executors: Vec::new(),
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),

@@ -19,8 +19,8 @@ use kernel::ports::observer::Unwatched;
 use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Identity, IdentitySettings, IsolationPolicy,
-    Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, ActivationWish, Actor, Arrival, Bookkeeper, Identity, IdentitySettings,
+    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
 };
 use policy::{BearerSecret, Minter, PolicyOverrides, SigningKey};
 use serde_json::{Value, json};
@@ -67,6 +67,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
     let registry =
         Registry::open(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock), Arc::new(Unwatched))
             .await?;
+    let books = Bookkeeper::new(Arc::clone(&store) as _, Arc::clone(&clock), &Nobody, Arc::new(Unwatched));
     let access = Access::open(AccessParts {
         store,
         bus: Arc::new(MemoryBus::default()),
@@ -91,6 +92,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         access,
         mint: Mint::new(key, Minter::default(), Arc::new(Nobody)),
         recorder,
+        books,
         executors: Vec::new(),
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),

@@ -14,13 +14,14 @@ use kernel::ports::access_store::AccessStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
+use kernel::ports::ledger::Ledger;
 use kernel::ports::observer::Observer;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, ExternalIssuer, Identity, IdentitySettings, Kernel, KernelParts, Mint,
-    Recorder, RecorderHandle,
+    Access, AccessParts, AccessSettings, Actor, Bookkeeper, ExternalIssuer, Identity, IdentitySettings, Kernel,
+    KernelParts, Mint, Recorder, RecorderHandle,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
@@ -159,6 +160,12 @@ impl House {
             access,
             mint: self.mint(config)?,
             recorder,
+            books: Bookkeeper::new(
+                Arc::clone(&self.store) as Arc<dyn Ledger>,
+                Arc::clone(&clock),
+                &*self.entropy,
+                Arc::clone(&observer),
+            ),
             executors: executors(
                 config,
                 &clock,

@@ -1,0 +1,303 @@
+//! Nothing is done twice: calls with effects pass the ledger before they start and after they end. (DESIGN §5)
+//!
+//! ```text
+//! claim ─▶ Run(Held) ─▶ tool ─▶ verify ─▶ settle ─▶ answer
+//!   │          ╰ a seat, on which duplicates of this process wait
+//!   ├────▶ Replay: the call was done before; its answer is given again
+//!   ╰────▶ refused: other parameters, unknown outcome, in flight and the caller does not wait
+//! ```
+//!
+//! Not here: what the ledger must guarantee (`ports::ledger`), which end is which state (`settlement`), what happens to calls
+//! whose process died (`recovery`).
+
+mod kept;
+mod key;
+mod recovery;
+mod settlement;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::canonical::Digest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::InvocationId;
+use policy::Caller;
+use serde_json::{Value, json};
+
+use crate::ports::clock::Clock;
+use crate::ports::entropy::{Entropy, new_token_id};
+use crate::ports::ledger::{Begun, Entry, EntryState, Fence, Intent, Ledger, OwnerId, Settled, Settlement};
+use crate::ports::observer::{LedgerEvent, Observer};
+use crate::ports::registry_store::StoreError;
+use crate::registry::ToolVersion;
+
+pub(crate) use kept::{Kept, KeptResult};
+pub(crate) use key::{CallKey, demanded};
+pub use recovery::Recovered;
+pub(crate) use settlement::settlement;
+use waiting::{Seat, WaitingRoom};
+
+/// How long a process that says nothing counts as alive.
+const LEASE: Duration = Duration::from_secs(15);
+/// How often it says something.
+const RENEW_EVERY: Duration = Duration::from_secs(5);
+/// How often a duplicate looks whether the first call, which runs in another process, has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the end of a call is tried to be written before the caller is told that it could not be.
+const SETTLE_TRIES: u32 = 8;
+const SETTLE_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How often a call may find that its id is taken before something is wrong with the ids.
+const IDS_TRIED_MAX: usize = 4;
+
+/// Keeps the ledger for the kernel.
+#[derive(Debug)]
+pub struct Bookkeeper {
+    ledger: Arc<dyn Ledger>,
+    owner: OwnerId,
+    waiting: WaitingRoom,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+}
+
+/// What is known of a call that wants to begin.
+pub(crate) struct Wish<'a> {
+    pub(crate) intent: Intent,
+    /// Wait for a call with the same key that runs already?
+    pub(crate) wait: bool,
+    pub(crate) entropy: &'a dyn Entropy,
+}
+
+/// What a call may do.
+pub(crate) enum Claim {
+    Run(Held),
+    /// It was done before, by this call.
+    Replay(InvocationId, Kept),
+}
+
+/// A call that holds its place in the ledger. Dropped without being settled it stays in flight, and recovery decides.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) invocation: InvocationId,
+    fence: Fence,
+    /// Did the tool start? Before, nothing can have happened.
+    pub(crate) started: bool,
+    _seat: Seat,
+}
+
+impl Bookkeeper {
+    /// Of a process that has just started.
+    pub fn new(
+        ledger: Arc<dyn Ledger>,
+        clock: Arc<dyn Clock>,
+        entropy: &dyn Entropy,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        let owner = OwnerId(new_token_id(entropy));
+        Self { ledger, owner, waiting: WaitingRoom::default(), clock, observer }
+    }
+
+    /// This process, as the ledger knows it.
+    pub fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    /// The books themselves.
+    pub(crate) fn ledger(&self) -> &dyn Ledger {
+        &*self.ledger
+    }
+
+    /// Says that this process lives.
+    pub async fn renew(&self) -> Result<(), StoreError> {
+        self.ledger.renew(self.owner, LEASE).await
+    }
+
+    /// Forgets settled calls whose window has passed, at most `most`, and says how many.
+    pub async fn prune(&self, most: usize) -> Result<usize, StoreError> {
+        self.ledger.prune(most).await
+    }
+
+    /// Says that this process lives, again and again. Never ends by itself; a store that fails is tried again, and until it
+    /// answers no call with effects begins.
+    pub async fn keep_alive(&self) {
+        loop {
+            if let Err(error) = self.renew().await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the lease of this process was not renewed");
+            }
+            self.clock.sleep(RENEW_EVERY).await;
+        }
+    }
+
+    /// Ends the lease: this process runs nothing any more.
+    pub async fn retire(&self) {
+        if let Err(error) = self.ledger.retire(self.owner).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the lease of this process ends by itself");
+        }
+    }
+
+    /// Takes the call's place in the ledger, or says why it must not run. Waits for a duplicate that runs; whoever calls
+    /// bounds the wait.
+    pub(crate) async fn claim(&self, mut wish: Wish<'_>) -> Result<Claim, Refusal> {
+        let (mut ids_tried, mut has_looked) = (0, false);
+        loop {
+            match self.begin(wish.intent.clone()).await? {
+                Begun::Fresh(fence) => {
+                    self.observer.ledger(LedgerEvent::Begun);
+                    let invocation = wish.intent.invocation;
+                    let seat = self.waiting.take_seat(invocation);
+                    return Ok(Claim::Run(Held { invocation, fence, started: false, _seat: seat }));
+                }
+                Begun::Held(entry) => match entry.state {
+                    EntryState::InFlight if wish.wait => {
+                        self.observer.ledger(LedgerEvent::Waited);
+                        has_looked = self.wait_for(&entry, has_looked).await;
+                    }
+                    EntryState::InFlight => return Err(in_flight(&entry)),
+                    EntryState::Unknown => return Err(is_unknown(&entry)),
+                    // A contract of the port: what failed clean holds nothing. Asking again is right if it is broken.
+                    EntryState::FailedClean => {}
+                    EntryState::Done => {
+                        self.observer.ledger(LedgerEvent::Replayed);
+                        let id = entry.intent.invocation;
+                        return Kept::read(entry.outcome).map(|kept| Claim::Replay(id, kept));
+                    }
+                },
+                Begun::OtherParameters { invocation } => {
+                    self.observer.ledger(LedgerEvent::Conflict);
+                    return Err(other_parameters(invocation));
+                }
+                // X-39: an id that is used makes room for one of ours.
+                Begun::IdTaken if ids_tried < IDS_TRIED_MAX => {
+                    ids_tried += 1;
+                    wish.intent.invocation = crate::ports::entropy::new_invocation_id(wish.entropy, self.clock.now());
+                }
+                Begun::IdTaken => {
+                    return Err(Refusal::new(ErrorCode::E3000, "no free invocation id was found").retryable(true));
+                }
+                Begun::OwnerLapsed => return Err(lapsed()),
+            }
+        }
+    }
+
+    /// Begins; a process whose lease has run out, because it was stopped or has not said anything yet, says it now.
+    async fn begin(&self, intent: Intent) -> Result<Begun, Refusal> {
+        let failed = |error: StoreError| error.refusal();
+        let begun = self.ledger.begin(intent.clone()).await.map_err(failed)?;
+        if begun != Begun::OwnerLapsed {
+            return Ok(begun);
+        }
+        self.renew().await.map_err(failed)?;
+        self.ledger.begin(intent).await.map_err(failed)
+    }
+
+    /// Returns when there may be news of the call. True if the next look must be a later one.
+    async fn wait_for(&self, entry: &Entry, has_looked: bool) -> bool {
+        match self.waiting.seat(entry.intent.invocation) {
+            Some(mut seat) => {
+                // Both ends of a seat are news: nobody sends, and it closes when the call has been settled.
+                let _closed = seat.changed().await;
+                false
+            }
+            // It may have ended between the two looks. If not, it runs elsewhere.
+            None if !has_looked => true,
+            None => {
+                self.clock.sleep(LOOK_EVERY).await;
+                true
+            }
+        }
+    }
+
+    /// Writes how the call ended, durably, or says why its end is not known.
+    pub(crate) async fn settle(&self, held: &Held, settlement: Settlement) -> Result<(), NotKept> {
+        if settlement.state == EntryState::Unknown {
+            self.observer.ledger(LedgerEvent::Unknown);
+        }
+        let mut pause = SETTLE_PAUSE.0;
+        for tries in 1.. {
+            match self.ledger.settle(held.invocation, held.fence, settlement.clone()).await {
+                Ok(Settled::Kept) => return Ok(()),
+                Ok(Settled::Fenced) => {
+                    self.observer.ledger(LedgerEvent::Fenced);
+                    tracing::warn!(invocation = %held.invocation, "a call ended after it had been given up; its result is discarded");
+                    return Err(NotKept::Fenced);
+                }
+                Err(error) if tries >= SETTLE_TRIES => {
+                    tracing::error!(error = &error as &dyn std::error::Error, invocation = %held.invocation, "the end of a call could not be written");
+                    return Err(NotKept::Store);
+                }
+                Err(_) => {
+                    self.clock.sleep(pause).await;
+                    pause = (pause * 2).min(SETTLE_PAUSE.1);
+                }
+            }
+        }
+        Err(NotKept::Store)
+    }
+}
+
+/// Why the end of a call is not in the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotKept {
+    /// Somebody else has settled it meanwhile.
+    Fenced,
+    /// It could not be written.
+    Store,
+}
+
+/// The intent of a call, from what the phases know.
+pub(crate) fn intent_of(
+    invocation: InvocationId,
+    trace: contract::ids::TraceId,
+    caller: &Caller,
+    tool: &ToolVersion,
+    (parameters, digest): (&Value, Digest),
+    key: &CallKey,
+    owner: OwnerId,
+) -> Intent {
+    Intent {
+        invocation,
+        trace,
+        tenant: caller.tenant().clone(),
+        subject: caller.subject().clone(),
+        tool: tool.id.clone(),
+        version: tool.version.clone(),
+        effects: tool.manifest.side_effect_policy,
+        key: key.of(caller, tool, parameters),
+        parameters: digest,
+        window: key::window(&tool.manifest),
+        owner,
+        request: None,
+    }
+}
+
+// --------------------------------------------------------------------------------------------------------- refusals
+
+/// Where the first call can be asked about.
+fn handle(invocation: InvocationId) -> Value {
+    json!({ "invocation_id": invocation, "status_url": format!("/v1/invocations/{invocation}") })
+}
+
+fn in_flight(entry: &Entry) -> Refusal {
+    Refusal::new(ErrorCode::E3409, "a call with this idempotency key is running")
+        .hint("wait for it, or send the same call without `execution_options.wait_for_duplicate = false`")
+        .details(handle(entry.intent.invocation))
+        .retryable(true)
+}
+
+fn is_unknown(entry: &Entry) -> Refusal {
+    Refusal::new(ErrorCode::E3413, "nobody knows whether the first call with this idempotency key had its effect")
+        .hint("a person has to find out and say so with `gantry jobs resolve`; the call was not repeated")
+        .details(handle(entry.intent.invocation))
+        .retryable(false)
+}
+
+fn other_parameters(invocation: InvocationId) -> Refusal {
+    Refusal::new(ErrorCode::E3410, "this idempotency key was used for a call with other parameters")
+        .hint("use a new key for a new call; send the same parameters to repeat the first one")
+        .details(handle(invocation))
+}
+
+fn lapsed() -> Refusal {
+    Refusal::new(ErrorCode::E3001, "this server cannot hold its place in the ledger at the moment")
+        .hint("nothing was run; try again in a moment")
+}

@@ -1,0 +1,103 @@
+//! The end of a call as the ledger keeps it: enough to give the same answer again.
+//!
+//! `Some(Null)` is a result like any other: what counts is that there is one, not what it looks like.
+
+use contract::envelope::Truncation;
+use contract::error::{ErrorCode, Refusal};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ports::clock::UnixMillis;
+use crate::ports::executor::Usage;
+
+/// What is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kept {
+    Success(Box<KeptResult>),
+    Failure(KeptFailure),
+    /// A person has looked.
+    Resolved {
+        result: Value,
+    },
+}
+
+/// A result that was verified and returned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptResult {
+    pub(crate) result: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) truncation: Option<Truncation>,
+    pub(crate) usage: Usage,
+    pub(crate) started_at: String,
+    pub(crate) completed_at: String,
+    pub(crate) duration_ms: u64,
+}
+
+impl KeptResult {
+    /// What a person says came of a call.
+    pub(crate) fn of_person(result: Value, at: UnixMillis) -> Self {
+        let at = at.to_string();
+        Self {
+            result,
+            truncation: None,
+            usage: Usage::default(),
+            started_at: at.clone(),
+            completed_at: at,
+            duration_ms: 0,
+        }
+    }
+}
+
+/// A failure that was told, as it was told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptFailure {
+    code: String,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    details: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retryable: Option<bool>,
+}
+
+impl Kept {
+    /// As the ledger has it; what it does not have, or has in a shape of another time, cannot be given again.
+    pub(crate) fn read(outcome: Option<Value>) -> Result<Self, Refusal> {
+        outcome.and_then(|value| serde_json::from_value(value).ok()).ok_or_else(|| {
+            Refusal::new(ErrorCode::E3413, "the call with this idempotency key was done, but its answer cannot be read")
+                .hint("an operator can look at it with `gantry jobs show`; the call was not repeated")
+                .retryable(false)
+        })
+    }
+
+    /// For the ledger.
+    pub(crate) fn write(&self) -> Value {
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+}
+
+impl KeptFailure {
+    pub(crate) fn of(refusal: &Refusal) -> Self {
+        Self {
+            code: refusal.code.to_string(),
+            message: refusal.message.clone(),
+            hint: refusal.hint.clone(),
+            details: refusal.details.as_deref().cloned(),
+            retryable: refusal.retryable,
+        }
+    }
+
+    pub(crate) fn refusal(self) -> Refusal {
+        let code = ErrorCode::ALL.iter().copied().find(|code| code.to_string() == self.code);
+        Refusal {
+            code: code.unwrap_or(ErrorCode::E3000),
+            message: self.message,
+            hint: self.hint,
+            details: self.details.map(Box::new),
+            retryable: self.retryable,
+            retry_after_ms: None,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Calls whose process died between intent and settlement. (DESIGN §5)
+//!
+//! Tools that are safe to repeat are set free: who repeats the call runs it again, and what carries its own request is
+//! handed to whoever can run it. For all others nobody knows whether the effect happened, and that is what is written: the
+//! key stays taken, and a person decides ([`Kernel::resolve_invocation`]). Nothing is ever repeated blindly.
+
+use std::sync::Arc;
+
+use contract::envelope::InvocationStatus;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TenantId};
+use policy::Action;
+use serde_json::{Value, json};
+
+use super::kept::Kept;
+use crate::administration::{Actor, tenant_of};
+use crate::invoke::Kernel;
+use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
+use crate::ports::ledger::{Entry, EntryFilter, EntryState, Resolved, Settled, Settlement};
+use crate::ports::observer::LedgerEvent;
+use crate::ports::registry_store::StoreError;
+
+/// How many are looked at in one go.
+const AT_ONCE: usize = 100;
+/// Most lines of one page.
+const PAGE_MAX: usize = 200;
+
+/// What recovery found.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Calls of which nobody knows whether they had their effect.
+    pub indeterminate: usize,
+    /// Calls that were set free, with what it takes to run them again where that was kept.
+    pub again: Vec<Entry>,
+}
+
+impl Kernel {
+    /// Settles calls whose process is gone. To be done before the doors open, and from time to time after.
+    pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        let books = &self.parts.books;
+        let mut recovered = Recovered::default();
+        loop {
+            let lapsed = books.ledger().lapsed(AT_ONCE).await?;
+            if lapsed.is_empty() {
+                return Ok(recovered);
+            }
+            for entry in lapsed {
+                let safe = entry.intent.effects.is_safe_to_retry();
+                let state = if safe { EntryState::FailedClean } else { EntryState::Unknown };
+                let why = if safe { "failure" } else { "unknown" };
+                let cause = json!({ "code": "E3413", "cause": "interrupted",
+                    "message": "the server ended while the call ran" });
+                let settlement = Settlement { state, outcome: json!({ why: cause }) };
+                let settled = books.ledger().settle(entry.intent.invocation, entry.fence, settlement).await?;
+                // Whoever ran it has come back and settled it after all.
+                if settled == Settled::Fenced {
+                    continue;
+                }
+                self.parts.observer.ledger(LedgerEvent::Recovered);
+                self.note_interrupted(&entry).await;
+                if safe {
+                    recovered.again.push(entry);
+                } else {
+                    recovered.indeterminate += 1;
+                }
+            }
+        }
+    }
+
+    /// Leaves a record of a call that was interrupted, in the name of whoever made it.
+    async fn note_interrupted(&self, entry: &Entry) {
+        let intent = &entry.intent;
+        tracing::warn!(invocation = %intent.invocation, tool = %intent.tool, tenant = %intent.tenant, effects = intent.effects.as_str(), "a call was interrupted by the end of its server");
+        // A log that cannot be written now must not keep the others from being settled; the ledger has it all.
+        let Ok(slot) = self.parts.recorder.reserve().await else { return };
+        let safe = intent.effects.is_safe_to_retry();
+        slot.record(AuditRecord {
+            at: self.clock().now(),
+            action: AuditAction::InvocationFinished,
+            trace_id: intent.trace,
+            invocation_id: Some(intent.invocation),
+            who: Some(Arc::new(Who {
+                tenant: intent.tenant.clone(),
+                subject: intent.subject.clone(),
+                user: None,
+                token_id: None,
+                chain: Vec::new(),
+            })),
+            tool: Some(intent.tool.clone()),
+            version: Some(intent.version.clone()),
+            status: Some(if safe { InvocationStatus::Error } else { InvocationStatus::Indeterminate }),
+            code: Some(ErrorCode::E3413),
+            parameters_digest: Some(intent.parameters),
+            duration_ms: None,
+            usage: None,
+            note: Some("interrupted by the end of the server".into()),
+        });
+    }
+
+    /// Says what became of a call whose outcome is unknown: a person has looked. With a result it happened, and the result
+    /// is what repeated calls get; without one it did not, and its key is free again.
+    pub async fn resolve_invocation(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        invocation: InvocationId,
+        happened: Option<Value>,
+    ) -> Result<(), Refusal> {
+        let caller = self.permitted(actor, Action::ManageJobs).await?;
+        let tenant = tenant_of(&caller, tenant)?;
+        let slot = self.parts.recorder.reserve().await?;
+        let (state, word) = match happened {
+            Some(_) => (EntryState::Done, "it happened"),
+            None => (EntryState::FailedClean, "it did not happen"),
+        };
+        let outcome = match happened {
+            Some(result) => Kept::Resolved { result }.write(),
+            None => json!({ "failure": { "code": "E3413", "message": "a person found that it did not happen" } }),
+        };
+        let settlement = Settlement { state, outcome };
+        let resolved = self.parts.books.ledger().resolve(&tenant, invocation, settlement).await;
+        match resolved.map_err(|error| error.refusal())? {
+            Resolved::Done => {
+                let record = self.act(actor, &caller, AuditAction::InvocationResolved, None, Some(word.into()));
+                slot.record_durably(AuditRecord { invocation_id: Some(invocation), ..record }).await
+            }
+            Resolved::NotFound => Err(no_such(invocation)),
+            Resolved::NotUnknown(state) => Err(Refusal::new(
+                ErrorCode::E3908,
+                format!("the outcome of `{invocation}` is not unknown: it is {}", state.as_str()),
+            )
+            .hint("nothing was changed")),
+        }
+    }
+
+    /// Calls in the ledger, newest first: those of the caller's tenant, or of any for administrators of the installation.
+    pub async fn ledger_lines(
+        &self,
+        actor: Actor<'_>,
+        filter: EntryFilter,
+        most: usize,
+    ) -> Result<Vec<Entry>, Refusal> {
+        let caller = self.permitted(actor, Action::SeeJobs).await?;
+        let tenant = match &filter.tenant {
+            None if caller.tenant().is_home() => None,
+            named => Some(tenant_of(&caller, named.as_ref())?),
+        };
+        let filter = EntryFilter { tenant, ..filter };
+        self.parts.books.ledger().list(&filter, most.min(PAGE_MAX)).await.map_err(|error| error.refusal())
+    }
+
+    /// One call in the ledger, for whoever made it and for administrators.
+    pub async fn ledger_line(&self, actor: Actor<'_>, invocation: InvocationId) -> Result<Entry, Refusal> {
+        let caller = self.recognise(actor).await?;
+        let found = self.parts.books.ledger().find(caller.tenant(), invocation).await;
+        let entry = found.map_err(|error| error.refusal())?.ok_or_else(|| no_such(invocation))?;
+        let own = entry.intent.subject == *caller.subject();
+        // The same words whether it is not there or not for this caller.
+        if own || caller.may(Action::SeeJobs) { Ok(entry) } else { Err(no_such(invocation)) }
+    }
+}
+
+fn no_such(invocation: InvocationId) -> Refusal {
+    Refusal::new(ErrorCode::E3702, format!("there is no invocation `{invocation}`"))
+        .hint("calls without effects are answered at once and not kept; others are kept for their window")
+}

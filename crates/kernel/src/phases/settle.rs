@@ -1,0 +1,68 @@
+//! Between verify and return: a call that had its place in the ledger leaves it, durably, before anybody hears of its end.
+//!
+//! An answer the caller has seen is durable (DESIGN §5). So an end that cannot be written is not told as if it had been: the
+//! caller hears that its outcome is unknown, which is the truth about what a restart would find.
+
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::SideEffectPolicy;
+use serde_json::json;
+
+use super::facts::{Facts, millis};
+use super::verify::Verified;
+use crate::invoke::Kernel;
+use crate::ledger::{self, KeptResult, NotKept};
+use crate::ports::ledger::EntryState;
+use crate::registry::ToolVersion;
+
+/// The end of a call, in the ledger if it belongs there.
+#[derive(Debug)]
+pub struct Settled(pub(super) Result<Verified, Refusal>);
+
+/// Runs the phase.
+pub async fn settle(kernel: &Kernel, facts: &mut Facts, carried: Result<Verified, Refusal>) -> Settled {
+    let Some(held) = facts.held.take() else { return Settled(carried) };
+    let Some(tool) = facts.tool.clone() else { return Settled(carried) };
+    let effects = tool.manifest.side_effect_policy;
+    let clock = kernel.clock();
+    let kept = carried.as_ref().map(|verified| KeptResult {
+        result: verified.result.clone(),
+        truncation: verified.truncation.clone(),
+        usage: verified.usage,
+        started_at: facts.started_at.to_string(),
+        completed_at: clock.now().to_string(),
+        duration_ms: millis(clock.monotonic().saturating_sub(facts.started)),
+    });
+    let settlement = ledger::settlement(effects, held.started, kept);
+    let state = settlement.state;
+    let written = kernel.parts.books.settle(&held, settlement).await;
+    // Those who wait for this call look again now.
+    drop(held);
+    Settled(match (written, carried) {
+        (Ok(()), Err(refusal)) if state == EntryState::Unknown => Err(unknown(&tool, refusal)),
+        (Ok(()), carried) => carried,
+        // Nothing happened, so nothing is lost with the line that says so.
+        (Err(NotKept::Store), Err(refusal)) if state == EntryState::FailedClean => Err(refusal),
+        (Err(why), _) => Err(not_kept(&tool, why)),
+    })
+}
+
+/// The effect may have happened. Tools nobody has classified answer as they always did: most of them have none.
+fn unknown(tool: &ToolVersion, refusal: Refusal) -> Refusal {
+    if refusal.code == ErrorCode::E3413 || tool.manifest.side_effect_policy == SideEffectPolicy::Unclassified {
+        return refusal;
+    }
+    Refusal::new(ErrorCode::E3413, format!("{}; whether it had its effect is not known", refusal.message))
+        .hint("it is not repeated: find out, then say so with `gantry jobs resolve`")
+        .details(json!({ "cause": refusal.code.to_string(), "details": refusal.details }))
+        .retryable(false)
+}
+
+fn not_kept(tool: &ToolVersion, why: NotKept) -> Refusal {
+    let what = match why {
+        NotKept::Fenced => "ended after this server had lost its hold on it, so its result was discarded",
+        NotKept::Store => "ended, but how could not be written down",
+    };
+    Refusal::new(ErrorCode::E3413, format!("`{}` {} {what}", tool.id, tool.version))
+        .hint("ask for it with the same idempotency key, or look at it with `gantry jobs show`")
+        .retryable(false)
+}

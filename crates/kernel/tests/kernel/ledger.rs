@@ -1,0 +1,344 @@
+//! Nothing is done twice, and nothing is claimed that nobody knows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use contract::envelope::InvocationStatus;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::InvocationId;
+use gantry_kernel::ports::ledger::{EntryFilter, EntryState};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::stage::{Act, Blotter, Props, Stage, admin, as_holder};
+
+const EVERY_END: [ErrorCode; 3] = [ErrorCode::E3402, ErrorCode::E3404, ErrorCode::E3503];
+
+/// A stage with a tool of each kind: `pay` must not happen twice, `set_it` may, `guess` nobody has classified.
+async fn stage(props: Props) -> Stage {
+    let stage = Stage::with(props).await;
+    let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
+    let result = json!({ "type": ["object", "null", "array"] });
+    let tool = |id: &str, policy: &str| {
+        json!({ "tool_id": id, "side_effect_policy": policy, "side_effects": effects, "idempotency": {},
+            "result_schema": result, "compensation_tool_id": if policy == "compensatable" { json!("set_it") } else { Value::Null } })
+    };
+    stage.publish(tool("set_it", "idempotent")).await;
+    stage.publish(tool("pay", "compensatable")).await;
+    let turns = json!({ "key_fields": ["name"] });
+    let mut pay_for = tool("pay_for", "compensatable");
+    pay_for["idempotency"] = turns;
+    stage.publish(pay_for).await;
+    stage
+}
+
+fn call(tool: &str, key: &str) -> Value {
+    json!({ "tool_id": tool, "parameters": { "name": "Ada" }, "execution_options": { "idempotency_key": key } })
+}
+
+fn says(stage: &Stage, act: Act) {
+    *stage.puppet.act.lock().unwrap() = act;
+}
+
+fn fails(stage: &Stage, code: ErrorCode) {
+    says(stage, Act::Fail(Refusal::new(code, "it went wrong")));
+}
+
+#[tokio::test]
+async fn the_same_call_twice_runs_once_and_both_get_the_same_answer() {
+    let stage = stage(Props::default()).await;
+    for (number, result) in [json!({ "paid": 5 }), json!({}), json!(null), json!([])].into_iter().enumerate() {
+        says(&stage, Act::Answer(result.clone()));
+        let key = format!("k{number}");
+        let first = stage.call(call("pay", &key)).await.unwrap();
+        says(&stage, Act::Answer(json!({ "paid": "again" })));
+        let mut second = stage.call(call("pay", &key)).await.unwrap();
+        assert_eq!(first.result, result, "also what is empty is an answer");
+        assert!(!first.cached && second.cached, "a replay is marked as one");
+        second.cached = false;
+        second.trace_id = first.trace_id;
+        assert_eq!(first, second);
+        assert_eq!(stage.runs(), number + 1);
+    }
+    let records = stage.records().await;
+    let replay = records.last().unwrap();
+    assert!(replay.note.as_deref().unwrap().starts_with("answered with the outcome of "), "{replay:?}");
+}
+
+#[tokio::test]
+async fn a_hundred_at_once_run_once() {
+    let stage = stage(Props::default()).await;
+    let go = Arc::new(Notify::new());
+    says(&stage, Act::Wait(Arc::clone(&go), json!({ "paid": 5 })));
+    let calls = (0..100).map(|_| stage.call(call("pay", "k")));
+    let release = async {
+        while stage.runs() == 0 {
+            tokio::task::yield_now().await;
+        }
+        go.notify_waiters();
+    };
+    let (answers, ()) = tokio::join!(futures(calls), release);
+    assert_eq!(stage.runs(), 1);
+    let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.cached).count(), 99);
+    assert!(answers.iter().all(|answer| answer.result == json!({ "paid": 5 })));
+    assert!(answers.iter().all(|answer| answer.invocation_id == answers[0].invocation_id));
+}
+
+/// Runs them all at once, on one task.
+async fn futures<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = all.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let std::task::Poll::Ready(done) = future.as_mut().poll(context) {
+                *output = Some(done);
+            }
+        }
+        if running.iter().all(|(_, output)| output.is_some()) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+#[tokio::test]
+async fn who_does_not_want_to_wait_is_told_where_the_first_call_is() {
+    let stage = stage(Props::default()).await;
+    says(&stage, Act::Hang);
+    let mut first = Box::pin(stage.call(call("pay", "k")));
+    while stage.runs() == 0 {
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(first.as_mut().poll(cx).is_pending())).await);
+        tokio::task::yield_now().await;
+    }
+    let mut impatient = call("pay", "k");
+    impatient["execution_options"]["wait_for_duplicate"] = json!(false);
+    let refused = stage.call(impatient).await.unwrap_err();
+    assert_eq!(refused.refusal.code, ErrorCode::E3409);
+    let handle = refused.refusal.details.unwrap();
+    let running = stage.kernel.ledger_lines(admin(), EntryFilter::default(), 10).await.unwrap();
+    assert_eq!(handle["invocation_id"], json!(running[0].intent.invocation));
+    assert_eq!(running[0].state, EntryState::InFlight);
+}
+
+#[tokio::test]
+async fn a_key_is_of_one_tool_one_caller_one_session_and_one_set_of_parameters() {
+    let stage = stage(Props::default()).await;
+    says(&stage, Act::Answer(json!({})));
+    stage.call(call("pay", "k")).await.unwrap();
+    let mut other = call("pay", "k");
+    other["parameters"]["name"] = json!("Bob");
+    assert_eq!(stage.refusal(other).await, ErrorCode::E3410);
+    let mut spelt = call("pay", "k");
+    spelt["parameters"] = json!({ "times": "1", "name": "Ada" });
+    assert!(stage.call(spelt).await.unwrap().cached, "the same parameters, spelt otherwise");
+    assert_eq!(stage.runs(), 1);
+    stage.call(call("set_it", "k")).await.unwrap();
+    let mut session = call("pay", "k");
+    session["agent_context"] = json!({ "session_id": "another" });
+    assert!(!stage.call(session).await.unwrap().cached);
+    let agent = stage.mint(json!({ "sub": "agent-1", "tenant": "local" })).await;
+    assert!(!stage.call_as(Some(&agent), call("pay", "k")).await.unwrap().cached);
+    assert_eq!(stage.runs(), 4);
+}
+
+#[tokio::test]
+async fn what_must_not_happen_twice_needs_a_key_and_a_turn_is_one() {
+    let stage = stage(Props::default()).await;
+    says(&stage, Act::Answer(json!({})));
+    let bare = json!({ "tool_id": "pay", "parameters": { "name": "Ada" } });
+    let refused = stage.call(bare).await.unwrap_err();
+    assert_eq!(refused.refusal.code, ErrorCode::E3004);
+    assert!(refused.refusal.message.contains("idempotency key"), "{}", refused.refusal.message);
+    let turn = |name: &str, times: u32, group: &str| {
+        json!({ "tool_id": "pay_for", "parameters": { "name": name, "times": times },
+            "execution_options": { "turn_group_id": group } })
+    };
+    assert!(!stage.call(turn("Ada", 1, "g")).await.unwrap().cached);
+    assert!(stage.call(turn("Ada", 1, "g")).await.unwrap().cached, "a superseded turn keeps its group");
+    assert_eq!(stage.refusal(turn("Ada", 2, "g")).await, ErrorCode::E3410, "the same act, done otherwise");
+    assert!(!stage.call(turn("Ada", 1, "next")).await.unwrap().cached);
+    assert!(!stage.call(turn("Bob", 1, "g")).await.unwrap().cached);
+    assert_eq!(stage.runs(), 3);
+}
+
+#[tokio::test]
+async fn a_failure_that_is_certain_is_told_again_and_one_before_the_start_is_not() {
+    let stage = stage(Props::default()).await;
+    fails(&stage, ErrorCode::E3401);
+    assert_eq!(stage.refusal(call("pay", "declined")).await, ErrorCode::E3401);
+    says(&stage, Act::Answer(json!({})));
+    let again = stage.call(call("pay", "declined")).await.unwrap_err();
+    assert_eq!((again.refusal.code, again.refusal.message.as_str()), (ErrorCode::E3401, "it went wrong"));
+    assert_eq!(stage.runs(), 1, "it was not tried a second time");
+
+    fails(&stage, ErrorCode::E3405);
+    assert_eq!(stage.refusal(call("pay", "no-sandbox")).await, ErrorCode::E3405);
+    says(&stage, Act::Answer(json!({})));
+    assert!(!stage.call(call("pay", "no-sandbox")).await.unwrap().cached, "nothing had happened");
+}
+
+#[tokio::test]
+async fn when_nobody_knows_gantry_says_so_and_repeats_nothing_until_a_person_has_looked() {
+    let stage = stage(Props::default()).await;
+    for (number, code) in EVERY_END.into_iter().enumerate() {
+        let key = format!("k{number}");
+        fails(&stage, code);
+        let failed = stage.call(call("pay", &key)).await.unwrap_err();
+        assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3413, InvocationStatus::Indeterminate));
+        assert_eq!(failed.refusal.details.unwrap()["cause"], code.to_string());
+        says(&stage, Act::Answer(json!({ "paid": 5 })));
+        let again = stage.call(call("pay", &key)).await.unwrap_err();
+        assert_eq!(again.refusal.code, ErrorCode::E3413);
+        assert_eq!(stage.runs(), number + 1);
+        assert_eq!(again.refusal.details.unwrap()["invocation_id"], json!(failed.invocation_id));
+    }
+    let unknown = EntryFilter { state: Some(EntryState::Unknown), ..EntryFilter::default() };
+    let mut lines = stage.kernel.ledger_lines(admin(), unknown.clone(), 10).await.unwrap();
+    assert_eq!(lines.len(), EVERY_END.len());
+    lines.reverse();
+    let ids: Vec<InvocationId> = lines.iter().map(|line| line.intent.invocation).collect();
+
+    let agent = stage.mint(json!({ "sub": "agent-1", "tenant": "local" })).await;
+    let refused = stage.kernel.resolve_invocation(as_holder(&agent), None, ids[0], None).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3206, "an agent does not resolve");
+    stage.kernel.resolve_invocation(admin(), None, ids[0], Some(json!({ "paid": 9 }))).await.unwrap();
+    stage.kernel.resolve_invocation(admin(), None, ids[1], None).await.unwrap();
+    let twice = stage.kernel.resolve_invocation(admin(), None, ids[1], None).await.unwrap_err();
+    assert_eq!(twice.code, ErrorCode::E3908);
+
+    let happened = stage.call(call("pay", "k0")).await.unwrap();
+    assert_eq!((happened.cached, happened.result), (true, json!({ "paid": 9 })));
+    let repeated = stage.call(call("pay", "k1")).await.unwrap();
+    assert_eq!((repeated.cached, repeated.result), (false, json!({ "paid": 5 })));
+    assert_eq!(stage.kernel.ledger_lines(admin(), unknown, 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_safe_to_repeat_is_repeated_after_any_failure() {
+    let stage = stage(Props::default()).await;
+    for (number, code) in EVERY_END.into_iter().chain([ErrorCode::E3401]).enumerate() {
+        let key = format!("k{number}");
+        fails(&stage, code);
+        assert_eq!(stage.refusal(call("set_it", &key)).await, code);
+        says(&stage, Act::Answer(json!({})));
+        assert!(!stage.call(call("set_it", &key)).await.unwrap().cached);
+        assert!(stage.call(call("set_it", &key)).await.unwrap().cached);
+    }
+}
+
+/// Starts a call and loses it while its tool runs, as the end of a process does.
+async fn lose(stage: &Stage, request: Value) {
+    says(stage, Act::Hang);
+    let (before, mut running) = (stage.runs(), Box::pin(stage.call(request)));
+    while stage.runs() == before {
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(running.as_mut().poll(cx).is_pending())).await);
+        tokio::task::yield_now().await;
+    }
+    drop(running);
+}
+
+#[tokio::test]
+async fn a_call_whose_process_died_is_repeated_if_that_is_safe_and_shown_to_people_if_not() {
+    let stage = stage(Props::default()).await;
+    lose(&stage, call("pay", "k")).await;
+    lose(&stage, call("set_it", "k")).await;
+    let recovered = stage.kernel.recover().await.unwrap();
+    assert_eq!((recovered.indeterminate, recovered.again.len()), (0, 0), "this process still lives");
+    stage.step(60);
+    let recovered = stage.kernel.recover().await.unwrap();
+    assert_eq!((recovered.indeterminate, recovered.again.len()), (1, 1));
+    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3413);
+    assert!(!stage.call(call("set_it", "k")).await.unwrap().cached);
+    assert_eq!(stage.runs(), 3);
+    let records = stage.records().await;
+    let interrupted: Vec<_> =
+        records.iter().filter(|r| r.note.as_deref().is_some_and(|n| n.starts_with("interrupted"))).collect();
+    assert_eq!(interrupted.len(), 2);
+    assert_eq!(interrupted[0].status, Some(InvocationStatus::Indeterminate));
+}
+
+#[tokio::test]
+async fn an_intent_that_cannot_be_written_keeps_the_tool_from_starting() {
+    let blotter = Arc::new(Blotter::default());
+    let stage = stage(Props { blotter: Some(Arc::clone(&blotter)), ..Props::default() }).await;
+    blotter.cannot_begin.store(true, Ordering::SeqCst);
+    assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3001);
+    assert_eq!(stage.refusal(call("set_it", "k")).await, ErrorCode::E3001);
+    assert_eq!(stage.runs(), 0);
+    blotter.cannot_begin.store(false, Ordering::SeqCst);
+    says(&stage, Act::Answer(json!({})));
+    assert!(!stage.call(call("pay", "k")).await.unwrap().cached);
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_written_is_not_told_as_if_it_had_been() {
+    let blotter = Arc::new(Blotter::default());
+    let props = Props { blotter: Some(Arc::clone(&blotter)), impatient: true, ..Props::default() };
+    let stage = stage(props).await;
+    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    blotter.cannot_settle.store(true, Ordering::SeqCst);
+    let failed = stage.call(call("pay", "k")).await.unwrap_err();
+    assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3413, InvocationStatus::Indeterminate));
+    blotter.cannot_settle.store(false, Ordering::SeqCst);
+    stage.step(60);
+    assert_eq!(stage.kernel.recover().await.unwrap().indeterminate, 1);
+    assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3413);
+    assert_eq!(stage.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_was_given_up_meanwhile_cannot_write_its_end() {
+    let stage = stage(Props::default()).await;
+    let go = Arc::new(Notify::new());
+    says(&stage, Act::Wait(Arc::clone(&go), json!({ "paid": 5 })));
+    let overtaken = async {
+        while stage.runs() == 0 {
+            tokio::task::yield_now().await;
+        }
+        // It was stopped for longer than its lease, and somebody else looked.
+        stage.step(60);
+        assert_eq!(stage.kernel.recover().await.unwrap().indeterminate, 1);
+        go.notify_waiters();
+    };
+    let (late, ()) = tokio::join!(stage.call(call("pay", "k")), overtaken);
+    let late = late.unwrap_err();
+    assert_eq!(late.refusal.code, ErrorCode::E3413);
+    assert!(late.refusal.message.contains("discarded"), "{}", late.refusal.message);
+    let line = stage.kernel.ledger_line(admin(), late.invocation_id).await.unwrap();
+    assert_eq!(line.state, EntryState::Unknown, "what people were told stays true");
+}
+
+#[tokio::test]
+async fn an_invocation_id_that_is_used_makes_room_for_another() {
+    let stage = stage(Props::default()).await;
+    says(&stage, Act::Answer(json!({})));
+    let id = "018f0000-0000-7000-8000-000000000001";
+    let mut request = call("pay", "k");
+    request["invocation_id"] = json!(id);
+    assert_eq!(stage.call(request.clone()).await.unwrap().invocation_id.to_string(), id);
+    request["execution_options"]["idempotency_key"] = json!("l");
+    let second = stage.call(request).await.unwrap();
+    assert_ne!(second.invocation_id.to_string(), id);
+    let line = stage.kernel.ledger_line(admin(), second.invocation_id).await.unwrap();
+    assert_eq!(line.state, EntryState::Done);
+}
+
+#[tokio::test]
+async fn a_call_is_seen_by_whoever_made_it_and_by_nobody_of_another_tenant() {
+    let stage = stage(Props::default()).await;
+    says(&stage, Act::Answer(json!({})));
+    let agent = stage.mint(json!({ "sub": "agent-1", "tenant": "local" })).await;
+    let other = stage.mint(json!({ "sub": "agent-2", "tenant": "local" })).await;
+    let foreign = stage.mint(json!({ "sub": "agent-1", "tenant": "acme", "roles": ["admin"] })).await;
+    let id = stage.call_as(Some(&agent), call("pay", "k")).await.unwrap().invocation_id;
+    assert!(stage.kernel.ledger_line(as_holder(&agent), id).await.is_ok());
+    assert!(stage.kernel.ledger_line(admin(), id).await.is_ok());
+    for token in [&other, &foreign] {
+        let refused = stage.kernel.ledger_line(as_holder(token), id).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::E3702);
+    }
+}
