@@ -35,6 +35,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let limits = kernel.parts.envelope.resolve(tool.manifest.resource_limits.as_ref(), &limits)?;
     let isolation = isolation(kernel, &caller, &tool, &conditions);
     let executor = executor_for(kernel, &tool, isolation)?;
+    // EXEC-005: what runs no code of a tool's author here uses none of what the number protects. Held until the end.
+    let _place = (isolation > Isolation::Builtin)
+        .then(|| kernel.concurrency.place(caller.tenant(), caller.subject()))
+        .transpose()?;
     spend(kernel, &caller).await?;
 
     // The intent of a tool with effects is durable before it starts.
