@@ -305,6 +305,23 @@ async fn policies_in_a_file_are_watched_and_a_broken_file_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_file_without_a_policy_is_applied_only_if_that_is_said() {
+    let gantry = Gantry::start().await;
+    let agent = gantry.mint(json!({})).await;
+    let home = tempfile::TempDir::new().unwrap();
+    let file = home.path().join("rules.cedar");
+    std::fs::write(&file, "// Nothing yet.\n").unwrap();
+    let file = file.to_str().unwrap();
+    let ran = gantry.cli(&["policy", "apply", file]);
+    assert_eq!(ran.code(), 1);
+    assert!(ran.err().contains("every call is refused") && ran.err().contains("--allow-empty"), "{}", ran.err());
+    assert_eq!(unlucky(&gantry, &agent).await.status, 200, "nothing was changed");
+    let ran = gantry.cli(&["policy", "apply", file, "--allow-empty"]).ok();
+    assert!(ran.err().contains("every call"), "{}", ran.err());
+    assert_eq!(unlucky(&gantry, &agent).await.status, 403);
+}
+
+#[tokio::test]
 async fn a_first_start_with_policies_that_cannot_be_used_is_refused() {
     let home = tempfile::TempDir::new().unwrap();
     let file = home.path().join("rules.cedar");

@@ -57,7 +57,9 @@ async fn a_thousand_calls_leave_nothing() {
     let word = marker();
     let workshop = Workshop::with([Tool::shell("ends", ENDS).marked(&word)]);
     let data = PathBuf::from(workshop.path("data"));
-    let gantry = workshop.open_with(Start::new().data(&data)).await;
+    let gantry = workshop
+        .open_with(Start::new().data(&data).env("GANTRY_LIMITS__CONCURRENT_CALLS_PER_AGENT", AT_ONCE.to_string()))
+        .await;
     // Whatever is made once is made now.
     for number in 0..WAYS.len() {
         one(&gantry, number).await;

@@ -18,6 +18,7 @@ pub(crate) mod egress;
 pub(crate) mod identity;
 pub(crate) mod isolation;
 pub(crate) mod key;
+pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod mcp;
 pub(crate) mod model;
@@ -56,6 +57,7 @@ const KEYS: &[&[&Key]] = &[
     tools::KEYS,
     mcp::KEYS,
     process::KEYS,
+    limits::KEYS,
     sandbox::KEYS,
     egress::KEYS,
     isolation::KEYS,
@@ -78,6 +80,7 @@ pub(crate) struct Config {
     pub(crate) tools: tools::ToolsSection,
     pub(crate) mcp: ::server::McpConfig,
     pub(crate) process: process::ProcessSection,
+    pub(crate) limits: limits::LimitsSection,
     pub(crate) sandbox: sandbox::SandboxSection,
     pub(crate) egress: egress::EgressSection,
     pub(crate) isolation: isolation::IsolationSection,
@@ -119,6 +122,7 @@ impl Config {
         let tools = tools::ToolsSection::read(&settings);
         let mcp = mcp::read(&settings, &mut problems);
         let process = process::ProcessSection::read(&settings);
+        let limits = limits::LimitsSection::read(&settings);
         let sandbox = sandbox::SandboxSection::read(&settings, &mut problems);
         let egress = egress::EgressSection::read(&settings, &mut problems);
         let isolation = isolation::IsolationSection::read(&settings, &mut problems);
@@ -137,6 +141,7 @@ impl Config {
                 tools,
                 mcp,
                 process,
+                limits,
                 sandbox,
                 egress,
                 isolation,

@@ -199,11 +199,13 @@ fn paint(text: &str, style: Style, wanted: bool) -> String {
     if wanted { format!("\u{1b}[{}m{text}\u{1b}[0m", style.code()) } else { text.to_owned() }
 }
 
+/// Who has closed the pipe, as `head` does, has read enough; there is nobody left to complain to.
 fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
+/// The same.
 fn err(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

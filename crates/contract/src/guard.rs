@@ -24,6 +24,8 @@
 //! resolution), results of tools (output policy).
 
 mod annotation;
+#[cfg(test)]
+mod expectations;
 mod html;
 mod path;
 mod places;

@@ -163,6 +163,7 @@ impl Run {
     /// Notes why and gives serde_json an error to which it adds the position.
     #[cold]
     fn stop<E: de::Error>(&self, excess: Excess) -> E {
+        // The first reason is the one that is told; serde_json may ask on while it gives up.
         let _ = self.excess.set(excess);
         E::custom("refused")
     }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::availability::Availability;
+use crate::concurrency::Concurrency;
 use crate::identity::Identity;
 use crate::isolation::IsolationPolicy;
 use crate::ledger::Bookkeeper;
@@ -46,7 +47,7 @@ pub struct KernelParts {
     pub offerings: Arc<dyn Offerings>,
     /// How isolated which calls must be.
     pub isolation: IsolationPolicy,
-    /// The most that any call may use.
+    /// The most that any call may use, and that run at once.
     pub envelope: ResourceEnvelope,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
@@ -57,6 +58,7 @@ pub struct KernelParts {
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) parts: KernelParts,
+    pub(crate) concurrency: Concurrency,
 }
 
 /// A call as it comes through a door.
@@ -96,7 +98,8 @@ impl Failed {
 impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
-        Self { parts }
+        let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
+        Self { parts, concurrency }
     }
 
     /// Which tools there are.

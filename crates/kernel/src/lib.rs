@@ -8,6 +8,7 @@ mod administration;
 mod attendant;
 mod availability;
 mod catalogue;
+mod concurrency;
 mod deadline;
 mod discovery;
 mod identity;

@@ -9,14 +9,14 @@
 //! - LIM-2: a manifest that says nothing never refuses: the defaults (MAN-016) are cut to the parent. A number that equals
 //!   its default counts as unsaid, because one limit that is written fills in the others.
 //!
-//! Not here: time (`deadline`), keeping the limits (the executors), and how many calls of one agent run at once.
+//! Not here: time (`deadline`), keeping the limits (the executors), counting how many calls run at once (`concurrency`).
 
 use contract::envelope::CallLimits;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::ResourceLimits;
 use serde_json::json;
 
-/// The most that any call may use, as the operator has it.
+/// The most that any call may use, and that run at once, as the operator has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceEnvelope {
     /// Thousandths of a core.
@@ -27,12 +27,20 @@ pub struct ResourceEnvelope {
     pub network_mbps: Option<u64>,
     /// MiB of scratch space.
     pub scratch_mb: u64,
+    /// Sandboxed calls of one agent that run at once.
+    pub concurrent_calls_per_agent: u32,
 }
 
 impl Default for ResourceEnvelope {
-    /// EXEC-005 and EXEC-006: four cores, 8 GiB, 100 Mbit/s, 10 GiB.
+    /// EXEC-005 and EXEC-006: four cores, 8 GiB, 100 Mbit/s, 10 GiB; four calls at once.
     fn default() -> Self {
-        Self { cpu_millicores: 4_000, memory_mb: 8_192, network_mbps: Some(100), scratch_mb: 10_240 }
+        Self {
+            cpu_millicores: 4_000,
+            memory_mb: 8_192,
+            network_mbps: Some(100),
+            scratch_mb: 10_240,
+            concurrent_calls_per_agent: 4,
+        }
     }
 }
 
@@ -182,7 +190,13 @@ mod tests {
 
     #[test]
     fn a_manifest_that_says_nothing_fits_every_parent() {
-        let parent = ResourceEnvelope { cpu_millicores: 250, memory_mb: 128, network_mbps: None, scratch_mb: 16 };
+        let parent = ResourceEnvelope {
+            cpu_millicores: 250,
+            memory_mb: 128,
+            network_mbps: None,
+            scratch_mb: 16,
+            ..ResourceEnvelope::default()
+        };
         let limits = parent.resolve(None, &CallLimits::default()).unwrap();
         assert_eq!((limits.cpu_millicores, limits.memory_mb, limits.scratch_mb), (250, 128, 16));
         assert_eq!((limits.network_mbps, limits.asked_by_caller), (None, false));
@@ -205,6 +219,7 @@ mod tests {
         ) {
             let envelope = ResourceEnvelope {
                 cpu_millicores: parent.0, memory_mb: parent.1, scratch_mb: parent.2, network_mbps: parent.3,
+                ..ResourceEnvelope::default()
             };
             let limits = envelope.resolve(Some(&declared(manifest.0, manifest.1, manifest.2)), &asked(request.0, request.1, request.2));
             // What equals a default counts as unsaid.

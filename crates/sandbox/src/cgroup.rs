@@ -270,9 +270,11 @@ fn remove_tree(dir: &Path) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             // What its launcher had frozen when it died waits for this to follow it.
             v1::thaw(&entry.path());
+            // Somebody may still be dying in there; whoever comes next tries again.
             let _ = remove_with_children(&entry.path());
         }
     }
+    // Fails exactly if something is left in it, of which the line above has said what becomes.
     let _ = std::fs::remove_dir(dir);
 }
 

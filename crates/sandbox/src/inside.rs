@@ -128,6 +128,7 @@ pub(crate) fn live(birth: Birth<'_>) -> ! {
             }
         }
         Err(failure) => {
+            // An owner that is gone does not want to know; to the launcher the end of this process says enough.
             let _ = wire::send(control.as_fd(), &Word::Failed(failure), &[]);
             system::leave(1)
         }

@@ -51,8 +51,10 @@ const FAREWELL_ROUNDS_MAX: u32 = 2000;
 /// A program that embeds this crate calls this first thing in `main`, before any thread, when it was started with the
 /// arguments it gave to [`Launch`](crate::Launch).
 pub fn serve_launcher() -> ExitCode {
+    // A name is for people who look at processes, and nothing depends on it.
     let _ = rustix::thread::set_name(c"gantry-launcher");
-    // Not the server's process group: a signal to that group must not take the cleaner with it.
+    // Not the server's process group: a signal to that group must not take the cleaner with it. Refused only to who leads one
+    // already, which is as good.
     let _ = rustix::process::setsid();
     match Launcher::new() {
         Ok(mut launcher) => {
@@ -183,6 +185,7 @@ impl Launcher {
         let Ok(control) = control.try_clone() else { return true };
         if let Err(failure) = self.make(&order, &descriptors, control) {
             let [control, ..] = &descriptors;
+            // Who has let go meanwhile does not want to know.
             let _ = wire::send(control.as_fd(), &Word::Failed(failure), &[]);
         }
         true
@@ -302,6 +305,7 @@ impl Launcher {
 
     /// Ends one that has no order; what is left of it is buried like the others.
     fn let_go(&mut self, spare: Spare) {
+        // The one failure is that it is gone already.
         let _ = rustix::process::pidfd_send_signal(&spare.process, Signal::KILL);
         self.sandboxes.insert(spare.pid, Sandbox::new(None, spare));
     }
@@ -317,6 +321,7 @@ impl Launcher {
         let Some(sandbox) = self.sandboxes.get_mut(&pid) else { return };
         let mut buffer = [0; 64];
         let Some(control) = &sandbox.control else { return };
+        // Answers that cannot be sent are for somebody who has gone, and the next look at the line says so.
         match wire::receive::<Question>(control, &mut buffer) {
             Ok(Some((Question::UsageSoFar, _))) => {
                 let _ = wire::send(control.as_fd(), &Word::Usage(sandbox.usage()), &[]);
@@ -331,6 +336,7 @@ impl Launcher {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(None) | Err(_) => {
+                // The one failure is that it is gone already.
                 let _ = rustix::process::pidfd_send_signal(&sandbox.process, Signal::KILL);
                 // After the signal: what is inside wakes up to its end.
                 sandbox.group.thaw();
@@ -355,6 +361,7 @@ impl Launcher {
             if let Some(control) = &sandbox.control
                 && !end.is_some_and(|end| end.alone)
             {
+                // Who has let go meanwhile does not want to know.
                 let _ = wire::send(control.as_fd(), &Word::Gone { usage: sandbox.usage(), end }, &[]);
             }
             mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
@@ -366,6 +373,7 @@ impl Launcher {
     fn farewell(&mut self) {
         self.let_spares_go();
         for sandbox in self.sandboxes.values() {
+            // The one failure is that it is gone already.
             let _ = rustix::process::pidfd_send_signal(&sandbox.process, Signal::KILL);
             sandbox.group.thaw();
         }
@@ -377,6 +385,7 @@ impl Launcher {
                 break;
             }
             let patience = Timespec { tv_sec: 0, tv_nsec: REMOVAL_RETRY_NANOS };
+            // Nothing but a wait: whatever ends it, the next round looks for itself.
             let _ = rustix::event::poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(&patience));
         }
         self.groups.leave();

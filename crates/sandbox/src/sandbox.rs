@@ -175,6 +175,7 @@ impl Drop for Link {
             return;
         }
         let pid = rustix::process::Pid::from_child(&process);
+        // Without a thread to be had it is waited for by nobody, and is a zombie until this process ends.
         let _ = std::thread::Builder::new()
             .name("launcher-farewell".to_owned())
             .spawn(move || rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()));

@@ -226,6 +226,7 @@ pub(crate) fn move_to(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
 /// Forgets a descriptor that [`close_from`] has closed, so that its number is not closed again.
 pub(crate) fn already_closed(fd: OwnedFd) {
     use std::os::fd::IntoRawFd as _;
+    // To take the number out is to give up the ownership of it, which is all that is wanted.
     let _ = fd.into_raw_fd();
 }
 

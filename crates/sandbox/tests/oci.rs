@@ -10,36 +10,19 @@ use std::time::{Duration, Instant};
 
 use gantry_sandbox::oci::{ContainerError, Kind, Root, Runtime};
 use gantry_sandbox::{
-    Access, Child, Ended, Exit, Launch, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
+    Access, Child, Ended, Exit, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-const LAUNCHER: &str = env!("CARGO_BIN_EXE_gantry-test-launcher");
-/// Longest wait for anything; a passing test never waits that long.
-const PATIENCE: Duration = Duration::from_secs(60);
+#[path = "world/around.rs"]
+mod around;
+
+use around::{PATIENCE, alive, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, until};
+
 const KINDS: [Kind; 2] = [Kind::Runsc, Kind::Runc];
-
-fn sandbox() -> Sandbox {
-    Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 16)
-}
-
-fn sandbox_of_an_ordinary_user() -> Sandbox {
-    let arguments = ["--reuid=1234", "--regid=1234", "--clear-groups", "--", LAUNCHER];
-    Sandbox::new(Launch { program: "/usr/bin/setpriv".into(), arguments: arguments.map(Into::into).into() }, 16)
-}
 
 fn runtime(kind: Kind) -> Runtime {
     Runtime::find(kind).unwrap_or_else(|| panic!("{} is not installed", kind.name()))
-}
-
-async fn outcome(mut child: Child) -> (String, String, Ended) {
-    drop(child.stdin.take());
-    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let (a, b) = tokio::join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err));
-    a.and(b).unwrap();
-    let ended = child.wait().await;
-    (String::from_utf8_lossy(&out).into_owned(), String::from_utf8_lossy(&err).into_owned(), ended)
 }
 
 fn script(text: &str) -> Spec {
@@ -76,23 +59,6 @@ async fn a_program_is_nobody_in_a_container_of_its_own() {
     }
 }
 
-/// A directory that nobody may read and write, as a shared one would be.
-fn open_dir() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    dir
-}
-
-/// Processes on this machine with `marker` among their arguments.
-fn alive(marker: &str) -> usize {
-    let carries = |entry: &fs::DirEntry| {
-        let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&arguments).contains(marker)
-    };
-    let own = std::process::id().to_string();
-    fs::read_dir("/proc").unwrap().flatten().filter(|entry| entry.file_name() != own.as_str()).filter(carries).count()
-}
-
 /// Processes in the control groups of a launcher, and the groups themselves.
 fn groups_of(launcher: u32) -> Vec<String> {
     let mine = |path: &std::path::Path| path.to_string_lossy().contains(&format!("gantry-{launcher}-"));
@@ -111,14 +77,6 @@ fn groups_of(launcher: u32) -> Vec<String> {
         }
     }
     found
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not come to pass");
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

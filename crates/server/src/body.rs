@@ -12,10 +12,12 @@ use contract::json;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
+use crate::members::typed;
 use crate::problem::Refused;
 
 /// A longer body is read only after its caller has been recognised.
@@ -31,6 +33,12 @@ pub(crate) struct JsonBody {
 }
 
 impl JsonBody {
+    /// What it says, as a request of this type.
+    pub(crate) fn typed<T: DeserializeOwned>(mut self) -> Result<T, Refusal> {
+        let value = self.value.take();
+        typed(value, "", || self.again())
+    }
+
     /// The value once more, after the first was used up.
     pub(crate) fn again(&self) -> Value {
         json::read(&self.text, &self.limits).unwrap_or(Value::Null)

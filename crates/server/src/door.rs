@@ -85,6 +85,7 @@ impl Door {
 
     /// Says where to ask about MCP servers behind Gantry. Once; without it there are none.
     pub fn ask_about_servers(&self, desk: Arc<dyn ServerDesk>) {
+        // A second desk is not taken: requests may have asked the first.
         let _ = self.servers.set(desk);
     }
 

@@ -22,6 +22,7 @@ use crate::door::Door;
 use crate::incoming::Incoming;
 use crate::mcp::front;
 use crate::problem::{RESOURCE_METADATA, Refused, method_not_allowed, no_such_endpoint};
+use crate::query::Query;
 
 mod activations;
 mod affordances;
@@ -241,7 +242,10 @@ const TENANT: Parameter = Parameter {
 
 /// The tenant that the query names, if it names one.
 fn tenant_asked(incoming: &Incoming) -> Result<Option<TenantId>, Refused> {
-    let query = incoming.query(&["tenant"])?;
+    tenant_in(&incoming.query(&["tenant"])?)
+}
+
+fn tenant_in(query: &Query) -> Result<Option<TenantId>, Refused> {
     let named = query.one("tenant")?.map(str::parse::<TenantId>).transpose();
     Ok(named.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?)
 }

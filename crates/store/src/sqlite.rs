@@ -111,6 +111,7 @@ impl SqliteStore {
             // The last commit and the checkpoint may take a moment, during which this thread has other things to do.
             let handle = writer.stop();
             if let Some(thread) = handle {
+                // It cannot be told from here why a wait was broken off: a runtime that ends, or a writer that has said so.
                 let _ = tokio::task::spawn_blocking(move || writer::wait_for(thread)).await;
             }
         }

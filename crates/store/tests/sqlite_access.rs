@@ -33,7 +33,7 @@ async fn make_file(path: &Path) {
     let policies = PolicyRecord { tenant, version: 1, text: "// none".to_owned(), added_at: at, added_by: by };
     store.add_policies(&policies).await.unwrap().unwrap();
     let what = Revoked::Subject(policies.tenant.unwrap(), active.agent);
-    store.revoke(&Revocation { what, at, by: policies.added_by }).await.unwrap();
+    store.revoke(&Revocation { what, at, by: policies.added_by, needless_from: None }).await.unwrap();
     store.spend(&[Spending { token: "token".to_owned(), calls_max: 9 }]).await.unwrap().unwrap();
     store.close().await;
 }

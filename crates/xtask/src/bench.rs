@@ -22,6 +22,7 @@ mod load;
 mod machine;
 pub(crate) mod mcp;
 mod micro;
+mod neighbour;
 mod product;
 mod report;
 mod scenarios;

@@ -1,23 +1,5 @@
 #!/bin/sh
-# Builds ../probe.wasm from main.rs and probe.wit. Needs, on Debian 12:
-#   apt-get install -y --no-install-recommends rustc libstd-rust-dev-wasm32 lld-14     (Rust 1.63, beside any other)
-#   npm install @bytecodealliance/jco                                                  (in the directory $TOOLS, Node 24)
+# Builds ../probe.wasm from main.rs and probe.wit. What it needs: ../build-component.sh
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-/usr/bin/rustc --edition 2021 -O -C strip=symbols -C panic=abort --target wasm32-wasi -C link-arg=--export=cabi_realloc "$here/main.rs" -o "$work/core.wasm"
-cd "${TOOLS:?the directory where jco is installed}"
-# The types of the imports are attached by the library, because `jco embed` takes no WIT from a file of its own.
-node --input-type=module - "$work" "$here" <<'JS'
-import { readFileSync, writeFileSync } from "node:fs";
-import { componentEmbed } from "@bytecodealliance/jco-transpile/wasm-tools";
-const [work, here] = process.argv.slice(2);
-const embedded = await componentEmbed({
-  binary: readFileSync(`${work}/core.wasm`),
-  witSource: readFileSync(`${here}/probe.wit`, "utf8"),
-  worldName: "probe",
-});
-writeFileSync(`${work}/embedded.wasm`, embedded);
-JS
-node_modules/.bin/jco new "$work/embedded.wasm" --wasi-command -o "$here/../probe.wasm"
+"$here/../build-component.sh" "$here" probe "$here/../probe.wasm"

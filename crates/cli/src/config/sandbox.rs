@@ -3,8 +3,8 @@
 //! Everything here takes away: a tool gets what its manifest declares, as far as this section allows it. There is no value
 //! for "without limit", and an empty list is an empty list.
 //!
-//! Not here: hosts and networks (`[egress]`), how isolated a call must be (`[isolation]`), and making paths absolute
-//! (`reach`), because that needs to know where the server runs.
+//! Not here: how many calls run at once (`[limits]`), hosts and networks (`[egress]`), how isolated a call must be
+//! (`[isolation]`), and making paths absolute (`reach`), because that needs to know where the server runs.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -181,6 +181,7 @@ impl SandboxSection {
                 memory_mb: settings.integer(&MEMORY_MB),
                 network_mbps: Some(settings.integer(&NETWORK_MBPS)),
                 scratch_mb: settings.integer(&SCRATCH_MB),
+                ..ResourceEnvelope::default()
             },
             io_bytes_per_second: settings.integer_if_set(&IO_BYTES_PER_SECOND),
             allowed_paths: paths(settings, &ALLOWED_PATHS, problems),

@@ -235,6 +235,7 @@ fn unpack(cache: &Path, dir: &Path, manifest: &Manifest, root: &Path, used: &[St
         renamed => Ok(renamed?),
     });
     if beside.is_dir() {
+        // What stays has the name of something that is not whole, and goes when room is made.
         let _ = remove(&beside);
     }
     placed

@@ -203,6 +203,7 @@ fn ascii_escaped(text: &str) -> String {
         match u8::try_from(unit) {
             Ok(byte) if byte.is_ascii() => escaped.push(char::from(byte)),
             _ => {
+                // Writing to a string cannot fail.
                 let _ = write!(escaped, "\\u{unit:04x}");
             }
         }
@@ -216,6 +217,7 @@ fn percent_encoded(text: &str, kept: &str) -> String {
         if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) {
             encoded.push(char::from(byte));
         } else {
+            // Writing to a string cannot fail.
             let _ = write!(encoded, "%{byte:02X}");
         }
     }

@@ -142,6 +142,7 @@ impl Heard {
 
 /// A tool need not read its parameters: a closed pipe is not an error.
 async fn feed(mut stdin: ToTool, input: &[u8]) -> Result<(), Broken> {
+    // See above: what it has not read it did not want.
     let _ = stdin.write_all(input).await;
     let _ = stdin.shutdown().await;
     Ok(())

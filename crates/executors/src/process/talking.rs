@@ -35,6 +35,7 @@ pub(crate) async fn simply(walls: &Walls, call: &ToolCall, prepared: Prepared) -
         Ok(talked) => talked,
         Err(error) => {
             tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool was stopped");
+            // How it ends does not matter any more; that it has ended does.
             let _ = running.end().await;
             return Err(output::broken(&error));
         }
@@ -96,7 +97,7 @@ async fn asked(call: &ToolCall, running: &mut Running, secrets: &Arc<Scrubber>) 
     match tokio::time::timeout(call.time_left.saturating_sub(NOTICE), session.invoke(&question, &companion)).await {
         Ok(answer) => answer,
         Err(_) => {
-            // The kernel's deadline ends this wait, and with it the process.
+            // A tool that cannot hear it is ended all the same: the kernel's deadline ends this wait, and with it the process.
             let _ = session.cancel("the time of the call is over").await;
             std::future::pending().await
         }

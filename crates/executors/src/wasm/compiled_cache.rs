@@ -131,7 +131,7 @@ impl CompiledCache {
     fn try_store(&self, source: &Digest, code: &[u8]) -> io::Result<()> {
         self.make_room()?;
         // CACHE-2: a seal of what is replaced now must not outlive it.
-        let _ = fs::remove_file(self.path(source, SEAL_SUFFIX));
+        remove_if_there(&self.path(source, SEAL_SUFFIX))?;
         let file = self.write(code, source, CODE_SUFFIX)?;
         let seal = Seal::new(&Digest::of_bytes(code), &file.metadata()?);
         self.write(&seal.written(self.origin(source)), source, SEAL_SUFFIX).map(drop)
@@ -150,6 +150,7 @@ impl CompiledCache {
             Ok(file)
         };
         write().inspect_err(|_| {
+            // What stays has no name that anybody reads, and is the first to go when room is made.
             let _ = fs::remove_file(&half);
         })
     }
@@ -166,8 +167,8 @@ impl CompiledCache {
         files.sort();
         let surplus = (files.len() + 1).saturating_sub(self.files_max);
         for (_, path) in files.into_iter().take(surplus) {
-            let _ = fs::remove_file(path.with_extension(SEAL_SUFFIX));
-            fs::remove_file(path)?;
+            remove_if_there(&path.with_extension(SEAL_SUFFIX))?;
+            remove_if_there(&path)?;
         }
         Ok(())
     }
@@ -193,6 +194,14 @@ fn open_ours(path: &Path) -> io::Result<Option<File>> {
         return Ok(None);
     }
     Ok(Some(file))
+}
+
+/// Another process may have been faster.
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn all_of(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {

@@ -10,7 +10,14 @@ use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
 use crate::mint::MintedToken;
 use crate::ports::access_store::{AgentRecord, Revocation, Revoked};
-use crate::ports::audit_sink::AuditAction;
+use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::clock::UnixMillis;
+
+/// A token that was given up is remembered for so much longer than it lives here: another instance may have another leeway.
+const CLOCK_DISAGREEMENT_MAX_MS: i64 = 600_000;
+
+/// The year 9999: ends beyond it cannot be written so that they can be compared, and count as unknown.
+const LAST_END_MS: i64 = 253_370_764_800_000;
 
 /// What a token is narrowed to before it is handed on (RFC 8693, AUTH-014).
 #[derive(Debug, Clone, Default)]
@@ -59,6 +66,23 @@ impl Kernel {
     /// Narrows the caller's own token and hands it on. Nothing can be asked for that the caller does not have.
     pub async fn delegate_token(&self, actor: Actor<'_>, request: &DelegationRequest) -> Result<MintedToken, Refusal> {
         let parent = self.recognise(actor).await?;
+        let slot = self.parts.recorder.reserve().await?;
+        match self.handed_on(&parent, request).await {
+            Ok(minted) => {
+                let note = format!("jti {} for {}", minted.claims.jti, minted.claims.sub);
+                slot.record(self.act(actor, &parent, AuditAction::TokenDelegated, None, Some(note)));
+                Ok(minted)
+            }
+            Err(refusal) => {
+                let note = Some("may not hand its token on like that".to_owned());
+                let record = self.act(actor, &parent, AuditAction::ActRefused, None, note);
+                slot.record(AuditRecord { code: Some(refusal.code), ..record });
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn handed_on(&self, parent: &Principal, request: &DelegationRequest) -> Result<MintedToken, Refusal> {
         if parent.kind() == CallerKind::AdminToken {
             return Err(Refusal::new(ErrorCode::E3206, "the bootstrap token cannot be delegated")
                 .hint("mint a capability token with it, and delegate that one"));
@@ -86,21 +110,17 @@ impl Kernel {
         let mint = MintRequest {
             sub: sub.clone(),
             tenant: parent.tenant().clone(),
-            roles: roles_of(&parent, request.roles.as_deref())?,
+            roles: roles_of(parent, request.roles.as_deref())?,
             tools: rights.tools,
             scopes: rights.scopes,
             limits: rights.limits,
             budget: rights.budget,
-            user_did: user_of(&parent, sub),
-            session_id: session_of(&parent, request.session_id.as_deref())?,
+            user_did: user_of(parent, sub),
+            session_id: session_of(parent, request.session_id.as_deref())?,
             ttl_seconds,
-            act: Some(Box::new(link_of(&parent))),
+            act: Some(Box::new(link_of(parent))),
         };
-        let slot = self.parts.recorder.reserve().await?;
-        let minted = self.parts.mint.make(&mint, self.entropy(), now)?;
-        let note = format!("jti {} for {sub}", minted.claims.jti);
-        slot.record(self.act(actor, &parent, AuditAction::TokenDelegated, None, Some(note)));
-        Ok(minted)
+        self.parts.mint.make(&mint, self.entropy(), now)
     }
 
     /// Makes one token void, or all tokens of a subject that were issued so far. Whoever holds a token may give it up.
@@ -121,7 +141,8 @@ impl Kernel {
             Revoked::Token(_, id) => format!("jti {}", id.chars().take(100).collect::<String>()),
             Revoked::Subject(tenant, sub) => format!("all of {sub} in {tenant}"),
         };
-        let revocation = Revocation { what, at: self.clock().now(), by: caller.subject().clone() };
+        let needless_from = if gives_up { caller.expires_at_ms().and_then(end_of) } else { None };
+        let revocation = Revocation { what, at: self.clock().now(), by: caller.subject().clone(), needless_from };
         self.access().revoke(&revocation).await.map_err(|error| error.refusal())?;
         slot.record(self.act(actor, &caller, AuditAction::TokenRevoked, None, Some(note)));
         Ok(())
@@ -152,6 +173,13 @@ fn limits_make_sense(limits: &[ArgumentLimit]) -> Result<(), Refusal> {
     limits.iter().try_for_each(ArgumentLimit::check).map_err(|error| {
         Refusal::new(ErrorCode::E3004, format!("limits: {error}")).hint("mend the limit; no token was made")
     })
+}
+
+/// From when on a token cannot be used, whoever looks at it, and with it everything that was delegated from it. A revocation
+/// of somebody else's token has none: its id says nothing about its life.
+fn end_of(expires_at_ms: i64) -> Option<UnixMillis> {
+    let end = expires_at_ms.checked_add(CLOCK_DISAGREEMENT_MAX_MS)?;
+    (end < LAST_END_MS).then_some(UnixMillis(end))
 }
 
 fn refused(why: &str) -> Refusal {
@@ -217,5 +245,20 @@ fn link_of(parent: &Principal) -> Delegator {
             &parent.rights(),
             None,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_cannot_be_written_down_is_no_end() {
+        assert_eq!(end_of(1_800_000_000_000), Some(UnixMillis(1_800_000_600_000)));
+        for never in [LAST_END_MS, i64::MAX - 1, i64::MAX] {
+            assert_eq!(end_of(never), None, "{never}");
+        }
+        let last = end_of(LAST_END_MS - CLOCK_DISAGREEMENT_MAX_MS - 1).unwrap();
+        assert!(last.to_string().starts_with("9998-12-31T23:59:59.999"), "{last}");
     }
 }

@@ -94,6 +94,11 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         let slot = kernel.parts.recorder.reserve().await?;
         slot.record(facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None));
     }
+    // EXEC-005: what runs no code of a tool's author here uses none of what the number protects. Held until the end, and
+    // not while it waits for another call.
+    let _place = (isolation > Isolation::Builtin)
+        .then(|| kernel.concurrency.place(caller.tenant(), caller.subject()))
+        .transpose()?;
     spend(kernel, &caller).await?;
     // A call that waited for another one has less time left for itself.
     let time_left = deadline.saturating_sub(kernel.clock().monotonic());

@@ -74,6 +74,8 @@ pub struct Revocation {
     pub what: Revoked,
     pub at: UnixMillis,
     pub by: Subject,
+    /// From when on its tokens could not be used anyway; `None` if nobody knows.
+    pub needless_from: Option<UnixMillis>,
 }
 
 /// Everything that is in force.
@@ -121,7 +123,8 @@ pub trait AccessStore: Send + Sync + fmt::Debug {
     /// All versions of a tenant's policies, or of the platform's, newest first, at most `limit`.
     async fn policy_history(&self, tenant: Option<&TenantId>, limit: usize) -> Result<Vec<PolicyRecord>, StoreError>;
 
-    /// Adds a revocation; one that is there keeps the later time.
+    /// Adds a revocation; one that is there keeps the later time and the later end, and none at all if either has none.
+    /// Forgets those that are needless at its time.
     async fn revoke(&self, revocation: &Revocation) -> Result<u64, StoreError>;
 
     /// Counts one call against every budget, or against none: answers the first token whose budget is used up.

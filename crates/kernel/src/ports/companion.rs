@@ -78,6 +78,7 @@ pub trait Companion: Send + Sync + fmt::Debug {
     /// Asks whoever made the call, and waits for all answers. May wait for a person; the call's deadline goes on.
     /// Refused where nobody can be asked, which is the default.
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        // Named for whoever implements it; the default does not look at them.
         let _ = questions;
         Err(nobody_to_ask())
     }

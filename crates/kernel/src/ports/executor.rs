@@ -93,6 +93,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// done; the answer must be cheap. `demand` is never more than this kind of tool can have anywhere, but may be more than
     /// this machine has. The default is yes.
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
+        // Named for whoever implements it; the default does not look at them.
         let _ = (tool, binding, demand);
         Ok(())
     }

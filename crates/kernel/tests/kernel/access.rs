@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use gantry_kernel::registry::ListFilter;
-use gantry_kernel::{AccessSettings, ActivationWish, Arrival, DelegationRequest, TenantWish, Tier};
-use policy::{BearerSecret, PolicyOverrides, Verdict, VisibilityDefault, WhyUnavailable};
+use gantry_kernel::{AccessSettings, ActivationWish, DelegationRequest, TenantWish, Tier};
+use policy::{PolicyOverrides, Verdict, VisibilityDefault, WhyUnavailable};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::stage::{ADMIN, Act, Oracle, Props, Stage, admin, as_holder, greet, manifest};
+use crate::stage::{ADMIN, Act, Oracle, Props, Stage, admin, arrival, as_holder, greet, manifest};
 
 fn tenant(name: &str) -> TenantId {
     name.parse().unwrap()
@@ -461,20 +460,7 @@ async fn a_call_can_be_explained_without_being_run() {
     stage.publish(json!({})).await;
     stage.kernel.put_policies(admin(), None, NO_LOUD_GREETINGS.into()).await.unwrap();
     let agent = stage.mint(json!({ "budget": { "calls": 1 } })).await;
-    let explain = async |times: i64| {
-        let request = serde_json::from_value(loud(times)).unwrap();
-        let credential = Some(BearerSecret(&agent));
-        let arrival = Arrival {
-            credential,
-            source: None,
-            request,
-            trace_id: None,
-            parent_left: None,
-            audience: None,
-            cancellation: CancellationToken::new(),
-        };
-        stage.kernel.explain(arrival).await.unwrap()
-    };
+    let explain = async |times: i64| stage.kernel.explain(arrival(Some(&agent), loud(times))).await.unwrap();
     let fine = explain(1).await;
     assert!(fine.refusal.is_none());
     assert_eq!(fine.policies, ["everybody"]);
@@ -483,15 +469,6 @@ async fn a_call_can_be_explained_without_being_run() {
     assert_eq!(stage.runs(), 0);
     // Nothing was spent by asking.
     assert_eq!(stage.code(&agent, "greet").await, None);
-    let nobody = Arrival {
-        credential: None,
-        source: None,
-        request: serde_json::from_value(greet()).unwrap(),
-        trace_id: None,
-        parent_left: None,
-        audience: None,
-        cancellation: CancellationToken::new(),
-    };
-    assert_eq!(stage.kernel.explain(nobody).await.unwrap_err().code, ErrorCode::E3203);
+    assert_eq!(stage.kernel.explain(arrival(None, greet())).await.unwrap_err().code, ErrorCode::E3203);
     assert_eq!(stage.call_as(Some(ADMIN), greet()).await.map(|_| ()).map_err(|f| f.refusal.code), Ok(()));
 }

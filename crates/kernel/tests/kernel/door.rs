@@ -9,11 +9,11 @@ use contract::ids::TenantId;
 use gantry_kernel::Arrival;
 use gantry_kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind};
 use gantry_kernel::registry::ListFilter;
-use policy::{BearerSecret, WhyUnavailable};
+use policy::WhyUnavailable;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{ADMIN, Act, Stage, admin, as_holder};
+use crate::stage::{self, ADMIN, Act, Stage, admin, as_holder, greet};
 
 /// Hears everything and answers every question with its own parameters.
 #[derive(Debug, Default)]
@@ -33,16 +33,8 @@ impl Audience for Echo {
 }
 
 fn arrival(audience: Option<Arc<Echo>>, cancellation: CancellationToken) -> Arrival<'static> {
-    let request = json!({ "tool_id": "greet", "parameters": { "name": "Ada" } });
-    Arrival {
-        credential: Some(BearerSecret(ADMIN)),
-        source: None,
-        request: serde_json::from_value(request).unwrap(),
-        trace_id: None,
-        parent_left: None,
-        audience: audience.map(|audience| audience as _),
-        cancellation,
-    }
+    let audience = audience.map(|audience| audience as _);
+    Arrival { audience, cancellation, ..stage::arrival(Some(ADMIN), greet()) }
 }
 
 fn question(key: &str, parameters: Value) -> Question {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
+use gantry_kernel::ports::access_store::AccessStore as _;
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::key_source::KeySource;
 use gantry_kernel::{Actor, DelegationRequest, ExternalIssuer, RevocationRequest};
@@ -196,6 +197,36 @@ async fn a_token_is_handed_on_only_narrower_and_ends_with_its_parents() {
     let chain: Vec<&str> = who.chain.iter().map(|link| link.subject.as_str()).collect();
     assert_eq!(chain, ["did:example:bot", "did:example:ann"], "the audit log knows through whose hands it went");
     assert_eq!(records.iter().filter(|r| r.action == AuditAction::TokenDelegated).count(), 2);
+    let refused: Vec<_> = records.iter().filter(|r| r.action == AuditAction::ActRefused).collect();
+    let codes: Vec<_> = refused.iter().map(|r| r.code.unwrap()).collect();
+    assert_eq!(codes, [ErrorCode::E3206, ErrorCode::E3206, ErrorCode::E3207, ErrorCode::E3206], "each refusal too");
+    let asked: Vec<&str> = refused.iter().map(|r| r.who.as_ref().unwrap().subject.as_str()).collect();
+    assert_eq!(asked, ["did:example:ann", "did:example:bot", "did:example:ann", "did:example:ann"]);
+    assert!(refused.iter().all(|r| r.note.as_deref() == Some("may not hand its token on like that")));
+}
+
+#[tokio::test]
+async fn a_revocation_is_forgotten_once_its_token_could_not_be_used_anyway() {
+    let stage = with_tenant(Props { leeway_seconds: 30, ..Props::default() }).await;
+    let by_id = |token: &str| RevocationRequest {
+        jti: Some(claims(token)["jti"].as_str().unwrap().to_owned()),
+        ..RevocationRequest::default()
+    };
+    let kept = async || stage.store.load().await.unwrap().revocations.len();
+    let (given_up, taken) = (stage.mint(json!({})).await, stage.mint(json!({})).await);
+    stage.kernel.revoke_tokens(as_holder(&given_up), &by_id(&given_up)).await.unwrap();
+    // Its id says nothing about its life, so this one stays.
+    stage.kernel.revoke_tokens(admin(), &by_id(&taken)).await.unwrap();
+    assert_eq!(kept().await, 2);
+    stage.step(80);
+    assert_eq!(stage.code(&given_up, "greet").await, Some(ErrorCode::E3201), "within the leeway it still counts");
+    stage.kernel.revoke_tokens(admin(), &by_id(&taken)).await.unwrap();
+    assert_eq!(kept().await, 2);
+    // The widest disagreement of clocks is ten minutes.
+    stage.step(610);
+    stage.kernel.revoke_tokens(admin(), &by_id(&taken)).await.unwrap();
+    assert_eq!(kept().await, 1);
+    assert_eq!(stage.code(&given_up, "greet").await, Some(ErrorCode::E3201), "expired");
 }
 
 #[tokio::test]

@@ -148,6 +148,20 @@ impl Executor for Puppet {
     }
 }
 
+/// The same puppet where calls run in a sandbox.
+#[derive(Debug)]
+struct Boxed(Arc<Puppet>);
+
+#[async_trait::async_trait]
+impl Executor for Boxed {
+    fn kind(&self) -> &'static str {
+        "process"
+    }
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        self.0.execute(call).await
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Paper {
     pub(crate) records: Mutex<Vec<AuditRecord>>,
@@ -302,6 +316,7 @@ pub(crate) struct Stage {
     pub(crate) paper: Arc<Paper>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) recorder: RecorderHandle,
+    pub(crate) store: Arc<MemoryStore>,
 }
 
 /// What differs from the zero-configuration profile.
@@ -356,7 +371,7 @@ impl Stage {
         .await
         .unwrap();
         let access = Access::open(AccessParts {
-            store,
+            store: Arc::clone(&store) as _,
             bus: Arc::new(MemoryBus::default()),
             engine: props.engine.map(|engine| engine as _),
             did_resolver: props.dids.map(|dids| dids as _),
@@ -384,7 +399,7 @@ impl Stage {
             mint: Mint::new(key, Minter::default(), props.drawer),
             recorder: slots,
             books,
-            executors: vec![Arc::clone(&puppet) as _],
+            executors: vec![Arc::clone(&puppet) as _, Arc::new(Boxed(Arc::clone(&puppet)))],
             isolation: props.isolation,
             envelope: props.envelope,
             availability: Arc::default(),
@@ -393,7 +408,7 @@ impl Stage {
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,
         });
-        Self { kernel, clock: held, puppet, paper, tally, recorder }
+        Self { kernel, clock: held, puppet, paper, tally, recorder, store }
     }
 
     pub(crate) async fn publish(&self, change: Value) {
@@ -411,18 +426,7 @@ impl Stage {
     }
 
     pub(crate) async fn call_as(&self, secret: Option<&str>, request: Value) -> Result<InvokeResponse, Box<Failed>> {
-        let request: InvokeRequest = serde_json::from_value(request).unwrap();
-        let credential = secret.map(BearerSecret);
-        let arrival = Arrival {
-            credential,
-            source: None,
-            request,
-            trace_id: None,
-            parent_left: None,
-            audience: None,
-            cancellation: CancellationToken::new(),
-        };
-        self.kernel.invoke(arrival).await.map(gantry_kernel::phases::Returned::into_response)
+        self.kernel.invoke(arrival(secret, request)).await.map(gantry_kernel::phases::Returned::into_response)
     }
 
     /// The code with which a call of `tool` by the holder of `token` is refused; `None` if it is not.
@@ -460,6 +464,20 @@ impl Stage {
             .into_iter()
             .filter(|r| matches!(r.action, AuditAction::InvocationFinished | AuditAction::InvocationStarted))
             .collect()
+    }
+}
+
+/// A call by whoever holds this token, from nowhere and with nobody listening.
+pub(crate) fn arrival(secret: Option<&str>, request: Value) -> Arrival<'_> {
+    let request: InvokeRequest = serde_json::from_value(request).unwrap();
+    Arrival {
+        credential: secret.map(BearerSecret),
+        source: None,
+        request,
+        trace_id: None,
+        parent_left: None,
+        audience: None,
+        cancellation: CancellationToken::new(),
     }
 }
 

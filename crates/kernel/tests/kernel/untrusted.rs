@@ -99,8 +99,13 @@ async fn a_policy_can_demand_isolation_as_an_obligation() {
 
 #[tokio::test]
 async fn limits_nest_and_are_never_widened() {
-    let envelope =
-        ResourceEnvelope { cpu_millicores: 2_000, memory_mb: 1_024, network_mbps: Some(50), scratch_mb: 2_048 };
+    let envelope = ResourceEnvelope {
+        cpu_millicores: 2_000,
+        memory_mb: 1_024,
+        network_mbps: Some(50),
+        scratch_mb: 2_048,
+        ..ResourceEnvelope::default()
+    };
     let stage = Stage::with(Props { envelope, ..Props::default() }).await;
     stage.publish(json!({ "resource_limits": { "cpu": "500m", "memory": "256Mi" } })).await;
     stage.publish(json!({ "tool_id": "glutton", "resource_limits": { "memory": "2Gi" } })).await;
@@ -129,6 +134,46 @@ async fn limits_nest_and_are_never_widened() {
         assert_eq!((failed.refusal.code, failed.envelope().retryable), (ErrorCode::E3407, false), "{request}");
     }
     assert_eq!(stage.runs(), runs, "nothing ran");
+}
+
+/// EXEC-005, and decision 0034: which calls count, whose they are, and that every end gives the place back.
+#[tokio::test]
+async fn an_agent_has_so_many_sandboxed_calls_at_once_and_every_end_gives_the_place_back() {
+    let envelope = ResourceEnvelope { concurrent_calls_per_agent: 2, ..ResourceEnvelope::default() };
+    let stage = Stage::with(Props { envelope, ..Props::default() }).await;
+    stage.publish(json!({})).await;
+    stage.publish(json!({ "tool_id": "boxed", "execution": { "type": "process", "command": ["a"] } })).await;
+    let (one, other) = (stage.mint(json!({ "sub": "one" })).await, stage.mint(json!({ "sub": "other" })).await);
+    let counted = stage.mint(json!({ "sub": "one", "budget": { "calls": 1 } })).await;
+
+    *stage.puppet.act.lock().unwrap() = Act::Hang;
+    let mut hanging: Vec<_> = (0..2).map(|_| Box::pin(stage.call_as(Some(&one), call_of("boxed")))).collect();
+    for (earlier, call) in hanging.iter_mut().enumerate() {
+        let runs = async {
+            while stage.runs() == earlier {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = call => panic!("it hangs"),
+            () = runs => {}
+        }
+    }
+    *stage.puppet.act.lock().unwrap() = Act::Answer(json!({ "text": "hi" }));
+    let failed = stage.call_as(Some(&one), call_of("boxed")).await.unwrap_err();
+    assert_eq!((failed.refusal.code, failed.envelope().retryable), (ErrorCode::E3003, true));
+    assert_eq!(failed.refusal.details.as_deref(), Some(&json!({ "concurrent_calls_per_agent": 2 })));
+    assert_eq!(stage.code(&counted, "boxed").await, Some(ErrorCode::E3003), "another token of the same agent");
+    assert_eq!(stage.code(&one, "greet").await, None, "a built-in does not count");
+    assert_eq!(stage.code(&other, "boxed").await, None, "another agent has places of its own");
+
+    hanging.pop();
+    assert_eq!(stage.code(&counted, "boxed").await, None, "a call that was dropped, and no budget was spent before");
+    *stage.puppet.act.lock().unwrap() = Act::Fail(contract::error::Refusal::new(ErrorCode::E3401, "no"));
+    for _ in 0..3 {
+        assert_eq!(stage.code(&one, "boxed").await, Some(ErrorCode::E3401), "a call that failed");
+    }
 }
 
 #[tokio::test]

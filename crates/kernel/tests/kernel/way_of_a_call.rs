@@ -10,9 +10,8 @@ use gantry_kernel::registry::LifecycleAction;
 use gantry_kernel::{Actor, Arrival};
 use policy::BearerSecret;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::stage::{ADMIN, Act, Props, Stage, admin, greet, manifest};
+use crate::stage::{ADMIN, Act, Props, Stage, admin, arrival, greet, manifest};
 
 #[tokio::test]
 async fn a_call_passes_all_phases_and_leaves_one_record() {
@@ -317,16 +316,7 @@ async fn an_alias_leads_to_its_tool() {
 async fn a_parents_deadline_that_has_passed_refuses_the_call() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;
-    let request = serde_json::from_value(greet()).unwrap();
-    let arrival = Arrival {
-        credential: Some(BearerSecret(ADMIN)),
-        source: None,
-        request,
-        trace_id: None,
-        parent_left: Some(Duration::ZERO),
-        audience: None,
-        cancellation: CancellationToken::new(),
-    };
+    let arrival = Arrival { parent_left: Some(Duration::ZERO), ..arrival(Some(ADMIN), greet()) };
     assert_eq!(stage.kernel.invoke(arrival).await.unwrap_err().refusal.code, ErrorCode::E3002);
     assert_eq!(stage.runs(), 0);
 }

@@ -243,6 +243,7 @@ impl Group {
 
     pub(super) fn forget_peak(&self) {
         if let Some(dir) = self.dirs.get("memory") {
+            // Where it cannot be set back, the next call is told the peak of all before it: too much, never too little.
             let _ = files::write(&dir.join("memory.max_usage_in_bytes"), "0");
         }
     }
@@ -250,6 +251,7 @@ impl Group {
 
 /// Thaws a directory of the freezer's tree; in other trees there is no such file.
 pub(super) fn thaw(dir: &Path) {
+    // Where there is one and this fails, the group is gone already: nothing else refuses to thaw.
     let _ = files::write(&dir.join(FREEZER_STATE), "THAWED");
 }
 

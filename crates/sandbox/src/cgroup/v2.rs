@@ -144,6 +144,8 @@ impl Group {
     }
 
     pub(super) fn thaw(&self) {
+        // Fails only if the group is gone. One that stays frozen answers no call and is ended at its deadline, which here
+        // reaches the frozen too.
         let _ = files::write(&self.dir.join("cgroup.freeze"), "0");
     }
 }

@@ -74,6 +74,7 @@ fn run(execution: Execution) -> Result<i32, StepFailure> {
             system::forget_signals();
             let failure = execution.go(Step::Runtime);
             let text = serde_json::to_vec(&failure).unwrap_or_default();
+            // If the parent is gone, so is whoever would be told; the status says that it failed.
             let _ = rustix::io::write(&tells, &text);
             system::leave(127)
         }

@@ -69,6 +69,7 @@ impl Second<'_> {
     // ------------------------------------------------------------------------------------------ in the second process
 
     fn live(&self, line: &OwnedFd, proc: OwnedFd) -> ! {
+        // A name is for people who look at processes, and nothing depends on it.
         let _ = rustix::thread::set_name(c"gantry-waiting");
         let stripped = self.strip(proc);
         let failed = stripped.is_err();
@@ -88,6 +89,7 @@ impl Second<'_> {
             Ok(execution) => execution.go(Step::Program),
             Err(failure) => failure,
         };
+        // Without a first process there is nobody to tell, and this one is about to be ended with it.
         let _ = wire::send(line.as_fd(), &Told::Err(failure), &[]);
         system::leave(127)
     }

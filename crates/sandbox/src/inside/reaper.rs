@@ -60,6 +60,7 @@ impl Farewell {
             let all = self.counters.usage();
             let cpu_micros = all.cpu_micros.map(|cpu| cpu.saturating_sub(self.cpu_micros));
             let gone = Word::Gone { usage: GroupUsage { cpu_micros, ..all }, end: Some(end) };
+            // An owner that has let go does not want to know.
             let _ = wire::send(self.owner.as_fd(), &gone, &[]);
         }
         let mounts: Vec<BorrowedFd<'_>> = self.mounts.iter().map(|fd| fd.as_fd()).collect();

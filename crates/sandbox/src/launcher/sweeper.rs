@@ -49,6 +49,7 @@ impl Sweeper {
 }
 
 fn sweep(line: OwnedFd) -> ! {
+    // A name is for people who look at processes, and nothing depends on it.
     let _ = rustix::thread::set_name(c"gantry-sweeper");
     let ready = rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(io::Error::from)

@@ -17,7 +17,6 @@ use super::{Access, Asks, Gives, Operation, TENANT, Verb, tenant_asked, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::members::typed;
 
 /// Every agent of the tenant.
 const EVERY_AGENT: &str = "*";
@@ -113,9 +112,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let ActivationsBody { activations } = typed(value, "", || body.again())?;
+    let ActivationsBody { activations } = incoming.json(&door, &who).await?.typed()?;
     let wishes: Vec<ActivationWish> = activations.into_iter().map(ActivationBody::into_wish).collect();
     let kernel = door.shared_kernel();
     door.settle(async move { Activations::of(kernel.put_activations(who.actor(), wishes).await?) }).await

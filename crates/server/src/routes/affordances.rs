@@ -25,7 +25,6 @@ use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
-use crate::members::typed;
 
 /// Greatest budget; more than any model reads at once.
 const TOKEN_BUDGET_MAX: usize = 1_000_000;
@@ -182,9 +181,7 @@ struct SchemaEntry {
 
 async fn affordances(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let body: AffordancesBody = typed(value, "", || body.again())?;
+    let body: AffordancesBody = incoming.json(&door, &who).await?.typed()?;
     body.check()?;
     let (kernel, counters) = (door.shared_kernel(), door.counters());
     door.settle(async move {

@@ -16,7 +16,6 @@ use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tena
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::members::typed;
 use crate::problem::Refused;
 
 /// Most agents in one request.
@@ -131,9 +130,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let AgentsBody { agents } = typed(value, "", || body.again())?;
+    let AgentsBody { agents } = incoming.json(&door, &who).await?.typed()?;
     if agents.len() > AGENTS_MAX {
         let refusal = Refusal::new(ErrorCode::E3004, format!("more than {AGENTS_MAX} agents at once"));
         return Err(refusal.hint("send them in parts").into());

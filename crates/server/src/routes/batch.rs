@@ -16,7 +16,6 @@ use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::members::typed;
 
 /// Most calls in one batch.
 const CALLS_MAX: usize = 10;
@@ -79,9 +78,7 @@ struct Calls {
 
 async fn batch(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let calls = calls(typed(value, "", || body.again())?)?;
+    let calls = calls(incoming.json(&door, &who).await?.typed()?)?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         // Before the first call, so that a batch of nobody's is refused as a whole.

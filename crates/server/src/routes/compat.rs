@@ -116,9 +116,7 @@ struct CompareAnswer {
 
 async fn compare(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let CompareBody { old, new, direction } = typed(value, "", || body.again())?;
+    let CompareBody { old, new, direction } = incoming.json(&door, &who).await?.typed()?;
     let (old, new) = (side(old, "old")?, side(new, "new")?);
     let direction = match direction {
         End::Input => Direction::Input,
@@ -133,9 +131,7 @@ async fn compare(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 
 async fn negotiate(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let NegotiateBody { expected, offered } = typed(value, "", || body.again())?;
+    let NegotiateBody { expected, offered } = incoming.json(&door, &who).await?.typed()?;
     let (expected, offered) = (side(expected, "expected")?, side(offered, "offered")?);
     let kernel = door.shared_kernel();
     door.settle(async move { Answer::json(&kernel.negotiate(who.actor(), &expected, &offered).await?) }).await

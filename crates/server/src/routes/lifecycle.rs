@@ -15,7 +15,6 @@ use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
-use crate::members::typed;
 use crate::problem::Refused;
 use crate::tool_view::VersionLine;
 
@@ -141,9 +140,8 @@ async fn body_or_default<T: DeserializeOwned + Default>(
     incoming: &mut Incoming,
     who: &Credential,
 ) -> Result<T, Refused> {
-    let Some(mut body) = incoming.json_if_any(door, who).await? else { return Ok(T::default()) };
-    let value = body.value.take();
-    Ok(typed(value, "", || body.again())?)
+    let Some(body) = incoming.json_if_any(door, who).await? else { return Ok(T::default()) };
+    Ok(body.typed()?)
 }
 
 /// A guide is a link that agents and people will follow, so it must be one.

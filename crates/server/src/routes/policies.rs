@@ -14,7 +14,6 @@ use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tena
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::members::typed;
 
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
@@ -129,9 +128,7 @@ async fn show(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let PoliciesBody { policies, tenant } = typed(value, "", || body.again())?;
+    let PoliciesBody { policies, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         let record = kernel.put_policies(who.actor(), tenant.as_ref(), policies).await?;

@@ -18,12 +18,12 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
+use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_in, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
-use crate::incoming::Incoming;
-use crate::members::typed;
+use crate::incoming::{Credential, Incoming};
 use crate::problem::Refused;
+use crate::query::Query;
 
 mod view;
 
@@ -221,21 +221,16 @@ struct ClassifyBody {
     side_effect_policy: SideEffectPolicy,
 }
 
-async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
-    let who = incoming.credential()?;
-    door.kernel().recognise(who.actor()).await?;
-    let tenant = tenant_asked(&incoming)?;
-    let reports = desk(&door)?.servers(who.actor(), tenant.as_ref()).await?;
+async fn list(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let Asked { who, tenant, desk, path: [], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
+    let reports = desk.servers(who.actor(), tenant.as_ref()).await?;
     Answer::json(&Servers { servers: reports.into_iter().map(ServerView::of).collect() })
 }
 
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    door.kernel().recognise(who.actor()).await?;
-    let spec = body.value.take();
-    let (name, tenant) = server_asked(&mut incoming).await?;
-    let desk = desk(&door)?;
+    let spec = incoming.json(&door, &who).await?.value;
+    let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     door.settle(async move {
         let report = desk.put_server(who.actor(), tenant.as_ref(), &name, spec).await?;
         Answer::json(&ServerView::of(report))
@@ -244,10 +239,7 @@ async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 }
 
 async fn remove(door: Arc<Door>, mut incoming: Incoming) -> Handled {
-    let who = incoming.credential()?;
-    door.kernel().recognise(who.actor()).await?;
-    let (name, tenant) = server_asked(&mut incoming).await?;
-    let desk = desk(&door)?;
+    let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     door.settle(async move {
         desk.remove_server(who.actor(), tenant.as_ref(), &name).await?;
         Answer::json(&RemovedServer { removed: true })
@@ -256,10 +248,7 @@ async fn remove(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 }
 
 async fn restart(door: Arc<Door>, mut incoming: Incoming) -> Handled {
-    let who = incoming.credential()?;
-    door.kernel().recognise(who.actor()).await?;
-    let (name, tenant) = server_asked(&mut incoming).await?;
-    let desk = desk(&door)?;
+    let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     door.settle(async move {
         let report = desk.restart_server(who.actor(), tenant.as_ref(), &name).await?;
         Answer::json(&ServerView::of(report))
@@ -268,21 +257,15 @@ async fn restart(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 }
 
 async fn logs(door: Arc<Door>, mut incoming: Incoming) -> Handled {
-    let who = incoming.credential()?;
-    door.kernel().recognise(who.actor()).await?;
-    let query = incoming.query(&["tenant", "lines"])?;
+    let Asked { who, tenant, desk, path: [name], query } = asked(&door, &mut incoming, &["tenant", "lines"]).await?;
     let lines = query.number("lines", 1..=LINES_MAX, LINES_DEFAULT)?;
-    let tenant = read_tenant(query.one("tenant")?)?;
-    let [name] = incoming.path_values().await?;
-    let lines = desk(&door)?.server_log(who.actor(), tenant.as_ref(), &name, lines).await?;
+    let lines = desk.server_log(who.actor(), tenant.as_ref(), &name, lines).await?;
     Answer::json(&Log { lines })
 }
 
 async fn tools(door: Arc<Door>, mut incoming: Incoming) -> Handled {
-    let who = incoming.credential()?;
-    door.kernel().recognise(who.actor()).await?;
-    let (name, tenant) = server_asked(&mut incoming).await?;
-    let reports = desk(&door)?.server_tools(who.actor(), tenant.as_ref(), &name).await?;
+    let Asked { who, tenant, desk, path: [name], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
+    let reports = desk.server_tools(who.actor(), tenant.as_ref(), &name).await?;
     Answer::json(&Pins { tools: reports.into_iter().map(PinView::of).collect() })
 }
 
@@ -290,10 +273,7 @@ async fn accept(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let digest = match incoming.json_if_any(&door, &who).await? {
         None => None,
-        Some(mut body) => {
-            let value = body.value.take();
-            typed::<AcceptBody>(value, "", || body.again())?.digest
-        }
+        Some(body) => body.typed::<AcceptBody>()?.digest,
     };
     decide(door, incoming, Decision::Accept { digest }).await
 }
@@ -304,18 +284,12 @@ async fn reject(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn classify(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let ClassifyBody { side_effect_policy } = typed(value, "", || body.again())?;
+    let ClassifyBody { side_effect_policy } = incoming.json(&door, &who).await?.typed()?;
     decide(door, incoming, Decision::Classify(side_effect_policy)).await
 }
 
 async fn decide(door: Arc<Door>, mut incoming: Incoming, decision: Decision) -> Handled {
-    let who = incoming.credential()?;
-    door.kernel().recognise(who.actor()).await?;
-    let tenant = tenant_asked(&incoming)?;
-    let [name, tool] = incoming.path_values().await?;
-    let desk = desk(&door)?;
+    let Asked { who, tenant, desk, path: [name, tool], .. } = asked(&door, &mut incoming, &["tenant"]).await?;
     door.settle(async move {
         let report = desk.decide(who.actor(), tenant.as_ref(), &name, &tool, decision).await?;
         Answer::json(&PinView::of(report))
@@ -323,19 +297,28 @@ async fn decide(door: Arc<Door>, mut incoming: Incoming, decision: Decision) -> 
     .await
 }
 
-/// The server and the tenant that a request names.
-async fn server_asked(incoming: &mut Incoming) -> Result<(String, Option<TenantId>), Refused> {
-    let tenant = tenant_asked(incoming)?;
-    let [name] = incoming.path_values().await?;
-    Ok((name, tenant))
+/// What a request here has besides its body, and who answers it.
+struct Asked<const N: usize> {
+    who: Credential,
+    tenant: Option<TenantId>,
+    /// What stands in the path's places.
+    path: [String; N],
+    query: Query,
+    desk: Arc<dyn ServerDesk>,
 }
 
-fn read_tenant(text: Option<&str>) -> Result<Option<TenantId>, Refused> {
-    let named = text.map(str::parse::<TenantId>).transpose();
-    Ok(named.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?)
-}
-
-fn desk(door: &Door) -> Result<Arc<dyn ServerDesk>, Refused> {
+/// Recognises the caller, then reads what is asked. The rest is none of a stranger's business, not even what is wrong with it.
+async fn asked<const N: usize>(
+    door: &Door,
+    incoming: &mut Incoming,
+    known: &'static [&'static str],
+) -> Result<Asked<N>, Refused> {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let query = incoming.query(known)?;
+    let tenant = tenant_in(&query)?;
+    let path = incoming.path_values().await?;
     let none = || Refusal::new(ErrorCode::E3010, "this server has no MCP servers behind it").hint("use another one");
-    Ok(door.servers().ok_or_else(none)?)
+    let desk = door.servers().ok_or_else(none)?;
+    Ok(Asked { who, tenant, path, query, desk })
 }

@@ -17,7 +17,6 @@ use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::members::typed;
 
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
@@ -108,9 +107,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn put(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let TenantsBody { tenants } = typed(value, "", || body.again())?;
+    let TenantsBody { tenants } = incoming.json(&door, &who).await?.typed()?;
     let wishes: Vec<TenantWish> = tenants.into_iter().map(TenantBody::into_wish).collect();
     let kernel = door.shared_kernel();
     door.settle(async move { Tenants::of(kernel.put_tenants(who.actor(), &wishes).await?) }).await

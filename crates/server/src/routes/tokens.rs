@@ -18,7 +18,6 @@ use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::members::typed;
 
 /// Life of a token when none is asked for, in seconds.
 const TTL_DEFAULT: u64 = 3600;
@@ -137,9 +136,7 @@ fn an_hour() -> u64 {
 
 async fn mint(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let mut wish: MintBody = typed(value, "", || body.again())?;
+    let mut wish: MintBody = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         let tenant = match wish.tenant.take() {
@@ -173,9 +170,7 @@ impl MintBody {
 
 async fn revoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let mut body = incoming.json(&door, &who).await?;
-    let value = body.value.take();
-    let RevokeBody { jti, sub, tenant } = typed(value, "", || body.again())?;
+    let RevokeBody { jti, sub, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
     door.settle(async move {
         kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, sub, tenant }).await?;

@@ -29,6 +29,7 @@ macro_rules! access_suite {
                 one_of_many_concurrent_versions_wins,
                 the_history_is_newest_first_and_limited,
                 a_revocation_keeps_the_later_time,
+                a_revocation_whose_end_is_known_is_forgotten_after_it,
                 a_call_is_counted_against_every_budget_or_none,
                 concurrent_spending_never_exceeds_the_maximum,
                 concurrent_spending_of_a_chain_counts_all_or_none,
@@ -96,7 +97,7 @@ fn of_subject(tenant: &str, subject: &str) -> Revoked {
 }
 
 fn revocation(what: Revoked, at: i64, by: &str) -> Revocation {
-    Revocation { what, at: UnixMillis(at), by: by.parse().unwrap() }
+    Revocation { what, at: UnixMillis(at), by: by.parse().unwrap(), needless_from: None }
 }
 
 fn spending(budgets: &[(&str, u64)]) -> Vec<Spending> {
@@ -299,6 +300,41 @@ pub async fn a_revocation_keeps_the_later_time(adapter: impl Adapter) {
             assert_eq!(found, [&revocation(what.clone(), kept.0, kept.1)], "{by}");
         }
     }
+}
+
+pub async fn a_revocation_whose_end_is_known_is_forgotten_after_it(adapter: impl Adapter) {
+    let store = adapter.access();
+    let ending = |token: &str, at: i64, end: Option<i64>| Revocation {
+        needless_from: end.map(UnixMillis),
+        ..revocation(of_token(token), at, "admin")
+    };
+    let kept = async || {
+        let state = store.load().await.unwrap();
+        let ends = state.revocations.into_iter().map(|kept| match kept.what {
+            Revoked::Token(_, token) => (token, kept.needless_from.map(|end| end.0)),
+            Revoked::Subject(_, subject) => (subject.to_string(), kept.needless_from.map(|end| end.0)),
+        });
+        ends.collect::<Vec<_>>()
+    };
+    let short = || ("short".to_owned(), Some(2_000));
+    let endless = || ("endless".to_owned(), None);
+    store.revoke(&ending("short", 1_000, Some(2_000))).await.unwrap();
+    // Whoever knows less makes it stay, whichever comes first; of two ends the later one counts.
+    store.revoke(&ending("endless", 1_001, Some(2_000))).await.unwrap();
+    store.revoke(&ending("endless", 1_002, None)).await.unwrap();
+    store.revoke(&ending("endless", 1_003, Some(2_000))).await.unwrap();
+    store.revoke(&ending("longer", 1_004, Some(3_000))).await.unwrap();
+    store.revoke(&ending("longer", 1_000, Some(2_500))).await.unwrap();
+    let longer = || ("longer".to_owned(), Some(3_000));
+    assert_eq!(kept().await, [endless(), longer(), short()]);
+
+    store.revoke(&revocation(of_subject("acme", "one"), 1_999, "admin")).await.unwrap();
+    let one = || ("one".to_owned(), None);
+    assert_eq!(kept().await, [one(), endless(), longer(), short()], "a moment before its end");
+    store.revoke(&revocation(of_subject("acme", "one"), 2_000, "admin")).await.unwrap();
+    assert_eq!(kept().await, [one(), endless(), longer()]);
+    store.revoke(&revocation(of_subject("acme", "one"), i64::from(u32::MAX), "admin")).await.unwrap();
+    assert_eq!(kept().await, [one(), endless()], "what has no known end stays for good");
 }
 
 pub async fn a_call_is_counted_against_every_budget_or_none(adapter: impl Adapter) {

@@ -21,7 +21,6 @@ pub(super) struct Access {
     activations: BTreeMap<(TenantId, Subject, String), Activation>,
     /// Each in ascending order of versions, which begin with 1 and have no gaps.
     policies: BTreeMap<Option<TenantId>, Vec<PolicyRecord>>,
-    /// By subject's tenant, if it is one, and name.
     /// By kind, tenant and name, which is the order they are told in.
     revocations: BTreeMap<(&'static str, TenantId, String), Revocation>,
     spending: BTreeMap<String, u64>,
@@ -110,9 +109,14 @@ impl AccessStore for MemoryStore {
             Revoked::Subject(tenant, subject) => ("subject", tenant.clone(), subject.to_string()),
         };
         let mut access = self.access();
-        if access.revocations.get(&key).is_none_or(|there| there.at < revocation.at) {
-            access.revocations.insert(key, revocation.clone());
+        let mut kept = revocation.clone();
+        if let Some(there) = access.revocations.get(&key) {
+            let needless_from = there.needless_from.zip(revocation.needless_from).map(|(one, other)| one.max(other));
+            let later = if there.at < revocation.at { revocation } else { there };
+            kept = Revocation { needless_from, ..later.clone() };
         }
+        access.revocations.insert(key, kept);
+        access.revocations.retain(|_, kept| kept.needless_from.is_none_or(|end| end > revocation.at));
         Ok(access.raised())
     }
 

@@ -5,9 +5,7 @@
 //! it cannot outlive whoever started it.
 
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::io::Read as _;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -18,6 +16,8 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+
+use super::neighbour::Neighbour;
 
 /// `xtask echo-server`: prints its address, then serves until standard input ends.
 pub(crate) fn run() -> Result<()> {
@@ -58,40 +58,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infal
     Ok(response)
 }
 
-/// A running echo server; stopped when dropped.
-pub(super) struct EchoServer {
-    child: Child,
-    pub(super) address: SocketAddr,
-}
-
-impl EchoServer {
-    /// Starts this very program as echo server.
-    pub(super) fn start() -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe().context("this program does not know where it is")?)
-            .arg("echo-server")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the echo server")?;
-        let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        match line.trim().parse() {
-            Ok(address) => Ok(Self { child, address }),
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error).context("the echo server did not say where it listens")
-            }
-        }
-    }
-}
-
-impl Drop for EchoServer {
-    fn drop(&mut self) {
-        // It may be gone already; then there is nothing to stop.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts it.
+pub(super) fn start() -> Result<Neighbour> {
+    Neighbour::start(&["echo-server"])
 }

@@ -20,8 +20,9 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::json;
 
-use self::upstream::{TOOLS_MANY, Upstream};
+use self::upstream::TOOLS_MANY;
 use super::load::{self, Measured, Traffic};
+use super::neighbour::Neighbour;
 use super::product::{self, Product};
 use super::scenarios::median;
 use super::{Scale, machine, progress};
@@ -93,7 +94,7 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
     let server = Product::start(gantry, &data).await?;
     let admin = product::admin_token(&data)?;
     let agent = server.agent_token(&admin).await?;
-    let upstream = Upstream::start()?;
+    let upstream = upstream::over_http()?;
     let url = format!("http://{}/mcp", upstream.address);
     server.put(&admin, "/v1/servers/near", &json!({ "reach": { "type": "http", "url": url } })).await?;
     server.put(&admin, "/v1/servers/piped", &json!({ "reach": upstream::stdio(&["mcp-echo-server"])? })).await?;
@@ -108,7 +109,7 @@ pub(super) async fn all(gantry: &Path, scale: &Scale) -> Result<Results> {
     Ok(Results { machine: machine::description(), busy_share, calls, list })
 }
 
-async fn calls(server: &Product, upstream: &Upstream, agent: &str, scale: &Scale) -> Result<Vec<Row>> {
+async fn calls(server: &Product, upstream: &Neighbour, agent: &str, scale: &Scale) -> Result<Vec<Row>> {
     let traffic = |request: Vec<u8>| Traffic { requests: Arc::from(vec![request]), status: 200, contains: ANSWER };
     let direct = traffic(requests::call(None, "echo", ANSWER));
     let near = traffic(requests::call(Some(agent), "near__echo", ANSWER));

@@ -22,6 +22,9 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(15);
 /// How often the start is looked at: the resolution of start-up times.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
+/// Everything is called by one agent, more often at once than an agent may out of the box.
+const CALLS_AT_ONCE_MAX: &str = "256";
+
 /// The agent that calls.
 pub(super) const AGENT: &str = "bench-agent";
 
@@ -47,6 +50,7 @@ impl Product {
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
             .args(tools.into_iter().flat_map(|folder| [OsStr::new("--tools"), folder.as_os_str()]))
+            .env("GANTRY_LIMITS__CONCURRENT_CALLS_PER_AGENT", CALLS_AT_ONCE_MAX)
             .current_dir(data.parent().unwrap_or(data))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

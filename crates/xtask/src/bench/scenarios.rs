@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::catalogue::{Catalogue, percent_encoded};
-use super::echo::EchoServer;
+use super::echo;
 use super::load::{self, Measured, Traffic};
 use super::micro::{self, Part};
 use super::product::{self, Product};
@@ -163,7 +163,7 @@ async fn calls(server: &Product, agent: &str, scale: &Scale) -> Result<Vec<Pair>
     let requests: Arc<[Vec<u8>]> = Arc::from(vec![request]);
     let to_gantry = Traffic { requests: Arc::clone(&requests), status: 200, contains: CALL_ANSWER };
     let to_echo = Traffic { requests, status: 200, contains: "sqrt(16)" };
-    let echo = EchoServer::start()?;
+    let echo = echo::start()?;
 
     let mut table = Vec::new();
     for connections in CONNECTIONS {

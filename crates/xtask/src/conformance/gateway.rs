@@ -110,6 +110,7 @@ impl Drop for Gateway {
         while start.elapsed() < Duration::from_secs(10) && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(LOOK_EVERY);
         }
+        // For one that did not end by itself; the other has nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

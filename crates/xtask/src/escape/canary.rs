@@ -88,6 +88,7 @@ impl Drop for Canary {
     fn drop(&mut self) {
         // The end of its stdin tells it to clean up; then it ends by itself.
         self.to = None;
+        // Nothing depends on how it ended.
         let _ = self.child.wait();
     }
 }

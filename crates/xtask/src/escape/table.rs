@@ -67,6 +67,7 @@ pub(crate) fn render(report: &Report) -> String {
             _ => None,
         });
         if let Some(message) = refusal {
+            // Writing to a string cannot fail; the results here and below are dropped for that reason.
             let _ = write!(text, "\n{} is refused: {message}", isolation.as_str());
         }
     }

@@ -27,9 +27,10 @@ static PROSE: &[Entry] = &[
         "Give the call more time (`resource_limits.timeout_seconds`), within what the tool's manifest allows.",
         "Use a token that lives longer than the call takes.",
     ]),
-    (ErrorCode::E3003, "Too many authentications from this address have failed within a minute. Tokens that were used with success before still work; others have to wait.", &[
-        "Wait for `retry_after_ms` (the `Retry-After` header), and check the token before trying again: `gantry token inspect`.",
+    (ErrorCode::E3003, "Either too many authentications from this address have failed within a minute: tokens that were used with success before still work, others have to wait. Or the agent has as many calls of sandboxed tools running as it may have at once: `details.concurrent_calls_per_agent` says how many, and nothing was run.", &[
+        "Wait for `retry_after_ms` (the `Retry-After` header) if there is one, and check the token before trying again: `gantry token inspect`.",
         "If an honest client shares the address with a broken one, mend the broken one or raise `[identity] auth_failures_per_minute`.",
+        "If calls are running, call again when one of them has ended, or let the operator raise `[limits] concurrent_calls_per_agent`.",
     ]),
     (ErrorCode::E3004, "The request could not be understood: it is not valid JSON, has an unknown or misspelt member, names a member twice, or a query parameter has a wrong value. The message says where.", &[
         "Correct what the message names; for JSON it gives line and column.",

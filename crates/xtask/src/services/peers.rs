@@ -198,6 +198,7 @@ fn run(command: &mut Command, log: &Path) -> Result<()> {
             break status;
         }
         if start.elapsed() > INSTALL_TIME_MAX {
+            // It may have ended in this very moment.
             let _ = child.kill();
             let _ = child.wait();
             bail!("not done after {} s", INSTALL_TIME_MAX.as_secs());

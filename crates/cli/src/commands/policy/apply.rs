@@ -21,6 +21,9 @@ pub(crate) struct Apply {
     /// Whose [default: the platform's for the home tenant, otherwise the token's own tenant's]
     #[arg(long)]
     tenant: Option<TenantId>,
+    /// Also if there is no policy in them, with which every call it applies to is refused
+    #[arg(long)]
+    allow_empty: bool,
 }
 
 impl Apply {
@@ -30,6 +33,10 @@ impl Apply {
             Failure::new("the policies cannot be used; nothing was changed")
                 .reasons(problems.iter().map(ToString::to_string).collect())
         })?;
+        if policies.is_empty() && !self.allow_empty {
+            return Err(Failure::new("there is no policy in there, and without one that permits it every call is refused; nothing was changed")
+                .hint("write `permit (principal, action, resource);` to allow what nothing forbids, or give --allow-empty"));
+        }
         for warning in policies.warnings() {
             context.printer.warn(&text.place(warning).to_string());
         }
@@ -40,6 +47,11 @@ impl Apply {
         let answer = context.client()?.put("/v1/policies", &body).await?;
         let version = answer.get("version").and_then(Value::as_u64).unwrap_or_default();
         context.printer.answer(&answer, |_| format!("policies in force: {}, version {version}", policies.len()));
+        if policies.is_empty() {
+            context
+                .printer
+                .warn("there is no policy in force that permits anything: every call it applies to is refused");
+        }
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, Actor, Bookkeeper, ExternalIssuer, Identity, IdentitySettings, Kernel,
-    KernelParts, Mint, Recorder, RecorderHandle,
+    KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
@@ -173,7 +173,10 @@ impl House {
                 wasm.clone(),
             )?,
             isolation: config.isolation.policy(),
-            envelope: config.sandbox.envelope,
+            envelope: ResourceEnvelope {
+                concurrent_calls_per_agent: config.limits.concurrent_calls_per_agent,
+                ..config.sandbox.envelope
+            },
             availability: Arc::default(),
             offerings: Arc::clone(&upstreams) as _,
             clock,

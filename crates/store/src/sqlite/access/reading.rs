@@ -52,7 +52,7 @@ pub(super) fn load(connection: &Connection) -> Result<AccessState, Fault> {
         )?,
         revocations: all(
             connection,
-            "SELECT kind, tenant_id, name, revoked_at, revoked_by FROM access_revocations
+            "SELECT kind, tenant_id, name, revoked_at, revoked_by, needless_from FROM access_revocations
              ORDER BY kind, tenant_id, name",
             [],
             revocation,
@@ -149,7 +149,13 @@ fn revocation(row: &Row<'_>) -> Result<Revocation, Fault> {
         "subject" => Revoked::Subject(name(row, "tenant_id", &of)?, name(row, "name", &of)?),
         _ => return Err(unreadable("kind", &of).into()),
     };
-    Ok(Revocation { what, at: time(&text(row, "revoked_at")?, "revoked_at", &of)?, by: name(row, "revoked_by", &of)? })
+    let end = row.get::<_, Option<String>>("needless_from")?;
+    Ok(Revocation {
+        what,
+        at: time(&text(row, "revoked_at")?, "revoked_at", &of)?,
+        by: name(row, "revoked_by", &of)?,
+        needless_from: end.map(|end| time(&end, "needless_from", &of)).transpose()?,
+    })
 }
 
 fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {

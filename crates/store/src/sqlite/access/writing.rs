@@ -88,15 +88,21 @@ pub(super) fn revoke(connection: &Connection, revocation: &Revocation) -> Result
         Revoked::Token(tenant, token) => ("token", tenant.as_str(), token.as_str()),
         Revoked::Subject(tenant, subject) => ("subject", tenant.as_str(), subject.as_str()),
     };
-    // Text in this form has the order of time.
+    let end = revocation.needless_from.map(|end| end.to_string());
+    // Text in this form has the order of time. The greater of anything and NULL is NULL: then it stays for good.
     connection
         .prepare_cached(
-            "INSERT INTO access_revocations (kind, tenant_id, name, revoked_at, revoked_by) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO access_revocations (kind, tenant_id, name, revoked_at, revoked_by, needless_from)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (kind, tenant_id, name) DO UPDATE
-             SET revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by
-             WHERE excluded.revoked_at > revoked_at",
+             SET needless_from = max(needless_from, excluded.needless_from),
+                 revoked_by = iif(excluded.revoked_at > revoked_at, excluded.revoked_by, revoked_by),
+                 revoked_at = max(excluded.revoked_at, revoked_at)",
         )?
-        .execute(params![kind, tenant, name, revocation.at.to_string(), revocation.by.as_str()])?;
+        .execute(params![kind, tenant, name, revocation.at.to_string(), revocation.by.as_str(), end])?;
+    connection
+        .prepare_cached("DELETE FROM access_revocations WHERE needless_from <= ?1")?
+        .execute([revocation.at.to_string()])?;
     raise_epoch(connection)
 }
 

@@ -1,14 +1,12 @@
 //! `gantry-xtask mcp-echo-server [--http] [--many]`: the MCP server behind the gateway, which costs as little as it can.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use crate::bench::neighbour::Neighbour;
 use crate::conformance::fixture::wire::{Era, Fault, Handler, Line, META_SERVER, NEWEST, OLD, Request};
 use crate::conformance::fixture::{http, stdio};
 
@@ -81,39 +79,7 @@ pub(super) fn stdio(arguments: &[&str]) -> Result<Value> {
     Ok(json!({ "type": "stdio", "command": program, "args": arguments, "permissions": permissions }))
 }
 
-/// The server over HTTP; stopped when dropped.
-pub(super) struct Upstream {
-    child: Child,
-    pub(super) address: SocketAddr,
-}
-
-impl Upstream {
-    pub(super) fn start() -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe().context("this program does not know where it is")?)
-            .args(["mcp-echo-server", "--http"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the MCP server")?;
-        let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        match line.trim().parse() {
-            Ok(address) => Ok(Self { child, address }),
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error).context("the MCP server did not say where it listens")
-            }
-        }
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        // It may be gone already; then there is nothing to stop.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The server over HTTP.
+pub(super) fn over_http() -> Result<Neighbour> {
+    Neighbour::start(&["mcp-echo-server", "--http"])
 }

@@ -1,0 +1,292 @@
+//! The house behind a door under test: a real kernel over the in-memory store, whose clock and tools the test holds in its
+//! hand, and the accept loop on port 0. Both test programs of this crate build their stage on it.
+//!
+//! Not here: what differs from door to door: the configuration, the client, and who calls what (the `stage` of each).
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::manifest::Execution;
+use gantry_server::{Door, Drained, serve};
+use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use kernel::ports::clock::{Clock, UnixMillis};
+use kernel::ports::companion::{LogLevel, Progress, Question, QuestionKind};
+use kernel::ports::entropy::Entropy;
+use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::key_vault::{KeyVault, KeyVaultError};
+use kernel::ports::observer::Unwatched;
+use kernel::ports::offerings::NothingOffered;
+use kernel::registry::Registry;
+use kernel::{
+    Access, AccessParts, AccessSettings, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
+    Mint, Recorder, ResourceEnvelope,
+};
+use policy::{MintRequest, Minter, SigningKey};
+use serde_json::{Value, json};
+use shared_state::MemoryBus;
+use store::memory::MemoryStore;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinHandle;
+
+pub(crate) const ADMIN: &str = "the-admin-secret";
+/// The moment at which everything begins.
+pub(crate) const START: i64 = 1_800_000_000_000;
+/// Longest wait for the end of a server.
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+// ------------------------------------------------------------------------------------------------------------ fakes
+
+/// Wall time that stands still until it is moved; sleeping is real, because deadlines are not under test here.
+#[derive(Debug)]
+pub(crate) struct HeldClock(AtomicI64);
+
+impl HeldClock {
+    /// Moves the wall clock on.
+    pub(crate) fn step(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for HeldClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0.load(Ordering::SeqCst))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.load(Ordering::SeqCst)).unwrap())
+    }
+    fn sleep(&self, span: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+#[derive(Debug, Default)]
+struct CountingEntropy(AtomicU64);
+
+impl Entropy for CountingEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        let n = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+        for (byte, source) in bytes.iter_mut().zip(n.to_be_bytes().into_iter().cycle()) {
+            *byte = source;
+        }
+    }
+}
+
+/// Tools of the house, by handler: `echo` gives its parameters back, `gate` waits until the test opens it, `fail` and
+/// `panic` do what they say, `chatty` says how far it is, `curious` asks its caller, `large` gives a lot.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    pub(crate) gate: Semaphore,
+    pub(crate) running: watch::Sender<usize>,
+    pub(crate) finished: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Executor for Tools {
+    fn kind(&self) -> &'static str {
+        "builtin"
+    }
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        let Some(Execution::Builtin { handler }) = &call.tool.manifest.execution else { panic!("not a built-in") };
+        match handler.as_str() {
+            "gate" => {
+                self.running.send_modify(|running| *running += 1);
+                self.gate.acquire().await.unwrap().forget();
+                self.finished.fetch_add(1, Ordering::SeqCst);
+            }
+            "fail" => return Err(Refusal::new(ErrorCode::E3401, "the tool fell over")),
+            "panic" => panic!("the tool panics"),
+            "chatty" => {
+                for percent in [10.0, 60.0] {
+                    call.companion.progress(Progress {
+                        percent: Some(percent),
+                        phase: Some("work".into()),
+                        message: None,
+                    });
+                }
+                call.companion.log(LogLevel::Warn, "nearly done");
+            }
+            "curious" => {
+                let form = json!({
+                    "mode": "form", "message": "Which colour?",
+                    "requestedSchema": { "type": "object", "properties": { "colour": { "type": "string" } } },
+                });
+                let question = Question { key: "colour".into(), kind: QuestionKind::Elicitation, parameters: form };
+                let answers = call.companion.ask(vec![question]).await?;
+                return Ok(ToolOutput::of(json!({ "text": answers[0].value["content"]["colour"] })));
+            }
+            "large" => return Ok(ToolOutput::of(json!({ "text": "x".repeat(5_000) }))),
+            _ => {}
+        }
+        Ok(ToolOutput::of(Value::clone(&call.parameters)))
+    }
+}
+
+/// What was recorded, in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Paper(pub(crate) Mutex<Vec<AuditRecord>>);
+
+#[async_trait::async_trait]
+impl AuditSink for Paper {
+    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+        self.0.lock().unwrap().extend_from_slice(records);
+        Ok(())
+    }
+}
+
+/// Keeps nothing.
+#[derive(Debug)]
+struct Drawer;
+
+#[async_trait::async_trait]
+impl KeyVault for Drawer {
+    async fn replace(&self, _: &SigningKey) -> Result<(), KeyVaultError> {
+        Ok(())
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ house
+
+/// A kernel, and what the test moves it by.
+pub(crate) struct House {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) clock: Arc<HeldClock>,
+    pub(crate) tools: Arc<Tools>,
+    pub(crate) paper: Arc<Paper>,
+}
+
+impl House {
+    /// With this limit on failed authentications, if not the usual one.
+    pub(crate) async fn raise(failures_per_minute: Option<u32>) -> Self {
+        let clock = Arc::new(HeldClock(AtomicI64::new(START)));
+        let tools =
+            Arc::new(Tools { gate: Semaphore::new(0), running: watch::Sender::new(0), finished: AtomicUsize::new(0) });
+        let paper = Arc::new(Paper::default());
+        let store = Arc::new(MemoryStore::new());
+        let registry = Registry::open(
+            Arc::clone(&store) as _,
+            Arc::clone(&store) as _,
+            Arc::clone(&clock) as _,
+            Arc::new(Unwatched),
+        )
+        .await
+        .unwrap();
+        let books = Bookkeeper::new(
+            Arc::clone(&store) as _,
+            Arc::clone(&clock) as _,
+            &CountingEntropy::default(),
+            Arc::new(Unwatched),
+        );
+        let access = Access::open(AccessParts {
+            store,
+            bus: Arc::new(MemoryBus::default()),
+            engine: None,
+            did_resolver: None,
+            clock: Arc::clone(&clock) as _,
+            observer: Arc::new(Unwatched),
+            settings: AccessSettings::default(),
+        })
+        .await
+        .unwrap();
+        let key = signing_key();
+        let mut settings = IdentitySettings::local(Arc::clone(&clock) as _);
+        settings.failures_per_minute = failures_per_minute.unwrap_or(settings.failures_per_minute);
+        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Unwatched)).unwrap();
+        let (recorder, _) = Recorder::start(Arc::clone(&paper) as _, Arc::clone(&clock) as _, Arc::new(Unwatched));
+        let kernel = Kernel::new(KernelParts {
+            registry,
+            identity,
+            access,
+            mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
+            recorder,
+            books,
+            executors: vec![Arc::clone(&tools) as _],
+            isolation: IsolationPolicy::default(),
+            envelope: ResourceEnvelope::default(),
+            availability: Arc::default(),
+            offerings: Arc::new(NothingOffered),
+            clock: Arc::clone(&clock) as _,
+            entropy: Arc::new(CountingEntropy::default()),
+            observer: Arc::new(Unwatched),
+        });
+        Self { kernel: Arc::new(kernel), clock, tools, paper }
+    }
+}
+
+/// A door that is served.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    served: JoinHandle<Drained>,
+}
+
+impl Served {
+    pub(crate) async fn open(door: Arc<Door>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let served = tokio::spawn(serve(listener, door, async move {
+            // A stage that is dropped stops its server too.
+            let _ = stopped.await;
+        }));
+        Self { address, stop: Some(stop), served }
+    }
+
+    /// Begins the shutdown.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    pub(crate) async fn drained(self) -> Drained {
+        tokio::time::timeout(END_WITHIN, self.served).await.expect("the server ends").unwrap()
+    }
+}
+
+/// The key of this installation.
+fn signing_key() -> SigningKey {
+    SigningKey::from_seed(&[5; 32])
+}
+
+/// A token for an hour, minted at this moment.
+pub(crate) fn token(jti: &str, sub: &str, tools: &[&str], minted_at: i64) -> String {
+    let grants = tools.iter().map(|tool| json!({ "tool_id": tool }));
+    let request = MintRequest {
+        sub: sub.parse().unwrap(),
+        tenant: "local".parse().unwrap(),
+        roles: vec![policy::Role::Agent],
+        tools: grants.map(|grant| serde_json::from_value(grant).unwrap()).collect(),
+        scopes: vec![],
+        limits: vec![],
+        budget: None,
+        user_did: None,
+        session_id: None,
+        ttl_seconds: 3600,
+        act: None,
+    };
+    policy::mint(&request, &signing_key(), jti.to_owned(), minted_at).unwrap().0
+}
+
+/// A manifest for `demo.<handler>_tool`, changed as the test wants; `null` takes a member away.
+pub(crate) fn manifest_of(handler: &str, version: &str, parameters: &Value, change: &Value) -> Value {
+    let mut manifest = json!({
+        "tool_id": format!("{handler}_tool"), "namespace": "demo", "version": version,
+        "name": format!("The {handler} tool"), "description": format!("Does {handler} with whatever text it is given."),
+        "provider": "Demo", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+        "parameters": parameters,
+        "result_schema": { "type": "object", "properties": { "text": { "type": "string" } } },
+        "tags": ["test", handler], "categories": ["demo"],
+        "execution": { "type": "builtin", "handler": handler },
+    });
+    for (name, value) in change.as_object().unwrap() {
+        if value.is_null() {
+            manifest.as_object_mut().unwrap().remove(name);
+        } else {
+            manifest[name] = value.clone();
+        }
+    }
+    manifest
+}
