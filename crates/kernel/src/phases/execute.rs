@@ -17,6 +17,7 @@ use crate::ledger::{self, Claim, Kept, KeptResult, Wish};
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::executor::{Executor, ToolCall, ToolOutput, no_executor};
+use crate::ports::observer::Step;
 use crate::registry::ToolVersion;
 
 /// A call that ran to its end. Its output has not been looked at.
@@ -69,6 +70,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             &key,
             kernel.parts.books.owner(),
         );
+        kernel.parts.observer.step(Step::Intending);
         let wish = Wish { intent, wait: key.wait, entropy: kernel.entropy() };
         let claim = tokio::select! {
             biased;
@@ -80,6 +82,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             Claim::Run(held) => {
                 facts.invocation_id = held.invocation;
                 facts.held = Some(held);
+                kernel.parts.observer.step(Step::Intended);
             }
             Claim::Replay(first, kept) => {
                 facts.replay_of = Some(first);
@@ -127,6 +130,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     };
     if let Some(held) = &mut facts.held {
         held.started = true;
+        kernel.parts.observer.step(Step::Starting);
     }
     let output = tokio::select! {
         biased;
@@ -134,6 +138,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
         () = kernel.clock().sleep(time_left) => return Err(timed_out(&tool, millis(time_allowed))),
     };
+    if facts.held.is_some() {
+        kernel.parts.observer.step(Step::Ended);
+    }
     Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions })
 }
 

@@ -12,6 +12,7 @@ use super::verify::Verified;
 use crate::invoke::Kernel;
 use crate::ledger::{self, KeptResult, NotKept};
 use crate::ports::ledger::EntryState;
+use crate::ports::observer::Step;
 use crate::registry::ToolVersion;
 
 /// The end of a call, in the ledger if it belongs there.
@@ -34,7 +35,9 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, carried: Result<Verified
     });
     let settlement = ledger::settlement(effects, held.started, kept);
     let state = settlement.state;
+    kernel.parts.observer.step(Step::Settling);
     let written = kernel.parts.books.settle(&held, settlement).await;
+    kernel.parts.observer.step(Step::Settled);
     // Those who wait for this call look again now.
     drop(held);
     Settled(match (written, carried) {

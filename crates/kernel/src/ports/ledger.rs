@@ -75,12 +75,22 @@ pub struct Intent {
     pub request: Option<Value>,
 }
 
+impl Intent {
+    /// Is this the same call of the same caller, made again?
+    pub fn is_same_call(&self, other: &Self) -> bool {
+        let what = |intent: &Self| (intent.invocation, intent.parameters);
+        let whose =
+            |intent: &Self| (intent.tenant.clone(), intent.subject.clone(), intent.tool.clone(), intent.key.clone());
+        what(self) == what(other) && whose(self) == whose(other)
+    }
+}
+
 /// What became of a `begin`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begun {
     /// The call may start; nobody else has the key.
     Fresh(Fence),
-    /// The call that has the key: in flight, done or unknown.
+    /// The call that has the key, or the very same call under this id: in flight, done or unknown.
     Held(Box<Entry>),
     /// The key stands for a call with other parameters.
     OtherParameters { invocation: InvocationId },
@@ -180,8 +190,9 @@ pub trait Ledger: Send + Sync + fmt::Debug {
 
     /// Reserves the key, if there is one, and writes the intent; all or nothing.
     ///
-    /// A key whose window has passed counts as new, unless its call is in flight or unknown. A call that failed clean may
-    /// begin again under its own id, with the same tenant, tool and parameters.
+    /// A key whose window has passed counts as new, unless its call is in flight or unknown. The same call under the same id
+    /// ([`Intent::is_same_call`]) begins again if it failed clean, and is `Held` otherwise: a worker that takes a job over
+    /// finds out what became of it, also where there is no key.
     async fn begin(&self, intent: Intent) -> Result<Begun, StoreError>;
 
     /// Says how a call in flight ended, if it still is, under this fence.

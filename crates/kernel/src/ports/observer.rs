@@ -56,6 +56,41 @@ pub enum LedgerEvent {
     Recovered,
 }
 
+/// A moment in the way of a call with effects. Tests of crashes end the process at one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Before its intent is written.
+    Intending,
+    /// Its intent is durable.
+    Intended,
+    /// Its tool is about to start.
+    Starting,
+    /// Its tool has answered.
+    Ended,
+    /// Before its end is written.
+    Settling,
+    /// Its end is durable; nobody has heard of it.
+    Settled,
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Intending, Self::Intended, Self::Starting, Self::Ended, Self::Settling, Self::Settled];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Intending => "intending",
+            Self::Intended => "intended",
+            Self::Starting => "starting",
+            Self::Ended => "ended",
+            Self::Settling => "settling",
+            Self::Settled => "settled",
+        }
+    }
+}
+
 /// Hears of everything worth measuring. Must not block and must not fail.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// A call came to its end.
@@ -72,6 +107,11 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn authentication_failed(&self, code: ErrorCode);
     /// The keys of another issuer were fetched, or could not be.
     fn keys_fetched(&self, done: bool);
+    /// A call with effects has come this far.
+    fn step(&self, step: Step) {
+        // Nothing to measure.
+        let _ = step;
+    }
     /// The ledger was asked, and this came of it.
     fn ledger(&self, event: LedgerEvent) {
         // Most who watch something else do not count these.

@@ -35,6 +35,7 @@ macro_rules! ledger_suite {
                 an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it,
                 what_is_settled_is_settled_once_and_by_the_right_fence,
                 a_used_invocation_id_is_not_given_away_again,
+                the_same_call_under_its_own_id_is_told_what_became_of_it,
                 calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not,
                 a_lapsed_owner_begins_nothing_until_it_renews,
                 a_wall_clock_that_jumps_ends_no_window_and_no_lease,
@@ -193,7 +194,10 @@ pub async fn a_call_that_failed_clean_begins_again_under_its_own_id_with_a_new_f
     assert_eq!(ledger.settle(id(1), second, done(json!("right"))).await.unwrap(), Settled::Kept);
     let Begun::Held(entry) = ledger.begin(intent(2, Some("k"))).await.unwrap() else { panic!() };
     assert_eq!(entry.outcome, Some(json!("right")));
-    assert_eq!(ledger.begin(intent(1, None)).await.unwrap(), Begun::IdTaken, "what is done does not begin again");
+    assert!(
+        matches!(ledger.begin(intent(1, Some("k"))).await.unwrap(), Begun::Held(_)),
+        "what is done does not begin again"
+    );
 }
 
 pub async fn an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it(adapter: impl Adapter) {
@@ -236,14 +240,34 @@ pub async fn what_is_settled_is_settled_once_and_by_the_right_fence(adapter: imp
 pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter) {
     let ledger = open(&adapter).await;
     let fence = fresh(&ledger, intent(1, None)).await;
-    assert_eq!(ledger.begin(intent(1, None)).await.unwrap(), Begun::IdTaken);
-    assert_eq!(
-        ledger.begin(Intent { tenant: "other".parse().unwrap(), ..intent(1, None) }).await.unwrap(),
-        Begun::IdTaken
-    );
+    let strangers = || {
+        [
+            Intent { tenant: "other".parse().unwrap(), ..intent(1, None) },
+            Intent { subject: "somebody".parse().unwrap(), ..intent(1, None) },
+            Intent { tool: "bank.refund".parse().unwrap(), ..intent(1, None) },
+            Intent { parameters: canonical::digest(&json!({ "amount": 6 })), ..intent(1, None) },
+            intent(1, Some("k")),
+        ]
+    };
+    for stranger in strangers() {
+        assert_eq!(ledger.begin(stranger).await.unwrap(), Begun::IdTaken);
+    }
     ledger.settle(id(1), fence, end(EntryState::FailedClean)).await.unwrap();
-    let foreign = Intent { tenant: "other".parse().unwrap(), ..intent(1, None) };
-    assert_eq!(ledger.begin(foreign).await.unwrap(), Begun::IdTaken, "another tenant gets no free one either");
+    for stranger in strangers() {
+        assert_eq!(ledger.begin(stranger).await.unwrap(), Begun::IdTaken, "also when it failed clean");
+    }
+}
+
+pub async fn the_same_call_under_its_own_id_is_told_what_became_of_it(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    let fence = fresh(&ledger, intent(1, None)).await;
+    let told = async || match ledger.begin(intent(1, None)).await.unwrap() {
+        Begun::Held(entry) => (entry.intent.invocation, entry.state),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told().await, (id(1), EntryState::InFlight));
+    ledger.settle(id(1), fence, end(EntryState::Unknown)).await.unwrap();
+    assert_eq!(told().await, (id(1), EntryState::Unknown));
 }
 
 pub async fn calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not(adapter: impl Adapter) {

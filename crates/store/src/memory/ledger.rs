@@ -97,14 +97,9 @@ impl Ledger for MemoryStore {
         }
         let fence = match kept.lines.get(&intent.invocation).map(|line| &line.entry) {
             None => Fence(1),
-            Some(former)
-                if former.state == EntryState::FailedClean
-                    && (&former.intent.tenant, &former.intent.tool, former.intent.parameters)
-                        == (&intent.tenant, &intent.tool, intent.parameters) =>
-            {
-                Fence(former.fence.0 + 1)
-            }
-            Some(_) => return Ok(Begun::IdTaken),
+            Some(former) if !former.intent.is_same_call(&intent) => return Ok(Begun::IdTaken),
+            Some(former) if former.state == EntryState::FailedClean => Fence(former.fence.0 + 1),
+            Some(former) => return Ok(Begun::Held(Box::new(former.clone()))),
         };
         let invocation = intent.invocation;
         let state = EntryState::InFlight;

@@ -137,12 +137,13 @@ fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Be
             insert(connection, intent, now)?;
             Ok(Begun::Fresh(Fence(1)))
         }
-        Some(former) if may_begin_again(&former, intent) => {
+        Some(former) if !former.intent.is_same_call(intent) => Ok(Begun::IdTaken),
+        Some(former) if former.state == EntryState::FailedClean => {
             let fence = Fence(former.fence.0.saturating_add(1));
             begin_again(connection, intent, fence, now)?;
             Ok(Begun::Fresh(fence))
         }
-        Some(_) => Ok(Begun::IdTaken),
+        Some(former) => Ok(Begun::Held(Box::new(former))),
     }
 }
 
@@ -170,14 +171,6 @@ fn holder(
         release(connection, id)?;
     }
     Ok((!is_over).then_some(entry))
-}
-
-/// LEDGER: only what left nothing behind begins again, and only as the same call.
-fn may_begin_again(former: &Entry, intent: &Intent) -> bool {
-    former.state == EntryState::FailedClean
-        && former.intent.tenant == intent.tenant
-        && former.intent.tool == intent.tool
-        && former.intent.parameters == intent.parameters
 }
 
 fn release(connection: &Connection, invocation: InvocationId) -> Result<(), Fault> {
