@@ -9,6 +9,7 @@ mod bad_input;
 mod calls;
 mod command_line;
 mod crash;
+mod crash_effects;
 mod escape;
 mod first_minute;
 mod identity;

@@ -11,6 +11,8 @@ mod config;
 mod context;
 mod data_dir;
 mod failure;
+#[cfg(debug_assertions)]
+mod fault_points;
 mod key_vault;
 mod lifespan;
 mod machine;

@@ -115,7 +115,7 @@ impl House {
     /// Builds the kernel on it, and what loads tools and policies into the kernel.
     pub(super) async fn open(&self, config: &Config) -> Result<Household, Failure> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let observer = Arc::clone(&self.metrics) as Arc<dyn Observer>;
+        let observer = watching(Arc::clone(&self.metrics) as Arc<dyn Observer>);
         let outside = Outside::from_config(config, &clock)?;
         let log = audit::FileLog::open(&self.audit_dir).map_err(|error| Failure::new(error.to_string()))?;
         let (recorder, handle) = Recorder::start(Arc::new(log), Arc::clone(&clock), Arc::clone(&observer));
@@ -310,4 +310,15 @@ pub(super) async fn register_builtins(kernel: &Kernel, house: &House) -> Result<
         }
     }
     Ok(manifests.len())
+}
+
+/// Who watches the kernel. In debug builds a test may put a fault point before it.
+#[cfg(debug_assertions)]
+fn watching(observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
+    crate::fault_points::before(observer)
+}
+
+#[cfg(not(debug_assertions))]
+fn watching(observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
+    observer
 }

@@ -1,0 +1,74 @@
+//! Points at which a test ends the process, as `kill -9` would. In debug builds only; a release has none.
+//!
+//! `GANTRY_FAULT_POINT=settling:3` ends it the third time that a call comes to the step `settling` (`Step`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use contract::error::ErrorCode;
+use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Step};
+
+/// The variable.
+const VARIABLE: &str = "GANTRY_FAULT_POINT";
+
+/// Watches as the one behind it does, and ends the process at one point.
+#[derive(Debug)]
+struct FaultPoint {
+    behind: Arc<dyn Observer>,
+    step: Step,
+    left: AtomicU64,
+}
+
+/// Puts the fault point that the environment asks for before an observer.
+pub(crate) fn before(observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
+    let Ok(asked) = std::env::var(VARIABLE) else { return observer };
+    let (word, count) = asked.split_once(':').unwrap_or((&asked, "1"));
+    let step = Step::ALL.into_iter().find(|step| step.as_str() == word);
+    let (Some(step), Ok(count)) = (step, count.parse::<u64>()) else {
+        tracing::error!(%asked, "{VARIABLE} names no step");
+        return observer;
+    };
+    tracing::warn!(step = step.as_str(), count, "this process will end itself: {VARIABLE} is set");
+    Arc::new(FaultPoint { behind: observer, step, left: AtomicU64::new(count) })
+}
+
+impl Observer for FaultPoint {
+    fn step(&self, step: Step) {
+        if step == self.step && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            // Nothing may run after this point: no destructor, no other thread's next write.
+            let _ended = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            loop {
+                std::thread::park();
+            }
+        }
+        self.behind.step(step);
+    }
+
+    fn invocation_finished(&self, event: &Finished<'_>) {
+        self.behind.invocation_finished(event);
+    }
+    fn registry_swapped(&self, tools: usize, versions: usize) {
+        self.behind.registry_swapped(tools, versions);
+    }
+    fn audit_queue(&self, waiting: usize) {
+        self.behind.audit_queue(waiting);
+    }
+    fn audit_append_failed(&self) {
+        self.behind.audit_append_failed();
+    }
+    fn decision(&self, remembered: bool) {
+        self.behind.decision(remembered);
+    }
+    fn authentication_failed(&self, code: ErrorCode) {
+        self.behind.authentication_failed(code);
+    }
+    fn keys_fetched(&self, done: bool) {
+        self.behind.keys_fetched(done);
+    }
+    fn ledger(&self, event: LedgerEvent) {
+        self.behind.ledger(event);
+    }
+    fn tool_spoke(&self, event: &Spoken<'_>) {
+        self.behind.tool_spoke(event);
+    }
+}
