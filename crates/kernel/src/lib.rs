@@ -13,6 +13,7 @@ mod discovery;
 mod identity;
 mod invoke;
 mod isolation;
+pub mod jobs;
 mod limits;
 mod mint;
 mod offerings;
