@@ -8,6 +8,7 @@ mod access;
 mod agreement;
 mod door;
 mod identity;
+mod jobs;
 mod offerings;
 mod stage;
 mod untrusted;
