@@ -13,6 +13,7 @@ mod crash_effects;
 mod escape;
 mod first_minute;
 mod identity;
+mod jobs;
 mod lifecycle;
 mod mcp;
 mod mcp_stdio;

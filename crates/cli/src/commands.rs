@@ -12,6 +12,7 @@ mod completions;
 mod config_reference;
 mod doctor;
 mod import;
+mod jobs;
 mod keys;
 mod mcp;
 mod policy;
@@ -20,6 +21,7 @@ mod server;
 mod tenant;
 mod token;
 mod tool;
+mod worker;
 
 /// What became of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     Mcp(mcp::Mcp),
     Call(call::Call),
+    #[command(subcommand)]
+    Jobs(jobs::Jobs),
     #[command(subcommand)]
     Tool(tool::Tool),
     #[command(subcommand)]
@@ -53,6 +57,7 @@ pub(crate) enum Command {
     Agent(agent::Agent),
     #[command(subcommand)]
     Activation(activation::Activation),
+    Worker(worker::Worker),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -82,6 +87,8 @@ impl Command {
             Self::Import(command) => return command.run(context).await,
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
+            Self::Jobs(command) => command.run(context).await?,
+            Self::Worker(command) => command.run(context)?,
             Self::Keys(command) => command.run(context).await?,
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,

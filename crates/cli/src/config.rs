@@ -17,6 +17,7 @@ pub(crate) mod audit;
 pub(crate) mod egress;
 pub(crate) mod identity;
 pub(crate) mod isolation;
+pub(crate) mod jobs;
 pub(crate) mod key;
 pub(crate) mod limits;
 pub(crate) mod log;
@@ -55,6 +56,7 @@ const KEYS: &[&[&Key]] = &[
     audit::KEYS,
     log::KEYS,
     tools::KEYS,
+    jobs::KEYS,
     mcp::KEYS,
     process::KEYS,
     limits::KEYS,
@@ -78,6 +80,7 @@ pub(crate) struct Config {
     pub(crate) audit: audit::AuditSection,
     pub(crate) log: log::LogSection,
     pub(crate) tools: tools::ToolsSection,
+    pub(crate) jobs: kernel::jobs::JobsSettings,
     pub(crate) mcp: ::server::McpConfig,
     pub(crate) process: process::ProcessSection,
     pub(crate) limits: limits::LimitsSection,
@@ -120,6 +123,7 @@ impl Config {
         let audit = audit::AuditSection::read(&settings);
         let log = log::LogSection::read(&settings);
         let tools = tools::ToolsSection::read(&settings);
+        let jobs = jobs::read(&settings);
         let mcp = mcp::read(&settings, &mut problems);
         let process = process::ProcessSection::read(&settings);
         let limits = limits::LimitsSection::read(&settings);
@@ -139,6 +143,7 @@ impl Config {
                 audit,
                 log,
                 tools,
+                jobs,
                 mcp,
                 process,
                 limits,

@@ -14,6 +14,7 @@ mod discovery;
 mod identity;
 mod invoke;
 mod isolation;
+pub mod jobs;
 mod ledger;
 mod limits;
 mod mint;

@@ -8,6 +8,7 @@ use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use kernel::Kernel;
+use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
 use tokio::sync::Semaphore;
 
@@ -18,6 +19,8 @@ use crate::mcp::{Mcp, McpState};
 use crate::routes::health::Probe;
 use crate::settle::{Orphans, Settling};
 
+/// Streams of events that may be open at once.
+const WATCHERS_MAX: usize = 512;
 /// How long a caller should wait when too many calls run.
 const BUSY_RETRY_AFTER_MS: u64 = 1000;
 
@@ -53,6 +56,9 @@ pub struct Door {
     counters: Arc<Counters>,
     probe: Probe,
     servers: OnceLock<Arc<dyn ServerDesk>>,
+    jobs: OnceLock<Arc<Jobs>>,
+    /// Room for those who watch jobs.
+    watchers: Arc<Semaphore>,
     mcp: Mcp,
     draining: AtomicBool,
     on_loopback: AtomicBool,
@@ -78,6 +84,8 @@ impl Door {
             counters: Arc::default(),
             probe: Probe::default(),
             servers: OnceLock::new(),
+            jobs: OnceLock::new(),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
         })
@@ -91,6 +99,19 @@ impl Door {
 
     pub(crate) fn servers(&self) -> Option<Arc<dyn ServerDesk>> {
         self.servers.get().cloned()
+    }
+
+    /// Says who keeps calls that outlive their request. Once; without it every call is waited for.
+    pub fn keep_jobs(&self, jobs: Arc<Jobs>) {
+        let _ = self.jobs.set(jobs);
+    }
+
+    pub(crate) fn jobs(&self) -> Option<&Arc<Jobs>> {
+        self.jobs.get()
+    }
+
+    pub(crate) fn watchers(&self) -> &Arc<Semaphore> {
+        &self.watchers
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {

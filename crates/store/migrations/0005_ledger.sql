@@ -3,7 +3,7 @@
 -- Times are RFC 3339 text of one width, so that they compare as text.
 
 -- Processes that run calls. One lease for everything a process runs.
-CREATE TABLE owners (
+CREATE TABLE ledger_owners (
     owner_id    TEXT NOT NULL PRIMARY KEY,
     lease_until TEXT NOT NULL CHECK (lease_until LIKE '%Z')
 ) STRICT, WITHOUT ROWID;

@@ -8,11 +8,13 @@
 //! mod access   { gantry_store::access_suite!(super::open); }
 //! mod upstreams { gantry_store::upstreams_suite!(super::open); }
 //! mod ledger   { gantry_store::ledger_suite!(super::open); }
+//! mod jobs     { gantry_store::jobs_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
 
 pub mod access;
+pub mod jobs;
 pub mod ledger;
 pub mod registry;
 mod samples;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
@@ -50,6 +53,8 @@ pub trait Adapter: Send {
     fn ledger(&self) -> Arc<dyn Ledger>;
     /// What the store measures spans by.
     fn clock(&self) -> Arc<SteppedClock>;
+    /// The same store as what keeps jobs.
+    fn jobs(&self) -> Arc<dyn JobStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

@@ -4,6 +4,7 @@
 //! something obvious to be compared with.
 
 mod access;
+mod jobs;
 mod ledger;
 mod upstreams;
 
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::clock::Clock;
+use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
@@ -34,6 +35,7 @@ pub struct MemoryStore {
     upstreams: Mutex<upstreams::Upstreams>,
     ledger: Mutex<ledger::Lines>,
     time: StoreTime,
+    jobs: Mutex<jobs::Jobs>,
 }
 
 /// Every version by what names it.
@@ -48,6 +50,11 @@ impl MemoryStore {
     /// An empty store that measures leases and windows by this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self { time: StoreTime::starting(Some(clock)), ..Self::default() }
+    }
+
+    /// The store's own time.
+    fn now(&self) -> UnixMillis {
+        self.time.now()
     }
 
     fn versions(&self) -> MutexGuard<'_, Versions> {

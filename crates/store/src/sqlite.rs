@@ -10,12 +10,13 @@
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
 //! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
-//! `upstreams`, `ledger`).
+//! `upstreams`, `ledger`, `jobs`).
 
 mod access;
 mod columns;
 mod faults;
 mod index;
+mod jobs;
 mod ledger;
 mod migrations;
 mod opening;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
-use kernel::ports::clock::Clock;
+use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
@@ -115,6 +116,11 @@ impl SqliteStore {
                 let _ = tokio::task::spawn_blocking(move || writer::wait_for(thread)).await;
             }
         }
+    }
+
+    /// The store's own time, by which it judges leases and windows (IDEM-015).
+    fn now(&self) -> UnixMillis {
+        self.time.now()
     }
 
     fn writer(&self) -> Result<&Writer, StoreError> {

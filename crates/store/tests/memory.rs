@@ -5,6 +5,8 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
 use gantry_store::memory::MemoryStore;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::clock::Clock;
+use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
 
@@ -24,6 +26,10 @@ impl Adapter for Kept {
         Arc::clone(&self.0) as Arc<dyn UpstreamStore>
     }
 
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.0) as Arc<dyn JobStore>
+    }
+
     fn ledger(&self) -> Arc<dyn Ledger> {
         Arc::clone(&self.0) as Arc<dyn Ledger>
     }
@@ -37,7 +43,7 @@ impl Adapter for Kept {
 
 async fn open() -> Kept {
     let clock = Arc::<SteppedClock>::default();
-    let store = MemoryStore::with_clock(Arc::clone(&clock) as Arc<dyn kernel::ports::clock::Clock>);
+    let store = MemoryStore::with_clock(Arc::clone(&clock) as Arc<dyn Clock>);
     Kept(Arc::new(store), clock)
 }
 
@@ -47,6 +53,10 @@ mod access {
 
 mod ledger {
     gantry_store::ledger_suite!(super::open);
+}
+
+mod jobs {
+    gantry_store::jobs_suite!(super::open);
 }
 
 mod registry {

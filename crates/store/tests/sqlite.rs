@@ -7,6 +7,8 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::clock::Clock;
+use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
 
@@ -31,6 +33,10 @@ impl Adapter for InFile {
         Arc::clone(&self.store) as Arc<dyn UpstreamStore>
     }
 
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.store) as Arc<dyn JobStore>
+    }
+
     fn ledger(&self) -> Arc<dyn Ledger> {
         Arc::clone(&self.store) as Arc<dyn Ledger>
     }
@@ -47,14 +53,14 @@ impl Adapter for InFile {
 
 fn options(clock: &Arc<SteppedClock>) -> Options {
     let mut options = Options::default();
-    options.clock = Some(Arc::clone(clock) as Arc<dyn kernel::ports::clock::Clock>);
+    options.clock = Some(Arc::clone(clock) as Arc<dyn Clock>);
     options
 }
 
 async fn open() -> InFile {
     let directory = tempfile::tempdir().unwrap();
+    let clock = Arc::<SteppedClock>::default();
     let path = directory.path().join("gantry.db");
-    let clock = Arc::default();
     let store = Arc::new(SqliteStore::open(&path, &options(&clock)).unwrap());
     InFile { store, clock, path, _directory: directory }
 }
@@ -65,6 +71,10 @@ mod access {
 
 mod ledger {
     gantry_store::ledger_suite!(super::open);
+}
+
+mod jobs {
+    gantry_store::jobs_suite!(super::open);
 }
 
 mod registry {

@@ -30,6 +30,7 @@ use crate::tool_folders::watching::ToolWatcher;
 
 pub(super) mod alone;
 mod banner;
+mod jobs;
 mod ledger_keeping;
 mod signals;
 mod upstreams;
@@ -89,6 +90,7 @@ impl Serve {
         let announced = context.data_dir().announce(&running)?;
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
+        let background = jobs::begin(&kernel, &house, &config, &door).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
@@ -109,6 +111,7 @@ impl Serve {
             aborted = drained.aborted,
             "drained"
         );
+        background.end().await;
         for keeper in keepers {
             keeper.abort();
         }

@@ -19,6 +19,13 @@ use crate::registry::ToolVersion;
 #[derive(Debug)]
 pub struct Settled(pub(super) Result<Verified, Refusal>);
 
+impl Settled {
+    /// Of a call that was refused before it could take a place in the ledger.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self(Err(refusal))
+    }
+}
+
 /// Runs the phase.
 pub async fn settle(kernel: &Kernel, facts: &mut Facts, carried: Result<Verified, Refusal>) -> Settled {
     let Some(held) = facts.held.take() else { return Settled(carried) };

@@ -8,6 +8,7 @@ mod access;
 mod agreement;
 mod door;
 mod identity;
+mod jobs;
 mod ledger;
 mod offerings;
 mod stage;

@@ -36,7 +36,7 @@ impl Ledger for SqliteStore {
 
     async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
         let end = move |connection: &Connection| {
-            connection.execute("DELETE FROM owners WHERE owner_id = ?1", [owner.to_string()])?;
+            connection.execute("DELETE FROM ledger_owners WHERE owner_id = ?1", [owner.to_string()])?;
             Ok(())
         };
         self.writer()?.run(end).await
@@ -106,12 +106,14 @@ impl Ledger for SqliteStore {
 fn renew(connection: &Connection, owner: OwnerId, until: UnixMillis) -> Result<(), Fault> {
     let owner = owner.to_string();
     let renewed = connection
-        .prepare_cached("UPDATE owners SET lease_until = ?2 WHERE owner_id = ?1")?
+        .prepare_cached("UPDATE ledger_owners SET lease_until = ?2 WHERE owner_id = ?1")?
         .execute([&owner, &until.to_string()])?;
     if renewed == 0 {
-        connection.execute("DELETE FROM owners", [])?;
-        connection
-            .execute("INSERT INTO owners (owner_id, lease_until) VALUES (?1, ?2)", [&owner, &until.to_string()])?;
+        connection.execute("DELETE FROM ledger_owners", [])?;
+        connection.execute(
+            "INSERT INTO ledger_owners (owner_id, lease_until) VALUES (?1, ?2)",
+            [&owner, &until.to_string()],
+        )?;
     }
     Ok(())
 }
@@ -298,7 +300,7 @@ fn write_end(
 
 fn is_alive(connection: &Connection, owner: OwnerId, now: UnixMillis) -> Result<bool, Fault> {
     let until: Option<String> = connection
-        .prepare_cached("SELECT lease_until FROM owners WHERE owner_id = ?1")?
+        .prepare_cached("SELECT lease_until FROM ledger_owners WHERE owner_id = ?1")?
         .query_row([owner.to_string()], |row| row.get(0))
         .optional()?;
     Ok(until.is_some_and(|until| until > now.to_string()))
@@ -314,7 +316,7 @@ fn lapsed(connection: &Connection, most: usize, now: UnixMillis) -> Result<Vec<E
     let mut find = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM ledger
          WHERE state = 'in_flight'
-           AND NOT EXISTS (SELECT 1 FROM owners WHERE owners.owner_id = ledger.owner_id AND lease_until > ?1)
+           AND NOT EXISTS (SELECT 1 FROM ledger_owners WHERE ledger_owners.owner_id = ledger.owner_id AND lease_until > ?1)
          ORDER BY begun_at LIMIT ?2"
     ))?;
     collect(find.query(params![now.to_string(), limit(most)])?)

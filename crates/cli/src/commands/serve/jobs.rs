@@ -1,0 +1,45 @@
+//! What a server does in the background: its queue of jobs, and the workers that do them.
+
+use std::sync::Arc;
+
+use kernel::Kernel;
+use kernel::jobs::{Jobs, Workers};
+use kernel::ports::job_store::JobStore;
+use server::Door;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::wiring::House;
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// The workers, until they are told to stop.
+pub(super) struct Background {
+    stop: CancellationToken,
+    workers: JoinHandle<()>,
+}
+
+/// Opens the queue, tells the door about it, and sets the workers to work.
+pub(super) async fn begin(
+    kernel: &Arc<Kernel>,
+    house: &House,
+    config: &Config,
+    door: &Door,
+) -> Result<Background, Failure> {
+    let store = Arc::clone(&house.store) as Arc<dyn JobStore>;
+    let jobs = Jobs::open(Arc::clone(kernel), store, config.jobs.clone(), Vec::new()).await?;
+    door.keep_jobs(Arc::clone(&jobs));
+    let stop = CancellationToken::new();
+    let workers = tokio::spawn(Workers::new(jobs).run(stop.clone()));
+    Ok(Background { stop, workers })
+}
+
+impl Background {
+    /// Lets what runs come to its end, or hands it back.
+    pub(super) async fn end(self) {
+        self.stop.cancel();
+        if self.workers.await.is_err() {
+            tracing::error!("the workers ended abnormally");
+        }
+    }
+}
