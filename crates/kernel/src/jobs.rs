@@ -12,7 +12,8 @@
 //!
 //! Invariants
 //! - JOBS-1: a call that was answered with 202 is durable, and its end is kept until its retention is over.
-//! - JOBS-2: what may have had an effect is not begun again unless the tool is safe to repeat; it ends as `indeterminate`.
+//! - JOBS-2: a call that was interrupted is made again and asks the ledger: it runs if nothing had begun or the tool is safe to
+//!   repeat, is answered with what was done if it was done, and ends as `indeterminate` where nobody knows.
 //! - JOBS-3: a job of another tenant, or of another agent without the right to look, is answered exactly like none.
 //! - JOBS-4: revocation, standing, activation and policies are asked again when a job begins; the token's end is not, the
 //!   job's own age is.

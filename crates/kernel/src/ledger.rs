@@ -266,7 +266,6 @@ pub(crate) fn intent_of(
         parameters: digest,
         window: key::window(&tool.manifest),
         owner,
-        request: None,
     }
 }
 

@@ -23,7 +23,6 @@ CREATE TABLE ledger (
     window_seconds     INTEGER NOT NULL,
     owner_id           TEXT NOT NULL,
     fence              INTEGER NOT NULL,
-    request            TEXT CHECK (json_valid(request)),
     state              TEXT NOT NULL CHECK (state IN ('in_flight', 'done', 'failed_clean', 'unknown')),
     begun_at           TEXT NOT NULL CHECK (begun_at LIKE '%Z'),
     settled_at         TEXT CHECK (settled_at LIKE '%Z'),

@@ -271,7 +271,8 @@ impl Jobs {
 
     fn after_interruption(&self, job: &TakenJob) -> End {
         let record = &job.record;
-        if !self.may_repeat(record, &job.payload) {
+        // A call finds out from the ledger what became of it when it begins again; other kinds of work are in no ledger.
+        if record.kind != TOOL_CALL && !self.may_repeat(record, &job.payload) {
             return End::Failed(self.outcome_unknown(record));
         }
         let refusal = Refusal::new(ErrorCode::E3404, "the process that ran the job ended before it did");

@@ -1,8 +1,8 @@
 //! Calls whose process died between intent and settlement. (DESIGN §5)
 //!
-//! Tools that are safe to repeat are set free: who repeats the call runs it again, and what carries its own request is
-//! handed to whoever can run it. For all others nobody knows whether the effect happened, and that is what is written: the
-//! key stays taken, and a person decides ([`Kernel::resolve_invocation`]). Nothing is ever repeated blindly.
+//! Tools that are safe to repeat are set free: whoever makes the call again, the caller with its key or the queue with its
+//! job, runs it again. For all others nobody knows whether the effect happened, and that is what is written: the key stays
+//! taken, and a person decides ([`Kernel::resolve_invocation`]). Nothing is ever repeated blindly.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ const AT_ONCE: usize = 100;
 const PAGE_MAX: usize = 200;
 
 /// What recovery found.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recovered {
     /// Calls of which nobody knows whether they had their effect.
     pub indeterminate: usize,
-    /// Calls that were set free, with what it takes to run them again where that was kept.
-    pub again: Vec<Entry>,
+    /// Calls that were set free, because making them again does no harm.
+    pub set_free: usize,
 }
 
 impl Kernel {
@@ -59,7 +59,7 @@ impl Kernel {
                 self.parts.observer.ledger(LedgerEvent::Recovered);
                 self.note_interrupted(&entry).await;
                 if safe {
-                    recovered.again.push(entry);
+                    recovered.set_free += 1;
                 } else {
                     recovered.indeterminate += 1;
                 }

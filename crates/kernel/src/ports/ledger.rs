@@ -71,8 +71,6 @@ pub struct Intent {
     /// For how long its outcome is kept once it is known.
     pub window: Duration,
     pub owner: OwnerId,
-    /// What it takes to run it again, for tools where that is safe.
-    pub request: Option<Value>,
 }
 
 impl Intent {

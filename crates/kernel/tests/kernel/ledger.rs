@@ -246,10 +246,10 @@ async fn a_call_whose_process_died_is_repeated_if_that_is_safe_and_shown_to_peop
     lose(&stage, call("pay", "k")).await;
     lose(&stage, call("set_it", "k")).await;
     let recovered = stage.kernel.recover().await.unwrap();
-    assert_eq!((recovered.indeterminate, recovered.again.len()), (0, 0), "this process still lives");
+    assert_eq!((recovered.indeterminate, recovered.set_free), (0, 0), "this process still lives");
     stage.step(60);
     let recovered = stage.kernel.recover().await.unwrap();
-    assert_eq!((recovered.indeterminate, recovered.again.len()), (1, 1));
+    assert_eq!((recovered.indeterminate, recovered.set_free), (1, 1));
     says(&stage, Act::Answer(json!({ "paid": 5 })));
     assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3413);
     assert!(!stage.call(call("set_it", "k")).await.unwrap().cached);

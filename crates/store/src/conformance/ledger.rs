@@ -74,7 +74,6 @@ fn intent(number: u128, key: Option<&str>) -> Intent {
         parameters: canonical::digest(&json!({ "amount": 5 })),
         window: DAY,
         owner: owner(1),
-        request: None,
     }
 }
 
@@ -357,7 +356,7 @@ pub async fn calls_are_listed_newest_first_by_tenant_and_state_in_pages(adapter:
 
 pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
     let ledger = open(&adapter).await;
-    let running = Intent { request: Some(json!({ "tool_id": "bank.transfer" })), ..intent(1, Some("k")) };
+    let running = intent(1, Some("k"));
     fresh(&ledger, running.clone()).await;
     let fence = fresh(&ledger, intent(2, Some("l"))).await;
     ledger.settle(id(2), fence, done(json!({ "paid": 5 }))).await.unwrap();

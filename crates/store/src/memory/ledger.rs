@@ -61,7 +61,6 @@ fn end(line: &mut Line, settlement: Settlement, now: UnixMillis) {
     line.entry.state = settlement.state;
     line.entry.outcome = Some(settlement.outcome);
     line.entry.settled_at = Some(now);
-    line.entry.intent.request = None;
     line.keep_until = now.plus(line.entry.intent.window);
 }
 

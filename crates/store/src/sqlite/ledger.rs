@@ -21,11 +21,11 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::columns::{json, opt_json, opt_time, time_of, unreadable, word};
+use super::columns::{opt_json, opt_time, time_of, unreadable, word};
 use super::faults::Fault;
 
 const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy, scope, key, \
-                       parameters_digest, window_seconds, owner_id, fence, request, state, begun_at, settled_at, outcome";
+                       parameters_digest, window_seconds, owner_id, fence, state, begun_at, settled_at, outcome";
 
 #[async_trait]
 impl Ledger for SqliteStore {
@@ -187,9 +187,8 @@ fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<(
     connection
         .prepare_cached(
             "INSERT INTO ledger (invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy,
-                                 scope, key, holds_key, parameters_digest, window_seconds, owner_id, fence, request,
-                                 state, begun_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?12, 1, ?13, 'in_flight', ?14)",
+                                 scope, key, holds_key, parameters_digest, window_seconds, owner_id, fence, state, begun_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?12, 1, 'in_flight', ?13)",
         )?
         .execute(params![
             intent.invocation.to_string(),
@@ -204,7 +203,6 @@ fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<(
             intent.parameters.to_string(),
             seconds(intent.window),
             intent.owner.to_string(),
-            intent.request.as_ref().map(Value::to_string),
             now.to_string(),
         ])?;
     Ok(())
@@ -216,7 +214,7 @@ fn begin_again(connection: &Connection, intent: &Intent, fence: Fence, now: Unix
         .prepare_cached(
             "UPDATE ledger SET state = 'in_flight', settled_at = NULL, keep_until = NULL, outcome = NULL, trace_id = ?2,
                  tool_version = ?3, side_effect_policy = ?4, scope = ?5, key = ?6, holds_key = ?6 IS NOT NULL,
-                 window_seconds = ?7, owner_id = ?8, fence = ?9, request = ?10, begun_at = ?11, subject = ?12
+                 window_seconds = ?7, owner_id = ?8, fence = ?9, begun_at = ?10, subject = ?11
              WHERE invocation_id = ?1",
         )?
         .execute(params![
@@ -229,7 +227,6 @@ fn begin_again(connection: &Connection, intent: &Intent, fence: Fence, now: Unix
             seconds(intent.window),
             intent.owner.to_string(),
             number(fence),
-            intent.request.as_ref().map(Value::to_string),
             now.to_string(),
             intent.subject.as_str(),
         ])?;
@@ -280,10 +277,9 @@ fn write_end(
     now: UnixMillis,
 ) -> Result<(), Fault> {
     let window = Duration::from_secs(u64::try_from(window).unwrap_or_default());
-    // What it takes to run it again is not needed any more, and may hold what nobody should keep.
     connection
         .prepare_cached(
-            "UPDATE ledger SET state = ?2, settled_at = ?3, keep_until = ?4, outcome = ?5, request = NULL
+            "UPDATE ledger SET state = ?2, settled_at = ?3, keep_until = ?4, outcome = ?5
              WHERE invocation_id = ?1",
         )?
         .execute(params![
@@ -368,13 +364,12 @@ fn entry(row: &Row<'_>) -> Result<Entry, Fault> {
             parameters: word(row, "parameters_digest", &of)?,
             window: Duration::from_secs(row.get::<_, u32>("window_seconds")?.into()),
             owner: OwnerId(owner.parse().map_err(|_| unreadable("owner_id", &of))?),
-            request: opt_json(row, "request", &of)?,
         },
         state: EntryState::of_word(&state).ok_or_else(|| unreadable("state", &of))?,
         fence: Fence(row.get::<_, u32>("fence")?.into()),
         begun_at: time_of(row, "begun_at", &of)?,
         settled_at: opt_time(row, "settled_at", &of)?,
-        outcome: row.get::<_, Option<String>>("outcome")?.map(|text| json(&text, "outcome", &of)).transpose()?,
+        outcome: opt_json(row, "outcome", &of)?,
     })
 }
 

@@ -32,8 +32,8 @@ pub(super) async fn begin(kernel: &Kernel) -> Result<(), Failure> {
             "nobody knows whether these calls had their effect: `gantry jobs list --status indeterminate` shows them"
         );
     }
-    if !recovered.again.is_empty() {
-        tracing::info!(calls = recovered.again.len(), "interrupted calls can be repeated");
+    if recovered.set_free > 0 {
+        tracing::info!(calls = recovered.set_free, "interrupted calls can be made again");
     }
     Ok(())
 }
