@@ -44,7 +44,7 @@ fn tool(folder: &Path, counter: &Path) {
     let manifest = json!({
         "tool_id": "pay", "namespace": "bank", "version": "1.0.0", "name": "Pay",
         "description": "Pays, and writes down that it did.", "provider": "Test", "protocol": "native",
-        "side_effect_policy": "compensatable", "compensation_tool_id": "bank.pay", "timeout_class": "standard",
+        "side_effect_policy": "compensatable", "timeout_class": "standard",
         "side_effects": [{ "resource": "money", "op": "CREATE", "scope": "account" }], "idempotency": {},
         "required_permissions": [format!("filesystem:write:{place}")],
         "parameters": { "type": "object", "properties": { "number": { "type": "integer" } }, "required": ["number"] },

@@ -151,6 +151,7 @@ impl Writer {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
             let taken = tokio::select! {
+                biased;
                 taken = entries.recv_many(&mut batch, BATCH_MAX) => taken,
                 () = self.closing.notified(), if open => {
                     open = false;
@@ -173,9 +174,10 @@ impl Writer {
     /// Lets records gather for a moment. True if the end was asked for meanwhile.
     async fn gather(&self) -> bool {
         tokio::select! {
-            () = self.clock.sleep(LINGER) => false,
-            () = self.urgent.notified() => false,
+            biased;
             () = self.closing.notified() => true,
+            () = self.urgent.notified() => false,
+            () = self.clock.sleep(LINGER) => false,
         }
     }
 

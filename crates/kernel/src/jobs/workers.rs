@@ -51,6 +51,7 @@ impl Workers {
     /// Does jobs until `stop`, then ends or hands back what is in hand.
     pub async fn run(self, stop: CancellationToken) {
         tokio::select! {
+            biased;
             () = self.work(&stop) => {}
             () = self.keep() => {}
         }
@@ -80,6 +81,7 @@ impl Workers {
                 }
             }
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 () = jobs.wake.notified(), if hands.len() < concurrency => {}
                 Some(_) = hands.join_next(), if !hands.is_empty() => while hands.try_join_next().is_some() {},

@@ -1,0 +1,233 @@
+//! One process: the real kernel with its ledger, its queue and its workers, behind a wire; and a tool whose every end is
+//! chance.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use gantry_kernel::jobs::{Accepted, Jobs, JobsSettings, Workers};
+use gantry_kernel::phases::Returned;
+use gantry_kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use gantry_kernel::ports::clock::Clock;
+use gantry_kernel::ports::entropy::Entropy;
+use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
+use gantry_kernel::ports::observer::Unwatched;
+use gantry_kernel::ports::offerings::NothingOffered;
+use gantry_kernel::registry::Registry;
+use gantry_kernel::{
+    Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, Failed, Identity, IdentitySettings,
+    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
+};
+use policy::{BearerSecret, Minter, SigningKey};
+use serde_json::{Value, json};
+use shared_state::MemoryBus;
+use tokio_util::sync::CancellationToken;
+
+use crate::wire::{Life, Wire};
+use crate::world::{Act, World};
+
+pub(crate) const ADMIN: &str = "the-admin-secret";
+/// How often calls of dead processes are looked for.
+const RECOVER_EVERY: Duration = Duration::from_secs(10);
+/// A tool works up to so many milliseconds before its effect, and as many after.
+const WORK: u64 = 400;
+/// The tools, and what they do when they are repeated.
+pub(crate) const TOOLS: [(&str, &str); 3] =
+    [("pay", "compensatable"), ("guess", "unclassified"), ("set_it", "idempotent")];
+
+/// A process.
+pub(crate) struct Process {
+    pub(crate) life: Arc<Life>,
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) jobs: Arc<Jobs>,
+}
+
+#[derive(Debug)]
+struct Nobody;
+
+#[async_trait::async_trait]
+impl AuditSink for Nobody {
+    async fn append(&self, _: &[AuditRecord]) -> Result<(), AuditError> {
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait]
+impl KeyVault for Nobody {
+    async fn replace(&self, _: &SigningKey) -> Result<(), KeyVaultError> {
+        Ok(())
+    }
+}
+
+/// Ids that no other process of the history makes.
+#[derive(Debug)]
+struct Ids(u64, AtomicU64);
+
+impl Entropy for Ids {
+    fn fill(&self, bytes: &mut [u8]) {
+        let number = (u128::from(self.0) << 64) | u128::from(self.1.fetch_add(1, Ordering::SeqCst));
+        for (byte, source) in bytes.iter_mut().rev().zip(number.to_le_bytes().into_iter().chain(std::iter::repeat(0))) {
+            *byte = source;
+        }
+    }
+}
+
+/// A tool that has its effect at some moment, or not, and says so, or not.
+#[derive(Debug)]
+struct ChanceTool(Arc<Life>);
+
+#[async_trait::async_trait]
+impl Executor for ChanceTool {
+    fn kind(&self) -> &'static str {
+        "builtin"
+    }
+
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        let life = &self.0;
+        let fails = |code| Err(Refusal::new(code, "by chance"));
+        let lucky = life.calm.is_cancelled();
+        life.takes(life.dice.millis(WORK)).await;
+        match if lucky { 99 } else { life.dice.below(100) } {
+            0..5 => return fails(ErrorCode::E3405),
+            5..9 => return fails(ErrorCode::E3401),
+            9..12 => return fails(ErrorCode::E3404),
+            _ => {}
+        }
+        let number = call.parameters.get("number").and_then(Value::as_u64).unwrap_or_default();
+        let tool = TOOLS.iter().map(|(tool, _)| *tool).find(|tool| call.tool.id.as_str() == *tool).unwrap_or_default();
+        let serial = life.world.happens(Act { tool, number });
+        life.takes(life.dice.millis(WORK)).await;
+        match if lucky { 99 } else { life.dice.below(100) } {
+            0..5 => fails(ErrorCode::E3404),
+            5..8 => std::future::pending().await,
+            _ => Ok(ToolOutput::of(json!({ "serial": serial }))),
+        }
+    }
+}
+
+pub(crate) fn admin() -> Actor<'static> {
+    let trace_id = contract::ids::TraceId::from_bytes([1; 16]);
+    Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id }
+}
+
+impl Process {
+    /// Starts one, as `gantry serve` does: recovery first, then the doors, the workers and the heartbeat.
+    pub(crate) async fn start(number: u64, life: Arc<Life>) -> Self {
+        let world: &Arc<World> = &life.world;
+        let clock = Arc::clone(&world.clock) as Arc<dyn Clock>;
+        let entropy = Arc::new(Ids(number, AtomicU64::new(1)));
+        let store = &world.store;
+        let wire = Arc::new(Wire(Arc::clone(&life)));
+        let registry =
+            Registry::open(Arc::clone(store) as _, Arc::clone(store) as _, Arc::clone(&clock), Arc::new(Unwatched));
+        let access = Access::open(AccessParts {
+            store: Arc::clone(store) as _,
+            bus: Arc::new(MemoryBus::default()),
+            engine: None,
+            did_resolver: None,
+            clock: Arc::clone(&clock),
+            observer: Arc::new(Unwatched),
+            settings: AccessSettings::default(),
+        });
+        let key = SigningKey::from_seed(&[5; 32]);
+        let settings = IdentitySettings::local(Arc::clone(&clock));
+        let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Unwatched)).unwrap();
+        let (recorder, _writer) = Recorder::start(Arc::new(Nobody), Arc::clone(&clock), Arc::new(Unwatched));
+        let kernel = Arc::new(Kernel::new(KernelParts {
+            registry: registry.await.unwrap(),
+            identity,
+            access: access.await.unwrap(),
+            mint: Mint::new(key, Minter::default(), Arc::new(Nobody)),
+            recorder,
+            books: Bookkeeper::new(Arc::clone(&wire) as _, Arc::clone(&clock), &*entropy, Arc::new(Unwatched)),
+            executors: vec![Arc::new(ChanceTool(Arc::clone(&life)))],
+            isolation: IsolationPolicy::default(),
+            envelope: ResourceEnvelope::default(),
+            availability: Arc::default(),
+            offerings: Arc::new(NothingOffered),
+            clock,
+            entropy,
+            observer: Arc::new(Unwatched),
+        }));
+        let settings = JobsSettings { alone: false, ..JobsSettings::default() };
+        // A store that fails at the start is tried again, as whoever starts the server would.
+        let jobs = loop {
+            match Jobs::open(Arc::clone(&kernel), Arc::clone(&wire) as _, settings.clone(), Vec::new()).await {
+                Ok(jobs) => break jobs,
+                Err(_) => world.clock.sleep(Duration::from_millis(100)).await,
+            }
+        };
+        let process = Self { life, kernel, jobs };
+        process.keep();
+        process
+    }
+
+    fn keep(&self) {
+        let (living, settling) = (Arc::clone(&self.kernel), Arc::clone(&self.kernel));
+        let clock = Arc::clone(&self.life.world.clock);
+        tokio::spawn(async move { living.books().keep_alive().await });
+        tokio::spawn(async move {
+            loop {
+                // What fails now is looked for again.
+                let _ = settling.recover().await;
+                clock.sleep(RECOVER_EVERY).await;
+            }
+        });
+        tokio::spawn(Workers::new(Arc::clone(&self.jobs)).run(self.life.dead.clone()));
+    }
+
+    /// Publishes the tools, once in a history.
+    pub(crate) async fn publish(&self) {
+        // The one that others name first.
+        for (tool, policy) in TOOLS.into_iter().rev() {
+            let manifest = json!({
+                "tool_id": tool, "version": "1.0.0", "name": tool, "description": "Does one thing, by chance.",
+                "provider": "Test", "protocol": "custom", "side_effect_policy": policy, "timeout_class": "standard",
+                "side_effects": [{ "resource": "r", "op": "CREATE", "scope": "s" }], "idempotency": {},
+                "compensation_tool_id": (policy == "compensatable").then_some("set_it"),
+                "parameters": { "type": "object", "properties": { "number": { "type": "integer" } }, "required": ["number"] },
+                "result_schema": { "type": "object" }, "execution": { "type": "builtin", "handler": tool },
+            });
+            let Value::Object(mut members) = manifest else { unreachable!("an object") };
+            members.retain(|_, value| !value.is_null());
+            self.kernel.publish(admin(), Value::Object(members)).await.unwrap();
+        }
+    }
+
+    fn arrival(act: Act, background: bool) -> Arrival<'static> {
+        let request = json!({ "tool_id": act.tool, "parameters": { "number": act.number },
+            "execution_options": { "idempotency_key": format!("{}-{}", act.tool, act.number), "async_mode": background } });
+        Arrival {
+            credential: Some(BearerSecret(ADMIN)),
+            source: None,
+            request: serde_json::from_value(request).unwrap(),
+            trace_id: None,
+            parent_left: None,
+            audience: None,
+            cancellation: CancellationToken::new(),
+        }
+    }
+
+    /// Makes the call; nothing if the process dies over it.
+    pub(crate) async fn call(&self, act: Act) -> Option<Result<Returned, Box<Failed>>> {
+        let (kernel, dead) = (Arc::clone(&self.kernel), self.life.dead.clone());
+        // Carried to its end, also when the caller has gone away, as the doors do.
+        let mut carried = tokio::spawn(async move { kernel.invoke(Self::arrival(act, false)).await });
+        tokio::select! {
+            biased;
+            () = dead.cancelled() => None,
+            answer = &mut carried => answer.ok(),
+        }
+    }
+
+    /// Submits the call as a job.
+    pub(crate) async fn submit(&self, act: Act) -> Option<Result<Accepted, Box<Failed>>> {
+        tokio::select! {
+            biased;
+            () = self.life.dead.cancelled() => None,
+            answer = self.jobs.submit(Self::arrival(act, true)) => Some(answer),
+        }
+    }
+}
