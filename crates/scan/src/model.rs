@@ -28,8 +28,8 @@ pub(crate) const ALONE: i32 = 130;
 const POINT: i32 = 15;
 /// Most that the model counts for: by itself it never makes a block.
 const POINTS_MAX: i32 = 13;
-/// Most that the model takes away: what the rules would block, it does not talk down.
-const POINTS_MIN: i32 = -6;
+/// Most that the model takes away: what the rules say loudly, it does not talk down.
+const POINTS_MIN: i32 = -4;
 /// Windows of fewer features are taken to have this many: a single word must not shout.
 const FEATURES_FEW: usize = 20;
 /// Features that are named in a finding.

@@ -13,7 +13,7 @@ pub(super) const WORDS: &[(Concept, &[&str])] = &[
     (
         User,
         &[
-            "nutzer*|benutzer*|anwender*|kunde|kunden|utilisat*|usager*|client|clients|usuari*|cliente*|utent*|пользовател*|клиент*|человек*",
+            "nutzer*|benutzer*|anwender*|kunde|kunden|utilisat*|usager*|client|clients|usuari*|usuári*|cliente*|utent*|пользовател*|клиент*|человек*",
         ],
     ),
     (
