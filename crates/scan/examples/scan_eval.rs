@@ -1,8 +1,9 @@
-//! Measures the scanner on labelled texts: recall and false alarms per surface, with the misses by id. (issue 5)
+//! Measures the scanner on labelled texts: recall and false alarms per surface and category, with the misses by id.
+//! (issue 5)
 //!
-//! Run by `cargo xtask scan-eval --data FILE [--json] [--part all|fit|held-out]`. A line of the file is
-//! `{"id", "surface": "description"|"tool_output", "label": "malicious"|"benign", "tool"|"text"}`. The parts are those of
-//! this crate's own set, where every third line was kept aside while the weights were set.
+//! Run by `cargo xtask scan-eval [FILE] [--json] [--why]`. A line of the file is
+//! `{"id", "surface": "description"|"tool_output", "label": "malicious"|"benign", "category"?, "tool"|"text"}`. Without a
+//! file it reads this crate's first own set, which says little by now: rules and model have been fitted on it.
 #![expect(clippy::print_stdout, reason = "a measurement is printed")]
 
 use std::collections::BTreeMap;
@@ -22,33 +23,32 @@ struct Figures {
     false_alarms: u32,
     missed: Vec<String>,
     alarmed: Vec<String>,
+    /// Malicious, caught, benign and false alarms of each category.
+    categories: BTreeMap<String, [u32; 4]>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut data = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/definitions.jsonl").to_owned();
-    let (mut as_json, mut part, mut why) = (false, "all".to_owned(), false);
+    let (mut as_json, mut why) = (false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--data" => data = arguments.next().ok_or("`--data` needs a file")?,
-            "--part" => part = arguments.next().ok_or("`--part` needs all, fit or held-out")?,
             "--json" => as_json = true,
             "--why" => why = true,
+            file if !file.starts_with('-') => data = file.to_owned(),
             unknown => return Err(format!("there is no option `{unknown}`").into()),
         }
     }
     let mut surfaces: BTreeMap<String, Figures> = BTreeMap::new();
-    for (number, line) in fs::read_to_string(&data)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let held_out = number % 3 == 2;
-        if (part == "fit" && held_out) || (part == "held-out" && !held_out) {
-            continue;
-        }
+    for line in fs::read_to_string(&data)?.lines().filter(|line| !line.trim().is_empty()) {
         let case: Value = serde_json::from_str(line)?;
         let findings = findings_of(&case);
         let found = verdict(&findings);
         let word = |key: &str| case.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let wrong =
-            surfaces.entry(word("surface")).or_default().count(&word("id"), word("label") == "malicious", found);
+        let poisoned = word("label") == "malicious";
+        let figures = surfaces.entry(word("surface")).or_default();
+        let wrong = figures.count(&word("id"), &word("category"), poisoned, found);
         if why && wrong {
             println!("{} {} {found:?} {}", word("id"), word("label"), text_of(&case));
             for finding in findings {
@@ -95,8 +95,12 @@ fn text_of(case: &Value) -> String {
 
 impl Figures {
     /// Counts one case; whether it was judged wrongly.
-    fn count(&mut self, id: &str, malicious: bool, found: Verdict) -> bool {
+    fn count(&mut self, id: &str, category: &str, malicious: bool, found: Verdict) -> bool {
         let flagged = found != Verdict::Clean;
+        let [of_malicious, of_caught, of_benign, of_alarms] = self.categories.entry(category.to_owned()).or_default();
+        let (all, flags) = if malicious { (of_malicious, of_caught) } else { (of_benign, of_alarms) };
+        *all += 1;
+        *flags += u32::from(flagged);
         if malicious {
             self.malicious += 1;
             self.caught += u32::from(flagged);
@@ -126,7 +130,7 @@ impl Figures {
         json!({
             "malicious": self.malicious, "caught": self.caught, "blocked": self.blocked, "recall": self.recall(),
             "benign": self.benign, "falseAlarms": self.false_alarms, "falseAlarmRate": self.false_alarm_rate(),
-            "missedIds": self.missed, "alarmedIds": self.alarmed,
+            "categories": self.categories, "missedIds": self.missed, "alarmedIds": self.alarmed,
         })
     }
 
@@ -140,6 +144,10 @@ impl Figures {
             self.blocked
         );
         println!("  false alarms {:.3}  ({} of {})", self.false_alarm_rate(), self.false_alarms, self.benign);
+        println!("  category                        caught        false alarms");
+        for (category, [malicious, caught, benign, alarms]) in &self.categories {
+            println!("  {category:<28} {caught:>4} of {malicious:<4} {alarms:>8} of {benign}");
+        }
         println!("  missed  {}", self.missed.join(" "));
         println!("  alarmed {}", self.alarmed.join(" "));
     }

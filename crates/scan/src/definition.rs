@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::features::Purpose;
 use crate::finding::{FindingKind, Findings, Severity};
 use crate::text::{self, Surface};
-use crate::words::{Names, identifier_words};
+use crate::words::{Names, identifier_words, sentences};
 
 /// Most texts of one definition that are read.
 const PLACES_MAX: usize = 2048;
@@ -24,6 +25,9 @@ const DEPTH_MAX: usize = 32;
 const NAME_WORDS_MIN: usize = 4;
 /// An enum value, default or example of fewer words is data, of more a sentence.
 const VALUE_WORDS_MIN: usize = 3;
+
+/// Characters of a description in which its purpose is looked for.
+const PURPOSE_CHARS: usize = 1000;
 
 /// The parts of a tool's definition that a model is given.
 #[derive(Debug, Clone, Copy)]
@@ -64,14 +68,12 @@ impl Neighbours {
 
 /// Scans every text of a definition.
 pub(crate) fn scan(definition: &Definition<'_>, neighbours: &Neighbours, findings: &mut Findings) {
-    let properties = definition.parameters.get("properties").and_then(Value::as_object);
-    let names = Names {
-        own: definition.name.to_owned(),
-        parameters: properties.map(|map| map.keys().cloned().collect()).unwrap_or_default(),
-        siblings: neighbours.siblings.clone(),
-        foreign: neighbours.foreign.iter().filter(|name| !neighbours.siblings.contains(*name)).cloned().collect(),
-    };
-    let mut walk = Walk { names: &names, findings, places: 0, bytes: 0, cut: false };
+    scan_with(definition, &names(definition, neighbours), findings);
+}
+
+/// Scans every text of a definition whose names are known.
+pub(crate) fn scan_with(definition: &Definition<'_>, names: &Names, findings: &mut Findings) {
+    let mut walk = Walk { names, whole: whole_purpose(definition, names), findings, places: 0, bytes: 0, cut: false };
     walk.name(definition.name, "/name");
     if let Some(title) = definition.title {
         walk.text(title, "/title", Surface::Prose);
@@ -90,10 +92,55 @@ pub(crate) fn scan(definition: &Definition<'_>, neighbours: &Neighbours, finding
     }
 }
 
+/// The names with a meaning for a definition's texts, and what the tool is about.
+pub(crate) fn names(definition: &Definition<'_>, neighbours: &Neighbours) -> Names {
+    let properties = definition.parameters.get("properties").and_then(Value::as_object);
+    let mut purpose = Purpose::default();
+    let named = sentences(&identifier_words(definition.name).join(" "), &Names::default(), false);
+    named.iter().for_each(|sentence| purpose.learn(sentence));
+    // The first of several sentences says what a tool does; a lone one may be all there is to judge.
+    let described = sentences(bounded(definition.description), &Names::default(), false);
+    if let [first, _, ..] = described.as_slice() {
+        purpose.learn(first);
+    }
+    Names {
+        own: definition.name.to_owned(),
+        parameters: properties.map(|map| map.keys().cloned().collect()).unwrap_or_default(),
+        siblings: neighbours.siblings.clone(),
+        foreign: neighbours.foreign.iter().filter(|name| !neighbours.siblings.contains(*name)).cloned().collect(),
+        purpose,
+        rules_only: false,
+    }
+}
+
+/// What parameters are about: all that the description says, which is judged by itself.
+pub(crate) fn whole_purpose(definition: &Definition<'_>, names: &Names) -> Purpose {
+    let mut purpose = names.purpose.clone();
+    let described = sentences(bounded(definition.description), &Names::default(), false);
+    described.iter().for_each(|sentence| purpose.learn(sentence));
+    purpose
+}
+
+/// What one parameter is about: the same, and what its name says.
+pub(crate) fn purpose_of(parameter: &str, whole: &Purpose) -> Purpose {
+    let mut purpose = whole.clone();
+    let named = sentences(&identifier_words(parameter).join(" "), &Names::default(), false);
+    named.iter().for_each(|sentence| purpose.learn(sentence));
+    purpose
+}
+
+/// The beginning of a description, which is enough to know what it is about.
+fn bounded(text: &str) -> &str {
+    let end = text.char_indices().nth(PURPOSE_CHARS).map_or(text.len(), |(end, _)| end);
+    text.get(..end).unwrap_or_default()
+}
+
 // --- Walk ----------------------------------------------------------------------------------------------------------
 
 struct Walk<'a> {
     names: &'a Names,
+    /// What the parameters are about.
+    whole: Purpose,
     findings: &'a mut Findings,
     places: usize,
     bytes: usize,
@@ -109,7 +156,13 @@ impl Walk<'_> {
         }
         self.places += 1;
         self.bytes += text.len();
-        text::scan(text, place, surface, self.names, self.findings);
+        if matches!(place, "/name" | "/title" | "/description") {
+            text::scan(text, place, surface, self.names, &self.names.purpose, self.findings);
+        } else {
+            let parameter = place.rsplit('/').nth(1).unwrap_or_default();
+            let purpose = purpose_of(parameter, &self.whole);
+            text::scan(text, place, surface, self.names, &purpose, self.findings);
+        }
     }
 
     /// A name that is a sentence is read as one.

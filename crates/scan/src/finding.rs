@@ -104,28 +104,43 @@ pub fn verdict(findings: &[Finding]) -> Verdict {
 
 /// Findings while they are gathered.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(Vec<Finding>);
+pub(crate) struct Findings {
+    list: Vec<Finding>,
+    /// Highest score of a text.
+    loudest: u32,
+}
 
 impl Findings {
     /// Adds one, with its excerpt cleaned.
     pub(crate) fn add(&mut self, kind: FindingKind, severity: Severity, place: &str, reason: &str, excerpt: &str) {
         let finding =
             Finding { kind, severity, place: place.to_owned(), reason: reason.to_owned(), excerpt: cleaned(excerpt) };
-        if !self.0.contains(&finding) {
-            self.0.push(finding);
+        if !self.list.contains(&finding) {
+            self.list.push(finding);
         }
         // Kept below twice the bound, so that a hostile definition cannot make this list long.
-        if self.0.len() >= FINDINGS_MAX * 2 {
-            self.0 = std::mem::take(self).finish();
+        if self.list.len() >= FINDINGS_MAX * 2 {
+            let list = std::mem::take(&mut self.list);
+            self.list = Self { list, loudest: 0 }.finish();
         }
+    }
+
+    /// Remembers the score of a text.
+    pub(crate) fn note(&mut self, score: u32) {
+        self.loudest = self.loudest.max(score);
+    }
+
+    /// The highest score of a text so far.
+    pub(crate) fn loudest(&self) -> u32 {
+        self.loudest
     }
 
     /// The gravest first, at most [`FINDINGS_MAX`].
     pub(crate) fn finish(mut self) -> Vec<Finding> {
-        self.0
+        self.list
             .sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.place.cmp(&b.place)).then(a.kind.cmp(&b.kind)));
-        self.0.truncate(FINDINGS_MAX);
-        self.0
+        self.list.truncate(FINDINGS_MAX);
+        self.list
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
-use crate::words::Sentence;
+use crate::words::{Sentence, is_unspaced};
 use phrases::PHRASES;
 
 /// What a token or phrase can mean.
@@ -159,7 +159,8 @@ fn lexicon() -> Option<&'static Lexicon> {
     static LEXICON: OnceLock<Option<Lexicon>> = OnceLock::new();
     LEXICON
         .get_or_init(|| {
-            let all = PHRASES.iter().flat_map(|(mark, specs)| specs.iter().map(move |spec| (*mark, spec)));
+            let all =
+                PHRASES.iter().copied().flatten().flat_map(|(mark, specs)| specs.iter().map(move |spec| (*mark, spec)));
             let (marks, phrases): (Vec<Mark>, Vec<String>) =
                 all.flat_map(|(mark, spec)| expand(spec).into_iter().map(move |phrase| (mark, phrase))).unzip();
             AhoCorasick::new(&phrases).ok().map(|automaton| Lexicon { automaton, marks })
@@ -167,24 +168,34 @@ fn lexicon() -> Option<&'static Lexicon> {
         .as_ref()
 }
 
-/// The phrases a specification stands for, with a space on both sides.
-fn expand(spec: &str) -> Vec<String> {
+/// The phrases a specification stands for, with a space on both sides; after a `*`, with none behind.
+pub(crate) fn expand(spec: &str) -> Vec<String> {
     let mut phrases = vec![" ".to_owned()];
     for part in spec.split(' ') {
         let mut longer = Vec::with_capacity(phrases.len() * 2);
         for phrase in &phrases {
             for choice in part.split('|') {
-                longer.push(if choice == "~" {
-                    phrase.clone()
-                } else {
-                    format!("{phrase}{} ", choice.replace('_', " "))
-                });
+                longer.push(if choice == "~" { phrase.clone() } else { format!("{phrase}{}", words_of(choice)) });
             }
         }
         phrases = longer;
     }
     phrases.retain(|phrase| phrase.len() > 2);
     phrases
+}
+
+/// The tokens that `words` cuts one alternative into.
+fn words_of(choice: &str) -> String {
+    let (stem, end) = choice.strip_suffix('*').map_or((choice, " "), |stem| (stem, ""));
+    let mut words = String::with_capacity(choice.len() + 1);
+    for character in stem.chars() {
+        let unspaced = is_unspaced(character);
+        if unspaced && words.ends_with(|before: char| before != ' ') {
+            words.push(' ');
+        }
+        words.push(if character == '_' { ' ' } else { character });
+    }
+    words + end
 }
 
 #[cfg(test)]
@@ -209,6 +220,7 @@ mod tests {
     #[test]
     fn a_specification_stands_for_all_its_phrases() {
         assert_eq!(expand("a|b_c d|~"), [" a d ", " a ", " b c d ", " b c "]);
+        assert_eq!(expand("abc*|密码"), [" abc", " 密 码 "]);
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! The way of a text: `normalise` takes out what a person cannot see (and remembers it), `decode` opens what is
 //! written in base64, hex, percent or entity form, `words` cuts it into sentences of plain tokens, `lexicon` marks
 //! phrases, `rules` combines the marks of one sentence (who is told, to do what, with what, to where, hidden from whom)
-//! into a weighted sum, to which `wording` adds how much the text sounds like orders. One word never condemns a text; a
-//! combination does.
+//! into a weighted sum. Beside them `acts` folds words of ten languages into classes, and `model` weighs which classes and
+//! words stand together. One word never condemns a text; a combination does.
 //!
 //! Invariants
 //! - SCAN-1: work is linear in the input, and the input is bounded; what was not read is itself a finding.
@@ -17,15 +17,18 @@
 //!
 //! Not here: what to do about a finding (`upstreams` quarantines, `cli` shows), and the guard on call results.
 
+mod acts;
 mod decode;
 mod definition;
+mod features;
 mod finding;
+pub mod fit;
 mod lexicon;
+mod model;
 mod names;
 mod normalise;
 mod rules;
 mod text;
-mod wording;
 mod words;
 
 pub use definition::{Definition, Neighbours};
@@ -49,6 +52,7 @@ pub fn scan(definition: &Definition<'_>, neighbours: &Neighbours) -> Vec<Finding
 /// Scans what a tool returned, before a model reads it.
 pub fn scan_text(output: &str) -> Vec<Finding> {
     let mut findings = Findings::default();
-    text::scan(output, "", Surface::Output, &words::Names::default(), &mut findings);
+    let names = words::Names::default();
+    text::scan(output, "", Surface::Output, &names, &names.purpose, &mut findings);
     findings.finish()
 }

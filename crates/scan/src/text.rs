@@ -3,32 +3,39 @@
 //! The score of a text is the sum of its loudest rule per family, over the text as written and the text hidden in it.
 //! Findings carry the severity of the whole text, because it is the combination that condemns.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use regex::Regex;
 
 use crate::decode;
+use crate::features::Purpose;
 use crate::finding::{FindingKind, Findings, Severity};
 use crate::lexicon;
+use crate::model;
 use crate::normalise::{Hidden, Plain, normalise};
-use crate::rules::{self, RULES, Rule, Scope};
-use crate::wording;
-use crate::words::{Names, sentences};
+use crate::rules::{self, Rule, Scope, rules};
+use crate::words::{Names, Sentence, sentences};
 
 /// Longest text that is read, in bytes; the rest is a finding.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// A description longer than this is remarked upon.
 const TEXT_BYTES_USUAL: usize = 16 * 1024;
-/// Only texts up to this length are also tried as rot13.
-const ROT13_BYTES_MAX: usize = 8 * 1024;
+/// Only texts up to this length are also looked at for a disguise.
+const DISGUISE_BYTES_MAX: usize = 8 * 1024;
 /// Score from which decoded text counts: it has no reason to be encoded at all.
 const ENCODED_SCORE_MIN: u32 = 4;
 
+/// Weight of a script that takes a machine over.
+const SCRIPT_WEIGHT: u32 = 9;
 /// Weight of an order that stands where data belongs.
 const VALUE_WEIGHT: u32 = 4;
 /// Weight of the rule that makes a value an order.
 const VALUE_WEIGHT_MIN: u32 = 4;
+
+/// Most that the model counts for where data belongs.
+const MODEL_VALUE_MAX: i32 = 6;
 
 /// What kind of text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +49,14 @@ pub(crate) enum Surface {
 }
 
 /// Scans `text`, which stands at `place`.
-pub(crate) fn scan(text: &str, place: &str, surface: Surface, names: &Names, findings: &mut Findings) {
+pub(crate) fn scan(
+    text: &str,
+    place: &str,
+    surface: Surface,
+    names: &Names,
+    purpose: &Purpose,
+    findings: &mut Findings,
+) {
     let text = bounded(text, place, findings);
     let plain = normalise(text);
     report_hidden(&plain, place, findings);
@@ -50,14 +64,14 @@ pub(crate) fn scan(text: &str, place: &str, surface: Surface, names: &Names, fin
         let reason = "text is spelled in invisible characters";
         findings.add(FindingKind::HiddenText, Severity::High, place, reason, &plain.smuggled);
     }
-    let score = Score::of(&plain.text, surface, names);
+    let score = Score::of(&plain.text, surface, names, purpose);
     score.report(place, findings);
     let mut hidden = decode::decoded(&plain.text);
-    if plain.text.len() <= ROT13_BYTES_MAX {
-        hidden.push(decode::rot13(&plain.text));
+    if plain.text.len() <= DISGUISE_BYTES_MAX {
+        hidden.extend(decode::undisguised(&plain.text));
     }
     for decoded in hidden {
-        let inner = Score::of(&normalise(&decoded).text, surface, names);
+        let inner = Score::of(&normalise(&decoded).text, surface, names, purpose);
         // An entity form is decoded within its text: only what decoding adds is held against it.
         if inner.total >= ENCODED_SCORE_MIN.max(score.total + 1) {
             let reason = "encoded text carries instructions";
@@ -73,6 +87,8 @@ pub(crate) fn scan(text: &str, place: &str, surface: Surface, names: &Names, fin
 #[derive(Debug, Default)]
 struct Score {
     total: u32,
+    /// What the model takes away.
+    doubt: u32,
     /// The loudest rule of each family, with the sentence it was found in.
     said: BTreeMap<&'static str, Said>,
 }
@@ -81,44 +97,82 @@ struct Score {
 struct Said {
     kind: FindingKind,
     weight: u32,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     excerpt: String,
 }
 
 impl Score {
-    fn of(text: &str, surface: Surface, names: &Names) -> Self {
+    fn of(text: &str, surface: Surface, names: &Names, purpose: &Purpose) -> Self {
         let mut score = Self::default();
         let other = if surface == Surface::Output { Scope::Definition } else { Scope::Output };
-        for sentence in sentences(text, names, surface == Surface::Output) {
-            let hits = lexicon::hits(&sentence);
-            if let Some(weight) = wording::weight(&sentence).filter(|_| surface != Surface::Output) {
-                let reason = "worded like orders to a model";
-                score.hear("wording", FindingKind::InstructionToModel, weight, reason, &sentence.written);
-            }
-            for rule in RULES.iter().filter(|rule| rule.scope != other && rules::matches(rule, &hits)) {
+        let sentences = sentences(text, names, surface == Surface::Output);
+        if surface != Surface::Output && !names.rules_only {
+            score.consult(&sentences, surface, purpose);
+        }
+        for sentence in &sentences {
+            let hits = lexicon::hits(sentence);
+            for rule in rules().filter(|rule| rule.scope != other && rules::matches(rule, &hits)) {
                 score.say(rule, &sentence.written);
             }
         }
         for (pattern, weight, reason) in patterns() {
             if let Some(found) = pattern.find(text) {
-                score.hear("markup", FindingKind::HiddenText, *weight, reason, found.as_str());
+                score.hear("markup", FindingKind::HiddenText, *weight, *reason, found.as_str());
             }
+        }
+        if let Some(found) = scripts().and_then(|pattern| pattern.find(text)) {
+            let reason = "a script that takes a machine over";
+            score.hear("script", FindingKind::DangerousCommand, SCRIPT_WEIGHT, reason, found.as_str());
         }
         if surface == Surface::Value && score.said.values().any(|said| said.weight >= VALUE_WEIGHT_MIN) {
             let reason = "an order where a value belongs";
             score.hear("place", FindingKind::InstructionToModel, VALUE_WEIGHT, reason, text);
         }
-        score.total = score.said.values().map(|said| said.weight).sum();
+        let alone = score.said.keys().eq(&["model"]);
+        if let Some(said) = score.said.get_mut("model").filter(|_| alone) {
+            said.reason = format!("{}; no rule does", said.reason).into();
+        }
+        // What has the form of an attack is one, however honest the words around it.
+        let by_form = |family: &str| matches!(family, "markup" | "script");
+        let weight = |formal: bool| -> u32 {
+            let said = score.said.iter().filter(|(family, _)| by_form(family) == formal);
+            said.map(|(_, said)| said.weight).sum()
+        };
+        score.total = weight(true) + weight(false).saturating_sub(score.doubt);
         score
+    }
+
+    /// What the model adds, or takes away from what rules say about a text that otherwise sounds honest.
+    fn consult(&mut self, sentences: &[Sentence], surface: Surface, purpose: &Purpose) {
+        let Some(opinion) = model::judge(sentences, purpose) else { return };
+        let points = model::points(opinion.score);
+        // Values are not prose, and the model has seen prose only: there it is heard, but not alone, and not against.
+        let points = if surface == Surface::Value { points.clamp(0, MODEL_VALUE_MAX) } else { points };
+        match u32::try_from(points) {
+            Ok(0) => {}
+            Ok(weight) => {
+                let reason = format!("the model finds the acts of an attack ({})", opinion.because);
+                self.hear("model", opinion.kind, weight, reason, &opinion.excerpt);
+            }
+            Err(_) => self.doubt = points.unsigned_abs(),
+        }
     }
 
     fn say(&mut self, rule: &Rule, excerpt: &str) {
         self.hear(rule.family, rule.kind, rule.weight, rule.reason, excerpt);
     }
 
-    fn hear(&mut self, family: &'static str, kind: FindingKind, weight: u32, reason: &'static str, excerpt: &str) {
+    fn hear(
+        &mut self,
+        family: &'static str,
+        kind: FindingKind,
+        weight: u32,
+        reason: impl Into<Cow<'static, str>>,
+        excerpt: &str,
+    ) {
         if self.said.get(family).is_none_or(|said| said.weight < weight) {
-            self.said.insert(family, Said { kind, weight, reason, excerpt: excerpt.to_owned() });
+            let (reason, excerpt) = (reason.into(), excerpt.to_owned());
+            self.said.insert(family, Said { kind, weight, reason, excerpt });
         }
     }
 
@@ -132,8 +186,9 @@ impl Score {
             score if score >= rules::REVIEW => Severity::Medium,
             _ => Severity::Low,
         };
+        findings.note(self.total);
         for said in self.said.values() {
-            findings.add(said.kind, severity, place, said.reason, &said.excerpt);
+            findings.add(said.kind, severity, place, &said.reason, &said.excerpt);
         }
     }
 }
@@ -167,6 +222,23 @@ fn bounded<'a>(text: &'a str, place: &str, findings: &mut Findings) -> &'a str {
         end -= 1;
     }
     text.get(..end).unwrap_or_default()
+}
+
+/// Commands that open a machine to others or run what is downloaded, in the forms that are copied around.
+fn scripts() -> Option<&'static Regex> {
+    const FORMS: &str = r"(?ix)
+        /dev/tcp/\d
+        | \bnc\b [^\n|]{0,40} \s-e\s
+        | \b(curl|wget|iwr|irm)\b [^\n|`]{0,160} \|\s* (sudo\s+)? (ba|z|da)?sh\b
+        | \b(ba|z)?sh\s+ <\(\s*curl
+        | source\s+ <\(\s*curl
+        | \bexec\s*\( [^\n)]{0,80} (urlopen|requests\.get)
+        | base64\s+ (-d|--decode) [^\n|]{0,40} \|\s* (ba)?sh\b
+        | powershell [^\n]{0,60} \s-e(nc|ncodedcommand)?\s
+        | \biex\s*\( [^\n]{0,60} (downloadstring|iwr|irm)
+        | rm\s+-(rf|fr)\s+ (/|~)(\s|$|\*)";
+    static COMPILED: OnceLock<Option<Regex>> = OnceLock::new();
+    COMPILED.get_or_init(|| Regex::new(FORMS).ok()).as_ref()
 }
 
 /// Mark-up that a person does not see or that imitates the frame of a conversation, with weight and reason.
@@ -214,5 +286,6 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert_eq!(patterns().len(), 8);
+        assert!(scripts().is_some());
     }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::features::Purpose;
 use crate::lexicon::Mark;
 
 /// Longer sentences are cut: rules look at a sentence at a time, and one without an end must not become the text.
@@ -24,6 +25,10 @@ pub(crate) struct Names {
     pub(crate) siblings: BTreeSet<String>,
     /// Tools of other servers: a definition has no reason to.
     pub(crate) foreign: BTreeSet<String>,
+    /// What the tool is about, as the text under scan has it.
+    pub(crate) purpose: Purpose,
+    /// The model is not asked: the fit measures what the rules find by themselves.
+    pub(crate) rules_only: bool,
 }
 
 /// One sentence.
@@ -51,13 +56,13 @@ pub(crate) fn sentences(text: &str, names: &Names, lines: bool) -> Vec<Sentence>
             sentences.extend(current.take());
         }
         empty_line = trimmed.is_empty();
-        for chunk in trimmed.split(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '—')) {
-            if chunk.is_empty() {
-                continue;
-            }
-            current.push_chunk(chunk, names);
-            if ends_sentence(chunk) || current.starts.len() >= SENTENCE_TOKENS_MAX {
-                sentences.extend(current.take());
+        for spaced in trimmed.split(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '|' | '—')) {
+            // Chinese and Japanese put no space after the end of a sentence.
+            for chunk in spaced.split_inclusive('。').filter(|chunk| !chunk.is_empty()) {
+                current.push_chunk(chunk, names);
+                if ends_sentence(chunk) || current.starts.len() >= SENTENCE_TOKENS_MAX {
+                    sentences.extend(current.take());
+                }
             }
         }
     }
@@ -149,9 +154,39 @@ impl Sentence {
         if matches!(lower.as_str(), "user's" | "users'" | "customer's" | "person's" | "machine's" | "host's") {
             self.marks.push((Mark::UsersOwn, self.starts.len()));
         }
-        // `user's`, `you're`, `it'll`: what follows the apostrophe carries no meaning here.
-        self.push(lower.split('\'').next().unwrap_or(&lower));
+        // `user's`, `you're`, `it'll`: what follows the apostrophe carries no meaning; in `l'utilisateur` it carries all.
+        for (number, part) in lower.split('\'').enumerate() {
+            if number == 0 || !matches!(part, "" | "s" | "re" | "ll" | "ve" | "d" | "m" | "t") {
+                self.push_letters(part);
+            }
+        }
     }
+
+    /// Pushes a word; scripts that do not separate words are pushed letter by letter.
+    fn push_letters(&mut self, word: &str) {
+        if !word.chars().any(is_unspaced) {
+            return self.push(word);
+        }
+        let mut latin = String::new();
+        for character in word.chars() {
+            if is_unspaced(character) {
+                if !latin.is_empty() {
+                    self.push(&std::mem::take(&mut latin));
+                }
+                self.push(character.encode_utf8(&mut [0_u8; 4]));
+            } else {
+                latin.push(character);
+            }
+        }
+        if !latin.is_empty() {
+            self.push(&latin);
+        }
+    }
+}
+
+/// Whether words of this script are written without spaces, or with particles joined to them.
+pub(crate) fn is_unspaced(character: char) -> bool {
+    matches!(u32::from(character), 0x3040..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7af)
 }
 
 // --- forms of tokens -----------------------------------------------------------------------------------------------

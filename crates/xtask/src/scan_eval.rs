@@ -1,7 +1,9 @@
-//! `cargo xtask scan-eval`: how much of a labelled set of tool definitions and outputs the scanner finds. (DESIGN §8)
+//! `cargo xtask scan-eval`: how much of a labelled set of tool definitions and outputs the scanner finds; and the fit of
+//! its model. (DESIGN §8)
 //!
-//! The work is an example of the `scan` crate: it calls the scanner as `upstreams` does and depends on nothing else.
-//! Arguments are passed on: `--data FILE` (default the crate's own set), `--part all|fit|held-out`, `--why`, `--json`.
+//! The work is done by examples of the `scan` crate: they call the scanner as `upstreams` does and depend on nothing else.
+//! Arguments are passed on: `[FILE] [--why] [--json]` to the measurement, everything after a first `fit` to the fit, which
+//! is described in `docs/tool-scanning.md`.
 
 use anyhow::{Context, bail};
 
@@ -9,8 +11,12 @@ use crate::workspace;
 
 /// Builds and runs the measurement; fails if it does.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    let (example, args) = match args.split_first() {
+        Some((first, rest)) if first == "fit" => ("scan_fit", rest),
+        _ => ("scan_eval", args),
+    };
     let status = workspace::cargo()
-        .args(["run", "--quiet", "--package", "gantry-scan", "--example", "scan_eval", "--"])
+        .args(["run", "--quiet", "--package", "gantry-scan", "--example", example, "--"])
         .args(args)
         .status()
         .context("cargo could not be started")?;

@@ -1,0 +1,165 @@
+//! Phrases about things of value, and what is done with them.
+
+use super::Mark;
+
+/// Phrases of each mark.
+pub(super) const PHRASES: &[(Mark, &[&str])] = &[
+    (
+        Mark::Read,
+        &[
+            "read|reads|reading|open|opens|opening|access|accessing|load|loads|loading|retrieve|retrieves|retrieving|fetch|fetches|fetching|cat|dump|dumps|extract|extracts|collect|collects|collecting|gather|gathers|scan|find|obtain|obtains|get|take|list|listed|enumerate|export|peek|inspect|copy|copying|grab|harvest|capture|record|records|look_up|looking_up|looked_up|steal|locate|view|print|used_on|check|using|reveal|show|recite|repeat|output",
+        ],
+    ),
+    (
+        Mark::Send,
+        &[
+            "send|sends|sending|sent|forward|forwards|forwarded|forwarding|upload|uploads|uploaded|uploading|transmit|transmits|transmitted|mail|mails|email|emails|emailing|post|posts|posting|posted|submit|submits|submitted|share|shares|shared|report|reported|deliver|relay|relays|push|transfer|exfiltrate|leak|mirror|mirrors|route|publish|hand_over|hand_them_over|copied|goes|go|reaches|receive|redirect|redirected|expose|invite|invites|disclose|reveal|replicate|sync",
+        ],
+    ),
+    (
+        Mark::Pass,
+        &[
+            "pass|passed|passing|include|included|includes|including|append|appended|attach|attached|embed|embedded|insert|inserted|add|added|provide|provided|supply|supplied|put|puts|putting|place|placed|fill|filled|populate|prepend|prepended|write|mix|tuck|slip|give|given|paste|encode|encoded|concatenate|incorporate|hand|copy|copied|submit|enclose|listed|insert",
+        ],
+    ),
+    (Mark::Hold, &["contain|contains|hold|holds|carry|carries|belongs|filled_with|bear|keep|store|stored"]),
+    (
+        Mark::Hand,
+        &[
+            "handed|passed|sent|included|supplied|copied|forwarded|reported|attached|submitted|appended|transmitted|uploaded|read_and|listed_in|given_in|given_to|exported|emailed|posted|disclosed|revealed|embedded|inserted|placed",
+        ],
+    ),
+    (
+        Mark::Slot,
+        &[
+            "parameter|parameters|argument|arguments|field|fields|metadata|header|headers|query_string|title|caption|variable|remark|sidenote|side_note|placeholder|sub_domain|file_names|the_input|the_query|the_request|the_url|each_request|next_request|the_comment|the_note|trip_note|the_body|query|here",
+        ],
+    ),
+    (
+        Mark::Secret,
+        &[
+            "password|passwords|passphrase|credential|credentials|secrets|keychain|clipboard|api_key|api_keys|apikey",
+            "access|secret|private|ssh|encryption|signing|production|session|oauth|bearer|auth|authentication|service_account|api|refresh key|keys|token|tokens|cookie|cookies|secret",
+            "secret access key",
+            "environment variable|variables",
+            "env var|vars|variables|file",
+            "seed|recovery phrase|phrases",
+            "cookie store|jar",
+            "wallet file|key",
+            "password manager",
+            "card number|numbers",
+            "credit card|cards",
+            "social security",
+            "secrets folder|directory",
+            "ssh folder|directory",
+            "id rsa",
+            "sensitive data|information|files|directories|file",
+            "confidential data|information|files|file|documents",
+            "configuration secrets|directory",
+        ],
+    ),
+    (
+        Mark::Prompt,
+        &[
+            "conversation history|log|transcript|so_far|context",
+            "entire|full|whole|complete|current|this|previous|prior|the|of_the|of_this conversation|chat|dialogue|transcript",
+            "chat history|log|logs|transcript|so_far",
+            "system prompt|message|instructions|prompts",
+            "developer message|prompt",
+            "hidden|initial|original|internal|secret instructions|prompt|reasoning|instruction",
+            "internal reasoning",
+            "user|previous|earlier|prior|last|recent|all|ten|former messages|message",
+            "last|previous ten|few|five|several|three user|~ messages",
+            "user said|typed|asked|wrote|has_said|has_typed|have_said|has_asked",
+            "has|have said|typed",
+            "said in this chat|conversation|session",
+            "user prompt|query|request|input verbatim",
+            "previous|earlier|former|prior|other|all tool|~ results|outputs|tool_calls|tool_results|calls",
+            "descriptions of all tools|other_tools|the_tools",
+            "list of available|all|your tools",
+            "tools available to you",
+            "all|available|your tools and",
+            "context window",
+            "chat transcript",
+        ],
+    ),
+    (
+        Mark::Personal,
+        &[
+            "contacts|inbox|mailbox|location|workspace|documents",
+            "home|postal|billing address|directory|folder",
+            "phone|telephone number|numbers",
+            "full name",
+            "user files|file|data|documents|location|contacts|email|emails|calendar|names",
+            "personal data|information|details",
+            "names of clients|customers|users",
+            "bank account",
+            "list of files|contacts|users",
+            "directory listing",
+            "root folder|directory",
+            "original text",
+            "table users",
+            "opened documents",
+            "medical|health|customer record|records|data",
+            "source code",
+            "every item|message|file",
+        ],
+    ),
+    (
+        Mark::Mine,
+        &[
+            "environment under",
+            "mnemonic|mnemonics",
+            "anything|everything|whatever|details confidential|private|sensitive|secret|personal",
+            "word by word|for_word",
+            "as you received them|it",
+            "instructions as you",
+            "your instructions|prompt|rules|guidelines",
+            "last|previous|most_recent|recent database_query|query|message|messages|results|prompt|call|answer",
+            "results|output|result of the last|previous|earlier|other|former",
+            "message of the user",
+            "what the user asked|said|wrote|typed|wants",
+            "home folder|directory",
+            "largest|recent|newest document|documents|file",
+            "occupation|employer",
+            "customers table|list|database",
+            "guest list",
+            "pin code|number",
+            "account name and",
+            "output of printenv|env",
+            "process list",
+            "browsing|search|command|shell history",
+        ],
+    ),
+    (
+        Mark::CopyTo,
+        &[
+            "bcc|blind_copy|carbon_copy|blind_carbon",
+            "a|another|one|~ copy|duplicate of all|every|each|any|the|whatever|outgoing",
+            "mirrors every|all|each",
+        ],
+    ),
+    (
+        Mark::Lookup,
+        &[
+            "its|their|the|full|whole|entire|all|the_last content|contents|listing|value|text|hundred_lines|output|result|results|items|outcome",
+        ],
+    ),
+    (
+        Mark::Public,
+        &[
+            "public link|sharing|share|mirror|bucket|folder",
+            "to everyone|partners|the_vendor|a_third_party|an_attacker|the_attacker|our_server|our_servers|our_partner",
+            "our server|servers|partner|backend",
+            "third party|parties",
+            "harbour|trusted partner|partners",
+            "through nfs",
+            "indexed|stored remotely",
+        ],
+    ),
+    (
+        Mark::Money,
+        &["transfer|pay|payment|charge|usd|eur|dollars|bank_account|wallet|payee|iban|service_charge|percent"],
+    ),
+    (Mark::Every, &["any|every|all|each|whatever|everything|always|whole|entire|complete|full|verbatim"]),
+];
