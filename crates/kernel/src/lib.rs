@@ -35,4 +35,5 @@ pub use invoke::{Arrival, Failed, Kernel, KernelParts};
 pub use isolation::{IsolationDemand, IsolationFacts, IsolationPolicy};
 pub use limits::{ResolvedLimits, ResourceEnvelope};
 pub use mint::{Mint, MintedToken};
+pub use offerings::offering_id;
 pub use recorder::{Recorder, RecorderHandle};
