@@ -30,6 +30,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::client::{Ask, PATIENCE, Reply};
+use crate::shelf::Shelf;
 
 pub(crate) const ADMIN: &str = "the-admin-secret";
 const START: i64 = 1_800_000_000_000;
@@ -102,10 +103,34 @@ impl Executor for Tools {
                 let answers = call.companion.ask(vec![question]).await?;
                 return Ok(ToolOutput::of(json!({ "text": answers[0].value["content"]["colour"] })));
             }
+            // As a server says it that is told what its caller can be asked.
+            "needy" if !call.companion.can_be_asked().iter().any(|(kind, _)| *kind == QuestionKind::Sampling) => {
+                return Err(Refusal::new(ErrorCode::E3502, "the server could not do it").details(json!({
+                    "upstream_code": -32021, "upstream_data": { "requiredCapabilities": { "sampling": {} } },
+                })));
+            }
             "large" => return Ok(ToolOutput::of(json!({ "text": "x".repeat(5_000) }))),
             _ => {}
         }
         Ok(ToolOutput::of(Value::clone(&call.parameters)))
+    }
+}
+
+/// A tool of a server, which names resources.
+#[derive(Debug)]
+struct Linking;
+
+#[async_trait::async_trait]
+impl Executor for Linking {
+    fn kind(&self) -> &'static str {
+        "mcp"
+    }
+    async fn execute(&self, _: ToolCall) -> Result<ToolOutput, Refusal> {
+        Ok(ToolOutput::of(json!({ "content": [
+            { "type": "resource_link", "uri": "note://1", "name": "one" },
+            { "type": "resource", "resource": { "uri": "note://2", "text": "two" } },
+            { "type": "text", "text": "note://3" },
+        ] })))
     }
 }
 
@@ -149,6 +174,9 @@ pub(crate) struct Stage {
     /// May use `demo.echo_tool` alone.
     pub(crate) narrow: String,
     pub(crate) expired: String,
+    /// May use `demo.*`, and what servers offer besides tools.
+    pub(crate) reader: String,
+    pub(crate) shelf: Arc<Shelf>,
     clock: Arc<HeldClock>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<Drained>,
@@ -187,6 +215,8 @@ impl Stage {
         let key = SigningKey::from_seed(&[5; 32]);
         let agent = token(&key, "agent-1", &["demo.*"], START);
         let narrow = token(&key, "agent-2", &["demo.echo_tool"], START);
+        let reader = token(&key, "agent-3", &["demo.*", "notes.*", "resources", "prompts"], START);
+        let shelf = Arc::new(Shelf::default());
         let expired = token(&key, "agent-1", &["*"], START - 7_200_000);
         let settings = IdentitySettings::local(Arc::clone(&clock) as _);
         let identity = Identity::new(ADMIN, vec![key.verifying_key()], settings, Arc::new(Unwatched)).unwrap();
@@ -197,11 +227,11 @@ impl Stage {
             access,
             mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
             recorder,
-            executors: vec![Arc::clone(&tools) as _],
+            executors: vec![Arc::clone(&tools) as _, Arc::new(Linking)],
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
             availability: Arc::default(),
-            offerings: Arc::new(kernel::ports::offerings::NothingOffered),
+            offerings: Arc::clone(&shelf) as _,
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),
@@ -215,7 +245,7 @@ impl Stage {
             let _ = stopped.await;
         }));
         let stage =
-            Self { address, tools, paper, kernel, door, agent, narrow, expired, clock, stop: Some(stop), served };
+            Self { address, tools, paper, kernel, door, agent, narrow, expired, reader, shelf, clock, stop: Some(stop), served };
         for handler in ["echo", "gate", "fail", "chatty", "curious", "large"] {
             stage.publish(manifest(handler, &json!({}))).await;
         }
