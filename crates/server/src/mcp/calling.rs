@@ -75,7 +75,8 @@ impl Handler {
             checkpoint_config: None,
             execution_mode: None,
         };
-        let turn = round.begin(Errand::Call(Box::new(invoke)), Subject::Tool(target.tool)).await?;
+        let turn =
+            round.begin(Errand::Call(Box::new(invoke)), Subject::Tool(target.tool), request.input_responses).await?;
         round.tool_response(turn)
     }
 

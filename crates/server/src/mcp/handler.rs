@@ -233,7 +233,7 @@ impl ServerHandler for Handler {
         }
         let (kernel, results) = (self.door.kernel(), &self.door.mcp().results);
         let read = resources::read(kernel, results, &visit.who, visit.caller.caller(), &request.uri).await;
-        let contents = read.map_err(|refusal| refused(&refusal, &visit.who))?;
+        let contents = read.map_err(|refusal| to_wire::unread(refused(&refusal, &visit.who), &request.uri))?;
         let result = ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private);
         Ok(result.into())
     }

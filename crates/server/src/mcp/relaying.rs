@@ -224,7 +224,8 @@ impl Handler {
         request: ReadResourceRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let refused = |refusal: &Refusal| to_wire::error(refusal, visit.who.trace_id);
+        let uri = request.uri.clone();
+        let refused = |refusal: &Refusal| to_wire::unread(to_wire::error(refusal, visit.who.trace_id), &uri);
         let found = Relay::of(self, visit).resource_at(&request.uri).await.map_err(|refusal| refused(&refusal))?;
         let asked = found.ok_or_else(|| refused(&resources::nothing(&request.uri)))?;
         let errand = asked.errand(OfferingRequest::ReadResource, json!({ "uri": asked.own }));
@@ -232,9 +233,9 @@ impl Handler {
         let round = Round { handler: self, visit, context, trace_id: trace_of(visit, context), binding };
         let turn = match &request.request_state {
             Some(state) => round.rejoin(state, request.input_responses.unwrap_or_default()).await?,
-            None => round.begin(errand, Subject::Offering(asked)).await?,
+            None => round.begin(errand, Subject::Offering(asked), request.input_responses).await?,
         };
-        match round.offering(turn)? {
+        match round.offering(turn).map_err(|error| to_wire::unread(error, &uri))? {
             Said::Asked(question) => Ok(question.into()),
             Said::Given(value, asked) => read_result(value, &asked)
                 .map(|result| result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
@@ -259,7 +260,7 @@ impl Handler {
         let round = Round { handler: self, visit, context, trace_id: trace_of(visit, context), binding };
         let turn = match &request.request_state {
             Some(state) => round.rejoin(state, request.input_responses.unwrap_or_default()).await?,
-            None => round.begin(errand, Subject::Offering(asked)).await?,
+            None => round.begin(errand, Subject::Offering(asked), request.input_responses).await?,
         };
         match round.offering(turn)? {
             Said::Asked(question) => Ok(question.into()),

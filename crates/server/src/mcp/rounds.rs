@@ -69,10 +69,16 @@ pub(crate) fn trace_of(visit: &Visit, context: &RequestContext<RoleServer>) -> T
 }
 
 impl Round<'_> {
-    /// Begins something, and stays with it.
-    pub(crate) async fn begin(&self, errand: Errand, subject: Subject) -> Result<Turn, ErrorData> {
+    /// Begins something, and stays with it. `given` are answers that the client has sent along, for what it knows will be
+    /// asked.
+    pub(crate) async fn begin(
+        &self,
+        errand: Errand,
+        subject: Subject,
+        given: Option<InputResponses>,
+    ) -> Result<Turn, ErrorData> {
         match Running::begin(&self.handler.door, self.visit.who.clone(), self.trace_id, errand, self.ears()) {
-            Ok(running) => self.attend(running, subject).await,
+            Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
             Err(refusal) => Ok(Turn::Refused(refusal)),
         }
     }
@@ -94,7 +100,12 @@ impl Round<'_> {
     }
 
     /// Stays with a call until it ends, or until it has a question that ends this request.
-    async fn attend(&self, mut running: Running, subject: Subject) -> Result<Turn, ErrorData> {
+    async fn attend(
+        &self,
+        mut running: Running,
+        subject: Subject,
+        mut given: InputResponses,
+    ) -> Result<Turn, ErrorData> {
         loop {
             tokio::select! {
                 biased;
@@ -103,6 +114,9 @@ impl Round<'_> {
                 Some(said) = running.said.recv() => match said {
                     Said::Progress(progress) => self.tell_progress(&mut running, progress).await,
                     Said::Log(level, line) => self.tell_line(level, line).await,
+                    Said::Asked(questions, answer) if is_answered(&questions, &given) => {
+                        drop(answer.send(answers(questions, &mut given)));
+                    }
                     Said::Asked(questions, answer) if self.is_modern() => {
                         return self.park(Waiting { running, subject, questions, answer });
                     }
@@ -219,24 +233,25 @@ impl Round<'_> {
                 None,
             )
         })?;
-        let missing: Vec<&str> = waiting
-            .questions
-            .iter()
-            .filter(|question| !responses.contains_key(&question.key))
-            .map(|question| question.key.as_str())
-            .collect();
-        if !missing.is_empty() {
+        if !is_answered(&waiting.questions, &responses) {
             // Asked again, under a new seal: what the client lacks it may still bring.
             return self.park(waiting);
         }
         let Waiting { running, subject, questions, answer } = waiting;
-        let given = questions
-            .into_iter()
-            .filter_map(|question| responses.remove(&question.key).map(|value| Answer { key: question.key, value }));
         // A call that has ended meanwhile does not hear it; its outcome is next.
-        drop(answer.send(given.collect()));
-        self.attend(running, subject).await
+        drop(answer.send(answers(questions, &mut responses)));
+        self.attend(running, subject, responses).await
     }
+}
+
+fn is_answered(questions: &[Question], given: &InputResponses) -> bool {
+    questions.iter().all(|question| given.contains_key(&question.key))
+}
+
+/// The answers to these questions; what answers none stays for what may be asked later.
+fn answers(questions: Vec<Question>, given: &mut InputResponses) -> Vec<Answer> {
+    let answer = |question: Question| given.remove(&question.key).map(|value| Answer { key: question.key, value });
+    questions.into_iter().filter_map(answer).collect()
 }
 
 /// A question that this protocol cannot express.

@@ -117,6 +117,16 @@ pub(crate) fn error(refusal: &Refusal, trace_id: TraceId) -> ErrorData {
     }
 }
 
+/// The error of a resource that is not there says which.
+pub(crate) fn unread(mut error: ErrorData, uri: &str) -> ErrorData {
+    if error.code == WireCode::RESOURCE_NOT_FOUND
+        && let Some(members) = error.data.get_or_insert_with(|| json!({})).as_object_mut()
+    {
+        members.insert("uri".to_owned(), json!(uri));
+    }
+    error
+}
+
 /// What happened, what exactly is wrong with the input, and what to do.
 fn told(refusal: &Refusal) -> String {
     let mut text = format!("{}: {}", refusal.code, refusal.message);

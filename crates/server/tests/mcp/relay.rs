@@ -24,14 +24,17 @@ async fn what_servers_offer_is_listed_under_names_of_ours_for_those_who_may_have
     let stage = Stage::new().await;
     let resources = ask(&stage, "resources/list", json!({})).await;
     let uris = all(&resources, "resources", "uri");
-    assert_eq!(uris[3..], [
-        "test://static",
-        "gantry://servers/notes/note:%2F%2F0",
-        "gantry://servers/notes/note:%2F%2F1",
-        "gantry://servers/notes/note:%2F%2F2",
-        "gantry://servers/notes/note:%2F%2F3",
-        "gantry://servers/notes/note:%2F%2F4",
-    ]);
+    assert_eq!(
+        uris[3..],
+        [
+            "test://static",
+            "gantry://servers/notes/note:%2F%2F0",
+            "gantry://servers/notes/note:%2F%2F1",
+            "gantry://servers/notes/note:%2F%2F2",
+            "gantry://servers/notes/note:%2F%2F3",
+            "gantry://servers/notes/note:%2F%2F4",
+        ]
+    );
     assert_eq!(resources["result"]["cacheScope"], "private");
     let templates = ask(&stage, "resources/templates/list", json!({})).await;
     assert_eq!(all(&templates, "resourceTemplates", "uriTemplate")[4], "gantry://servers/notes/~/note://{id}/page");
@@ -96,9 +99,14 @@ async fn resources_prompts_and_completions_come_from_their_server() {
         assert_eq!((&contents[1]["uri"], &contents[1]["blob"]), (&json!(beside), &json!("AA==")));
         assert_eq!(read["result"]["cacheScope"], "private");
     }
-    for uri in ["gantry://servers/notes/missing", "gantry://servers/nobody/note:%2F%2F0", "gantry://servers/notes/%zz"] {
+    for uri in ["gantry://servers/notes/missing", "gantry://servers/nobody/note:%2F%2F0", "gantry://servers/notes/%zz"]
+    {
         let nothing = ask(&stage, "resources/read", json!({ "uri": uri })).await;
-        assert_eq!(nothing["error"]["code"], -32602, "{uri}: {nothing}");
+        assert_eq!(
+            (&nothing["error"]["code"], &nothing["error"]["data"]["uri"]),
+            (&json!(-32602), &json!(uri)),
+            "{nothing}"
+        );
     }
     let session = stage.session(&stage.reader, OLD, &json!({})).await;
     let missing = json!({ "uri": "gantry://servers/notes/missing" });

@@ -244,8 +244,21 @@ impl Stage {
         let served = tokio::spawn(serve(listener, Arc::clone(&door), async move {
             let _ = stopped.await;
         }));
-        let stage =
-            Self { address, tools, paper, kernel, door, agent, narrow, expired, reader, shelf, clock, stop: Some(stop), served };
+        let stage = Self {
+            address,
+            tools,
+            paper,
+            kernel,
+            door,
+            agent,
+            narrow,
+            expired,
+            reader,
+            shelf,
+            clock,
+            stop: Some(stop),
+            served,
+        };
         for handler in ["echo", "gate", "fail", "chatty", "curious", "large"] {
             stage.publish(manifest(handler, &json!({}))).await;
         }

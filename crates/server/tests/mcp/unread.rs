@@ -50,8 +50,9 @@ async fn whoever_does_not_read_is_told_less_and_holds_nobody_up() {
     drop(deaf_session);
     let mut taken = 0;
     while taken <= ON_THEIR_WAY_MAX
-        && let Ok(Some(event)) =
-            tokio::time::timeout(std::time::Duration::from_millis(500), deaf.event()).await.map(|event: Option<Value>| event)
+        && let Ok(Some(event)) = tokio::time::timeout(std::time::Duration::from_millis(500), deaf.event())
+            .await
+            .map(|event: Option<Value>| event)
     {
         assert_eq!(event["params"]["uri"], shown.as_str(), "{event}");
         taken += 1;
