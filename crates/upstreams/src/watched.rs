@@ -195,7 +195,8 @@ impl Upstreams {
         watched.add(uri)?;
         let mut followed = watched.followed.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *followed, true) {
-            self.house.tasks.spawn(follow(self.me.clone(), key, Arc::clone(&watched)));
+            // Nobody waits for its end: it has nothing of its own, and ends after what it follows.
+            tokio::spawn(follow(self.me.clone(), key, Arc::clone(&watched)));
         }
         drop(followed);
         let uri = uri.to_owned();

@@ -112,6 +112,11 @@ impl Handler {
     }
 }
 
+/// Gantry's own stand before those of servers, in their own order: no server has an empty name.
+fn own<T>(items: Vec<T>) -> Vec<(String, T)> {
+    items.into_iter().enumerate().map(|(at, item)| (format!("\n{at:04}"), item)).collect()
+}
+
 fn wrong_cursor() -> ErrorData {
     ErrorData::invalid_params("`cursor` is not one that this server has given out", None)
 }
@@ -197,9 +202,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let visit = self.visit(&context.extensions).await?;
-        // Gantry's own come first: no server has an empty name.
-        let mut all: Vec<_> =
-            resources::list(visit.caller.caller()).into_iter().map(|own| (format!("\n{}", own.uri), own)).collect();
+        let mut all = own(resources::list(visit.caller.caller()));
         all.extend(Relay::of(self, &visit).resources().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
         let mut result = ListResourcesResult::with_all_items(shown);
@@ -213,8 +216,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let visit = self.visit(&context.extensions).await?;
-        let mut all: Vec<_> =
-            resources::templates().into_iter().map(|own| (format!("\n{}", own.uri_template), own)).collect();
+        let mut all = own(resources::templates());
         all.extend(Relay::of(self, &visit).templates().await.map_err(|refusal| refused(&refusal, &visit.who))?);
         let (shown, next) = self.page(all, request)?;
         let mut result = ListResourceTemplatesResult::with_all_items(shown);
@@ -303,8 +305,8 @@ impl ServerHandler for Handler {
         };
         let mut accepted = requested.clone();
         if let Some(uris) = &mut accepted.resource_subscriptions {
-            uris.retain(|uri| may_watch(uri));
             uris.truncate(WATCHED_MAX);
+            uris.retain(|uri| may_watch(uri));
         }
         Some(accepted)
     }

@@ -89,7 +89,7 @@ impl<'a> Relay<'a> {
         if let Some((name, own)) = addresses::inward(uri) {
             return Ok(servers.into_iter().find(|server| server.name == name).map(|server| asked(server, own)));
         }
-        if uri.len() > addresses::ADDRESS_BYTES_MAX {
+        if uri.len() > addresses::ADDRESS_BYTES_MAX || resources::is_ours(uri) {
             return Ok(None);
         }
         servers.retain(|server| server.namespace.is_empty());
@@ -106,6 +106,9 @@ impl<'a> Relay<'a> {
     /// May an address mean a resource of some server? Says so without asking one.
     pub(crate) fn may_have(&self, uri: &str) -> bool {
         let named = addresses::inward(uri).map(|(name, _)| name);
+        if named.is_none() && resources::is_ours(uri) {
+            return false;
+        }
         self.servers().iter().any(|server| {
             server.resources && named.as_ref().map_or(server.namespace.is_empty(), |name| server.name == *name)
         })
@@ -142,7 +145,8 @@ impl<'a> Relay<'a> {
     }
 
     async fn offered(&self, what: Offering, servers: &[OfferingServer]) -> Result<Vec<Offered>, Refusal> {
-        let wanted = |server: &OfferingServer| servers.iter().any(|known| known.name == server.name);
+        let wanted =
+            |server: &OfferingServer| servers.iter().any(|known| known.name == server.name && known.offers(what));
         self.door.kernel().offered(self.visit.who.actor(), what, wanted).await
     }
 

@@ -87,6 +87,11 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
+/// Is it under a scheme of ours? No server is ever asked for such an address.
+pub(crate) fn is_ours(uri: &str) -> bool {
+    SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
+}
+
 /// Is it one of Gantry's own addresses?
 pub(crate) fn is_own(uri: &str) -> bool {
     place(uri).is_some()

@@ -148,15 +148,14 @@ where
             due.extend([Told::Resources, Told::Prompts]);
             servers = now;
         }
-        for told in std::mem::take(&mut due).into_iter().filter(|told| wants.include(told)) {
+        due.retain(|told| wants.include(told));
+        while let Some(told) = due.first().cloned() {
             match tokio::time::timeout(TELLING_TIME, tell(told.clone())).await {
-                Ok(true) => {}
+                Ok(true) => due.remove(&told),
                 Ok(false) => return,
-                Err(_) => {
-                    due.insert(told);
-                    break;
-                }
-            }
+                // It does not read. This and the rest are for the next time.
+                Err(_) => break,
+            };
         }
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return },

@@ -273,12 +273,11 @@ async fn a_toolset_shows_what_it_names_and_discovery_nothing() {
 async fn links_in_what_a_servers_tool_gives_lead_to_what_the_caller_can_read() {
     let stage = Stage::new().await;
     for (namespace, server) in [("notes", "notes"), ("elsewhere", "closed")] {
-        stage.publish(manifest("linking", &json!({
-            "namespace": namespace, "protocol": "mcp",
-            "execution": { "type": "mcp", "server": server, "tool": "linking" },
-            "result_schema": { "type": "object", "properties": { "content": { "type": "array" }, "structuredContent": {} },
-                "required": ["content"] },
-        }))).await;
+        let shape = json!({ "type": "object", "required": ["content"],
+            "properties": { "content": { "type": "array" }, "structuredContent": {} } });
+        let change = json!({ "namespace": namespace, "protocol": "mcp", "result_schema": shape,
+            "execution": { "type": "mcp", "server": server, "tool": "linking" } });
+        stage.take_in(manifest("linking", &change)).await;
     }
     let call = |token: &str, name: &str, can: Value| {
         let params = json!({ "name": name, "arguments": { "text": "x" } });

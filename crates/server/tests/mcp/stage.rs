@@ -272,6 +272,12 @@ impl Stage {
         self.kernel.publish(actor, manifest).await.unwrap();
     }
 
+    /// Publishes a tool as those of servers are.
+    pub(crate) async fn take_in(&self, manifest: Value) {
+        let by = "catalogue".parse().unwrap();
+        self.kernel.take_in(&"local".parse().unwrap(), manifest, &by).await.unwrap();
+    }
+
     /// Moves the wall clock on.
     pub(crate) fn step(&self, seconds: i64) {
         self.clock.0.fetch_add(seconds * 1000, Ordering::SeqCst);
