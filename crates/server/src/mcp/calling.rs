@@ -168,7 +168,7 @@ impl Round<'_> {
             Turn::Asked(question) => Ok(question.into()),
             Turn::Refused(refusal) => to_wire::refused(&refusal, self.trace_id, None).map(Into::into),
             Turn::Ended(Outcome::Call(outcome), Subject::Tool(tool)) => {
-                self.render(outcome, tool.as_deref()).map(Into::into)
+                self.render(*outcome, tool.as_deref()).map(Into::into)
             }
             // A seal binds an answer to the method it was asked by.
             Turn::Ended(..) => Err(ErrorData::internal_error("the answer belongs to another request", None)),

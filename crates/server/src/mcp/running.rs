@@ -46,7 +46,7 @@ pub(crate) enum Errand {
 /// How it ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Call(Result<InvokeResponse, Box<Failed>>),
+    Call(Box<Result<InvokeResponse, Box<Failed>>>),
     Offering(Result<Value, Refusal>),
 }
 
@@ -96,7 +96,8 @@ impl Running {
                         audience: Some(audience),
                         cancellation: cancelled,
                     };
-                    Outcome::Call(kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response))
+                    let outcome = kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response);
+                    Outcome::Call(Box::new(outcome))
                 }
                 Errand::Offering { server, request, parameters } => {
                     let who = who.in_trace(trace_id);

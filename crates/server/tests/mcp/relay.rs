@@ -123,7 +123,7 @@ async fn resources_prompts_and_completions_come_from_their_server() {
         let link = if name == "plain" { "note://1" } else { "gantry://servers/notes/note:%2F%2F1" };
         assert_eq!((&messages[1]["role"], &messages[1]["content"]["uri"]), (&json!("assistant"), &json!(link)));
     }
-    for name in ["notes__missing", "nobody__greet", "notes__greet-0123456789ab"] {
+    for name in ["notes__missing", "notes__greet-0123456789ab"] {
         let nothing = ask(&stage, "prompts/get", json!({ "name": name })).await;
         assert!(nothing["error"]["code"] == -32602 || nothing["error"]["code"] == -32002, "{name}: {nothing}");
     }
