@@ -21,6 +21,7 @@ mod import;
 mod pairs;
 mod peers;
 mod raw_client;
+mod relay;
 mod rug_pull;
 mod soak;
 

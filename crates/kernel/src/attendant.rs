@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use crate::ports::clock::Clock;
 use crate::ports::companion::{
-    Answer, Audience, Companion, LogLevel, Progress, Question, no_checkpoints, no_documents, nobody_to_ask,
+    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, no_checkpoints, no_documents,
+    nobody_to_ask,
 };
 use crate::ports::observer::{Observer, Spoken, Words};
 use crate::registry::ToolVersion;
@@ -135,15 +136,29 @@ impl Companion for Attendant {
         Err(no_documents())
     }
 
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        self.audience.as_ref().map(|audience| audience.can_be_asked()).unwrap_or_default()
+    }
+
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
         let Some(audience) = &self.audience else { return Err(nobody_to_ask()) };
-        if !self.admitted() || questions.len() > QUESTIONS_MAX || questions.iter().any(is_too_large) {
-            return Err(Refusal::new(ErrorCode::E3407, "the tool asks too much")
-                .hint("tell the tool's author: fewer and smaller questions")
-                .retryable(false));
+        if !self.admitted() || is_too_much(&questions) {
+            return Err(asks_too_much());
         }
         audience.ask(questions).await
     }
+}
+
+/// More, or larger, than a tool may ask at once.
+pub(crate) fn is_too_much(questions: &[Question]) -> bool {
+    questions.len() > QUESTIONS_MAX || questions.iter().any(is_too_large)
+}
+
+/// The refusal of such questions.
+pub(crate) fn asks_too_much() -> Refusal {
+    Refusal::new(ErrorCode::E3407, "the tool asks too much")
+        .hint("tell the tool's author: fewer and smaller questions")
+        .retryable(false)
 }
 
 fn is_too_large(question: &Question) -> bool {

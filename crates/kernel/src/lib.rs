@@ -39,4 +39,5 @@ pub use isolation::{IsolationDemand, IsolationFacts, IsolationPolicy};
 pub use ledger::{Bookkeeper, Recovered};
 pub use limits::{ResolvedLimits, ResourceEnvelope};
 pub use mint::{Mint, MintedToken};
+pub use offerings::offering_id;
 pub use recorder::{Recorder, RecorderHandle};

@@ -1,47 +1,99 @@
 //! Resources and prompts of servers behind Gantry: who may see and ask for them.
 //!
 //! They are governed as if each server had two pure tools, `NAMESPACE.resources` and `NAMESPACE.prompts`: a token must name
-//! them and the agent must reach them. Every reading leaves a record; listings do not, like those of tools.
+//! them and the agent must reach them. Every reading leaves a record, and so does the beginning of a watch; listings do
+//! not, like those of tools.
+//!
+//! Not here: what servers are and how they are asked (`upstreams`), under which names they are shown (the door).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
 use contract::manifest::SideEffectPolicy;
 use policy::Caller;
 use serde_json::Value;
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
 
 use crate::administration::Actor;
+use crate::attendant::{asks_too_much, is_too_much};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::companion::{Companion, Unaccompanied};
-use crate::ports::offerings::{Offered, Offering, OfferingRequest, unknown_server};
+use crate::ports::companion::{
+    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Unaccompanied, no_checkpoints,
+    no_documents,
+};
+use crate::ports::offerings::{
+    Offered, Offering, OfferingNews, OfferingRequest, OfferingServer, Watch, unknown_server,
+};
 
-/// Longest time a server may take over one of these.
+/// Longest time a server may take over one of these. The time that its caller takes to answer is not the server's.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Servers that are asked for a list at once.
+const LISTED_AT_ONCE: usize = 16;
+
+/// What a server's resources, or its prompts, are called where tools are named.
+pub fn offering_id(namespace: &str, what: Offering) -> Option<ToolId> {
+    let word = match what {
+        Offering::Resources | Offering::ResourceTemplates => "resources",
+        Offering::Prompts => "prompts",
+    };
+    ToolId::new((!namespace.is_empty()).then_some(namespace), word).ok()
+}
 
 impl Kernel {
-    /// Everything of a kind that the caller may see, server by server in a stable order. A server that does not answer is
-    /// left out: its neighbours are not to blame.
-    pub async fn offered(&self, actor: Actor<'_>, what: Offering) -> Result<Vec<Offered>, Refusal> {
-        let caller = self.recognise(actor).await?;
-        let word = match what {
-            Offering::Resources | Offering::ResourceTemplates => "resources",
-            Offering::Prompts => "prompts",
-        };
+    /// The servers that offer something to this caller, in a stable order; each says only what the caller may have of it.
+    pub fn offering_servers(&self, caller: &Caller) -> Vec<OfferingServer> {
         let mut servers = self.parts.offerings.servers(caller.tenant());
+        for server in &mut servers {
+            server.resources &= self.may_ask(caller, &server.namespace, Offering::Resources);
+            server.prompts &= self.may_ask(caller, &server.namespace, Offering::Prompts);
+        }
+        servers.retain(|server| server.resources || server.prompts);
         servers.sort();
-        let mut all = Vec::new();
-        for (server, namespace) in servers {
-            if !self.may_ask(&caller, &namespace, word) {
-                continue;
+        servers
+    }
+
+    /// Everything of a kind that the caller may see of the servers that are `wanted`, server by server in a stable order. A
+    /// server that does not answer is left out: its neighbours are not to blame.
+    pub async fn offered(
+        &self,
+        actor: Actor<'_>,
+        what: Offering,
+        wanted: impl Fn(&OfferingServer) -> bool + Send,
+    ) -> Result<Vec<Offered>, Refusal> {
+        let caller = self.recognise(actor).await?;
+        let mut servers = self.offering_servers(&caller);
+        servers.retain(|server| server.offers(what) && wanted(server));
+        let mut listing = JoinSet::new();
+        let mut listed = Vec::with_capacity(servers.len());
+        for server in servers {
+            if listing.len() >= LISTED_AT_ONCE
+                && let Some(Ok(one)) = listing.join_next().await
+            {
+                listed.push(one);
             }
-            let listed = tokio::select! {
-                listed = self.parts.offerings.list(caller.tenant(), &server, what) => listed,
-                () = self.clock().sleep(PATIENCE) => Err(too_slow(&server)),
-            };
-            match listed {
+            let (offerings, clock) = (Arc::clone(&self.parts.offerings), Arc::clone(&self.parts.clock));
+            let tenant = caller.tenant().clone();
+            listing.spawn(async move {
+                let items = tokio::select! {
+                    items = offerings.list(&tenant, &server.name, what) => items,
+                    () = clock.sleep(PATIENCE) => Err(too_slow(&server.name)),
+                };
+                (server, items)
+            });
+        }
+        while let Some(one) = listing.join_next().await {
+            listed.extend(one.ok());
+        }
+        listed.sort_by(|left, right| left.0.cmp(&right.0));
+        let mut all = Vec::new();
+        for (OfferingServer { name: server, namespace, .. }, items) in listed {
+            match items {
                 Ok(items) => all.extend(items.into_iter().map(|item| Offered {
                     server: server.clone(),
                     namespace: namespace.clone(),
@@ -55,32 +107,31 @@ impl Kernel {
         Ok(all)
     }
 
-    /// Asks one server for a resource, a prompt or a completion, and records that it was asked.
+    /// Asks one server for a resource, a prompt or a completion, and records that it was asked. What the server asks back
+    /// goes to the audience, if there is one.
     pub async fn ask_offering(
         &self,
         actor: Actor<'_>,
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        companion: Option<Arc<dyn Companion>>,
+        audience: Option<Arc<dyn Audience>>,
     ) -> Result<Value, Refusal> {
         let caller = self.recognise(actor).await?;
         let slot = self.parts.recorder.reserve().await?;
-        let word = match request {
-            OfferingRequest::ReadResource => "resources",
-            OfferingRequest::GetPrompt | OfferingRequest::Complete => "prompts",
-        };
-        let known = self.parts.offerings.servers(caller.tenant()).into_iter().find(|(name, _)| name == server);
-        let answer = match known {
-            Some((_, namespace)) if self.may_ask(&caller, &namespace, word) => {
-                let companion = companion.unwrap_or_else(Unaccompanied::new);
-                tokio::select! {
-                    answer = self.parts.offerings.ask(caller.tenant(), server, request, parameters, &*companion) => answer,
-                    () = self.clock().sleep(PATIENCE) => Err(too_slow(server)),
-                }
+        let answer = if self.is_offered(&caller, server, request.of()) {
+            let asked = Arc::new(AtomicU64::new(0));
+            let companion: Arc<dyn Companion> = match audience {
+                Some(audience) => Arc::new(Questioner { audience, moves: Arc::clone(&asked) }),
+                None => Unaccompanied::new(),
+            };
+            tokio::select! {
+                answer = self.parts.offerings.ask(caller.tenant(), server, request, parameters, &companion) => answer,
+                () = self.run_out_of_patience(&asked) => Err(too_slow(server)),
             }
+        } else {
             // The same words whether there is none or it is not for this caller.
-            _ => Err(unknown_server(server)),
+            Err(unknown_server(server))
         };
         let note = Some(request.method().to_owned());
         slot.record(AuditRecord {
@@ -90,9 +141,49 @@ impl Kernel {
         answer
     }
 
-    fn may_ask(&self, caller: &Caller, namespace: &str, word: &str) -> bool {
-        let namespace = (!namespace.is_empty()).then_some(namespace);
-        let Ok(id) = ToolId::new(namespace, word) else { return false };
+    /// Watches one resource of a server for the caller, and records that it does.
+    pub async fn watch_resource(&self, actor: Actor<'_>, server: &str, uri: &str) -> Result<Watch, Refusal> {
+        let caller = self.recognise(actor).await?;
+        let slot = self.parts.recorder.reserve().await?;
+        let watch = if self.is_offered(&caller, server, Offering::Resources) {
+            tokio::select! {
+                watch = self.parts.offerings.watch(caller.tenant(), server, uri) => watch,
+                () = self.clock().sleep(PATIENCE) => Err(too_slow(server)),
+            }
+        } else {
+            Err(unknown_server(server))
+        };
+        slot.record(AuditRecord {
+            code: watch.as_ref().err().map(|refusal| refusal.code),
+            ..self.act(actor, &caller, AuditAction::OfferingAsked, None, Some("resources/subscribe".to_owned()))
+        });
+        watch
+    }
+
+    /// What changes on any server from now on. Whoever follows holds it against what its own caller may see.
+    pub fn offering_news(&self) -> broadcast::Receiver<OfferingNews> {
+        self.parts.offerings.news()
+    }
+
+    /// Comes back when the server has done nothing for [`PATIENCE`]. `moves` is odd while its caller is asked.
+    async fn run_out_of_patience(&self, moves: &AtomicU64) {
+        loop {
+            let before = moves.load(Ordering::Acquire);
+            self.clock().sleep(PATIENCE).await;
+            if before.is_multiple_of(2) && moves.load(Ordering::Acquire) == before {
+                return;
+            }
+        }
+    }
+
+    fn is_offered(&self, caller: &Caller, server: &str, what: Offering) -> bool {
+        let servers = self.parts.offerings.servers(caller.tenant());
+        let known = servers.iter().find(|known| known.name == server);
+        known.is_some_and(|known| known.offers(what) && self.may_ask(caller, &known.namespace, what))
+    }
+
+    fn may_ask(&self, caller: &Caller, namespace: &str, what: Offering) -> bool {
+        let Some(id) = offering_id(namespace, what) else { return false };
         let access = self.access().snapshot().clone();
         let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
         caller.names(&id)
@@ -105,4 +196,36 @@ impl Kernel {
 fn too_slow(server: &str) -> Refusal {
     Refusal::new(ErrorCode::E3503, format!("server `{server}` did not answer within {} s", PATIENCE.as_secs()))
         .hint("`gantry server logs` may tell why")
+}
+
+/// Passes on what a server asks, within the bounds of every tool; what it says besides is nobody's news.
+#[derive(Debug)]
+struct Questioner {
+    audience: Arc<dyn Audience>,
+    /// Counts beginnings and ends of questions.
+    moves: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Companion for Questioner {
+    fn progress(&self, _: Progress) {}
+    fn log(&self, _: LogLevel, _: &str) {}
+    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
+        Err(no_checkpoints())
+    }
+    async fn document(&self, _: &str) -> Result<Value, Refusal> {
+        Err(no_documents())
+    }
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        self.audience.can_be_asked()
+    }
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        if is_too_much(&questions) {
+            return Err(asks_too_much());
+        }
+        self.moves.fetch_add(1, Ordering::AcqRel);
+        let answers = self.audience.ask(questions).await;
+        self.moves.fetch_add(1, Ordering::AcqRel);
+        answers
+    }
 }

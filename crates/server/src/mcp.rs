@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ listing, resources, lazy
-//!                                                                                       └▶ calling ─▶ running ─▶ kernel
+//!                                                                                       ├▶ calling, relaying ─▶ rounds ─▶ running ─▶ kernel
+//!                                                                                       └▶ watching ─▶ news of the catalogue and of servers
 //! ```
 //!
 //! The native model is revision 2026-07-28, without sessions: every request stands for itself. Older revisions have sessions,
@@ -25,11 +26,11 @@ use std::sync::{Arc, OnceLock};
 
 use contract::canonical::Digest;
 use kernel::{Kernel, Principal};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::incoming::Credential;
 
+mod addresses;
 mod calling;
 pub(crate) mod config;
 pub(crate) mod front;
@@ -39,20 +40,26 @@ mod listing;
 mod names;
 mod news;
 mod origin;
+mod pages;
+mod quota;
+mod relaying;
 mod resources;
 mod results;
+mod rounds;
 mod running;
 mod seal;
 mod sessions;
 mod stdio;
 mod to_wire;
 mod waiting;
+mod watching;
 
 pub use stdio::{StdioError, serve_stdio};
 
 use config::McpConfig;
 use listing::{Listing, Listings};
 use news::News;
+use quota::Quota;
 use results::ParkedResults;
 use seal::Seal;
 use sessions::Sessions;
@@ -68,7 +75,7 @@ pub(crate) struct Mcp {
     results: ParkedResults,
     news: Arc<News>,
     seal: Seal,
-    listeners: Arc<Semaphore>,
+    listeners: Arc<Quota>,
     /// Ends streams that only listen.
     ending: CancellationToken,
 }
@@ -129,7 +136,7 @@ impl Mcp {
             results: ParkedResults::default(),
             news: Arc::default(),
             seal: Seal::new(kernel.entropy()),
-            listeners: Arc::new(Semaphore::new(config.listeners_max)),
+            listeners: Quota::new(config.listeners_max, config.listeners_per_principal_max),
             ending: CancellationToken::new(),
             config,
         }

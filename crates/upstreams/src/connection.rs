@@ -136,9 +136,20 @@ impl Connection {
         schema: Option<&Value>,
         companion: &Arc<dyn Companion>,
     ) -> Result<Value, Fault> {
-        self.met.introduce(&mut params);
+        self.met.introduce_with(&mut params, companion.can_be_asked());
         self.met.ask_for_log(&mut params);
         self.line().request("tools/call", params, schema, Some(companion)).await
+    }
+
+    /// Asks something else once; questions go to the companion.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        mut params: Value,
+        companion: &Arc<dyn Companion>,
+    ) -> Result<Value, Fault> {
+        self.met.introduce_with(&mut params, companion.can_be_asked());
+        self.line().request(method, params, None, Some(companion)).await
     }
 
     /// Is it there (MCP-013)?
@@ -156,10 +167,12 @@ impl Connection {
 
     /// Follows changes of the lists of a server that tells them only to those who ask (2026-07-28). Ends with the connection.
     pub(crate) async fn follow_changes(&self) {
-        if self.met.era == Era::Modern && self.met.tells_of_changes() {
-            let params = json!({ "notifications": { "toolsListChanged": true } });
+        if self.met.era == Era::Modern
+            && let Some(changes) = self.met.told_changes()
+        {
+            let params = json!({ "notifications": changes });
             if let Err(fault) = self.request("subscriptions/listen", params).await {
-                tracing::debug!(%fault, "changes of a server's tools are not told");
+                tracing::debug!(%fault, "changes of what a server offers are not told");
             }
         }
     }

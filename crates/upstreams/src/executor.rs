@@ -12,14 +12,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation};
-use executors::process::session::Scrubbed;
-use kernel::ports::companion::{Companion, Question, QuestionKind};
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::connection::router::{not_relayed, relayed};
 use crate::fault::{Fault, bounded_content};
+use crate::rounds::Rounds;
 use crate::spec::Relay;
 use crate::supervisor::Unit;
 use crate::supervisor::live::Live;
@@ -27,10 +25,6 @@ use crate::upstreams::Upstreams;
 
 /// Times a call may be sent again (EXE-1).
 const REPEATS_MAX: u32 = 1;
-/// Rounds of questions and answers in one call.
-const ROUNDS_MAX: usize = 10;
-/// Questions in one round.
-const QUESTIONS_MAX: usize = 16;
 
 /// Runs tools of servers behind Gantry.
 #[derive(Debug, Clone)]
@@ -106,58 +100,11 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Sends it, and again with the answers as long as the server asks back (EXE-3).
     async fn once(&self, live: &Live) -> Result<Value, Fault> {
-        let companion: Arc<dyn Companion> = if live.scrubber.is_empty() {
-            Arc::clone(&self.call.companion)
-        } else {
-            Arc::new(Scrubbed::new(Arc::clone(&self.call.companion), Arc::clone(&live.scrubber)))
-        };
-        let mut params = json!({ "name": self.tool, "arguments": &*self.call.parameters });
-        for _ in 0..=ROUNDS_MAX {
-            let result = live.connection.call(params, Some(&self.call.tool.manifest.parameters), &companion).await?;
-            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
-                return Ok(result);
-            }
-            params = self.answered(result, &*companion).await?;
-        }
-        Err(Refusal::new(
-            ErrorCode::E3407,
-            format!("the server `{}` asked its caller more than {ROUNDS_MAX} times in one call", self.unit.name),
-        )
-        .retryable(false)
-        .into())
-    }
-
-    /// The parameters of the next round.
-    async fn answered(&self, result: Value, companion: &dyn Companion) -> Result<Value, Fault> {
-        let requests = match result.get("inputRequests") {
-            Some(Value::Object(requests)) => requests.clone(),
-            _ => Map::new(),
-        };
-        let state = result.get("requestState").filter(|state| state.is_string());
-        if (requests.is_empty() && state.is_none()) || requests.len() > QUESTIONS_MAX {
-            return Err(Fault::Nonsense("question that can be answered"));
-        }
-        let mut questions = Vec::with_capacity(requests.len());
-        for (key, request) in requests {
-            let method = request.get("method").and_then(Value::as_str);
-            let kind = method.and_then(QuestionKind::of_method).ok_or(Fault::Nonsense("question of the protocol"))?;
-            if !relayed(self.relay, kind) {
-                return Err(not_relayed(&self.unit.name, kind).into());
-            }
-            let parameters = request.get("params").cloned().unwrap_or_else(|| json!({}));
-            questions.push(Question { key, kind, parameters });
-        }
-        let mut params = json!({ "name": self.tool, "arguments": &*self.call.parameters });
-        let Some(members) = params.as_object_mut() else { return Err(Fault::Nonsense("call")) };
-        if !questions.is_empty() {
-            let answers = companion.ask(questions).await?;
-            let answers: Map<String, Value> = answers.into_iter().map(|answer| (answer.key, answer.value)).collect();
-            members.insert("inputResponses".to_owned(), Value::Object(answers));
-        }
-        if let Some(state) = state {
-            members.insert("requestState".to_owned(), state.clone());
-        }
-        Ok(params)
+        let companion = live.discreet(&self.call.companion);
+        let params = json!({ "name": self.tool, "arguments": &*self.call.parameters });
+        let schema = Some(&self.call.tool.manifest.parameters);
+        let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
+        rounds.through(&*companion, |params| live.connection.call(params, schema, &companion)).await
     }
 }
 

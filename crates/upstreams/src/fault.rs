@@ -15,6 +15,8 @@ use crate::wire::RpcError;
 pub(crate) const INVALID_REQUEST: i64 = -32600;
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INVALID_PARAMS: i64 = -32602;
+/// What servers before 2026-07-28 say about a resource they do not have.
+pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
 /// A server of 2026-07-28 that misses a header or a capability, or that knows other revisions.
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
@@ -112,6 +114,7 @@ impl Fault {
 fn refused(server: &str, error: RpcError, safe: bool) -> Refusal {
     let (code, message) = match error.code {
         INVALID_PARAMS => (ErrorCode::E3301, format!("the server `{server}` does not accept these parameters")),
+        RESOURCE_NOT_FOUND => (ErrorCode::E3008, format!("the server `{server}` has no such resource")),
         METHOD_NOT_FOUND => (ErrorCode::E3010, format!("the server `{server}` does not offer this")),
         _ => (ErrorCode::E3502, format!("the server `{server}` could not do it")),
     };
@@ -160,6 +163,7 @@ mod tests {
             (Fault::Busy { retry_after_ms: Some(5) }, ErrorCode::E3504, ErrorCode::E3504),
             (Fault::Denied(401), ErrorCode::E3603, ErrorCode::E3603),
             (error(INVALID_PARAMS), ErrorCode::E3301, ErrorCode::E3301),
+            (error(RESOURCE_NOT_FOUND), ErrorCode::E3008, ErrorCode::E3008),
             (error(-32603), ErrorCode::E3502, ErrorCode::E3502),
         ] {
             assert_eq!(fault.clone().refusal("s", false).code, unsafe_code, "{fault}");
@@ -173,6 +177,7 @@ mod tests {
         for (ours, theirs) in [
             (INVALID_REQUEST, Known::INVALID_REQUEST),
             (METHOD_NOT_FOUND, Known::METHOD_NOT_FOUND),
+            (RESOURCE_NOT_FOUND, Known::RESOURCE_NOT_FOUND),
             (INVALID_PARAMS, Known::INVALID_PARAMS),
             (HEADER_MISMATCH, Known::HEADER_MISMATCH),
             (MISSING_CAPABILITY, Known::MISSING_REQUIRED_CLIENT_CAPABILITY),

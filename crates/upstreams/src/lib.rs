@@ -7,6 +7,7 @@
 //! - `connection`: the wire: standard streams, Streamable HTTP, the HTTP+SSE of 2024-11-05;
 //! - [`import`]: the configuration people already have; [`naming`] and [`pins`]: what a tool is called here and what was accepted of it;
 //! - [`catalogue`]: servers' tools taken in, held back, given free;
+//! - `offerings`, `watched`: their resources and prompts, for whoever may ask, and what changes of them;
 //! - `oauth`: tokens for servers elsewhere;
 //! - `server_log`: what servers write to their standard error.
 //!
@@ -24,12 +25,14 @@ mod oauth;
 mod offerings;
 pub mod pins;
 mod restarts;
+mod rounds;
 mod server_log;
 pub mod spec;
 mod sse_events;
 mod starter;
 pub mod supervisor;
 pub mod upstreams;
+mod watched;
 pub mod watcher;
 mod wire;
 

@@ -2,15 +2,23 @@
 //!
 //! A tenant has its own servers and those of the home tenant; of two with one name its own counts. Only servers whose entry
 //! says `resources` or `prompts` are asked at all.
+//!
+//! Not here: following what changes (`watched`).
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use contract::error::Refusal;
+use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use kernel::ports::companion::Companion;
-use kernel::ports::offerings::{Offering, OfferingRequest, Offerings, unknown_server};
+use kernel::ports::offerings::{
+    Offering, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch, unknown_server,
+};
 use serde_json::Value;
+use tokio::sync::broadcast;
 
 use crate::catalogue::namespace;
+use crate::fault::INVALID_PARAMS;
 use crate::upstreams::Upstreams;
 
 impl Upstreams {
@@ -23,16 +31,23 @@ impl Upstreams {
 
 #[async_trait]
 impl Offerings for Upstreams {
-    fn servers(&self, tenant: &TenantId) -> Vec<(String, String)> {
-        let mut servers: Vec<(String, String)> = self
+    fn servers(&self, tenant: &TenantId) -> Vec<OfferingServer> {
+        let mut servers: Vec<OfferingServer> = self
             .definitions()
             .iter()
             .filter(|definition| definition.tenant == *tenant || definition.tenant.is_home())
-            .filter(|definition| definition.spec.resources || definition.spec.prompts)
-            .map(|definition| (definition.name.clone(), namespace(&definition.name, Some(&definition.spec))))
+            .map(|definition| OfferingServer {
+                name: definition.name.clone(),
+                owner: definition.tenant.clone(),
+                namespace: namespace(&definition.name, Some(&definition.spec)),
+                resources: definition.spec.resources,
+                prompts: definition.spec.prompts,
+            })
             .collect();
-        servers.sort();
-        servers.dedup_by(|a, b| a.0 == b.0);
+        // A tenant's own hides its namesake, also when it offers nothing itself.
+        servers.sort_by_key(|server| (server.name.clone(), server.owner != *tenant));
+        servers.dedup_by(|later, first| later.name == first.name);
+        servers.retain(|server| server.resources || server.prompts);
         servers
     }
 
@@ -54,16 +69,40 @@ impl Offerings for Upstreams {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        _: &dyn Companion,
+        companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
         let owner = self.owner(tenant, server)?;
         match request {
             OfferingRequest::ReadResource => {
-                let uri = parameters.get("uri").and_then(Value::as_str).unwrap_or_default();
-                self.read_resource(&owner, server, tenant, uri).await
+                let read = self.read_resource(&owner, server, tenant, parameters, companion).await;
+                read.map_err(|refusal| absent(refusal, server))
             }
-            OfferingRequest::GetPrompt => self.get_prompt(&owner, server, tenant, parameters).await,
-            OfferingRequest::Complete => self.complete(&owner, server, tenant, parameters).await,
+            OfferingRequest::GetPrompt => self.get_prompt(&owner, server, tenant, parameters, companion).await,
+            OfferingRequest::CompletePrompt | OfferingRequest::CompleteResource => {
+                self.complete(&owner, server, tenant, parameters).await
+            }
         }
     }
+
+    async fn watch(&self, tenant: &TenantId, server: &str, uri: &str) -> Result<Watch, Refusal> {
+        let owner = self.owner(tenant, server)?;
+        self.begin_watching(&owner, server, tenant, uri).await.map_err(|refusal| absent(refusal, server))?;
+        let shared = self.definition(&owner, server)?.spec.shareable;
+        let serves = if shared { owner.clone() } else { tenant.clone() };
+        self.watch_resource((owner, server.to_owned(), serves), uri)
+    }
+
+    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+        self.house.news.follow()
+    }
+}
+
+/// Servers of 2026-07-28 have no code of its own for a resource that is not there: its address is a wrong parameter to them.
+fn absent(refusal: Refusal, server: &str) -> Refusal {
+    let code = refusal.details.as_deref().and_then(|details| details.get("upstream_code")).and_then(Value::as_i64);
+    if code != Some(INVALID_PARAMS) {
+        return refusal;
+    }
+    let absent = Refusal::new(ErrorCode::E3008, format!("the server `{server}` has no such resource")).retryable(false);
+    Refusal { details: refusal.details, ..absent }
 }

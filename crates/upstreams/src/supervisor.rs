@@ -25,7 +25,7 @@
 mod keeper;
 pub(crate) mod live;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
+use kernel::ports::offerings::OfferingChange;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,6 +44,7 @@ use crate::connection::router::Hearing;
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
+use crate::watched::{Changes, News, WatchedResources};
 use crate::watcher::Watchers;
 use keeper::{Keeper, Order};
 use live::{InUse, Live};
@@ -107,6 +109,7 @@ pub(crate) struct House {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) watchers: Watchers,
+    pub(crate) news: News,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -127,6 +130,10 @@ pub(crate) struct Unit {
     /// It is not to be started any more.
     closing: CancellationToken,
     tools_changed: Notify,
+    /// What else has changed and is not told yet.
+    pub(crate) changes: Changes,
+    /// Does it serve everybody?
+    shared: AtomicBool,
     orders: mpsc::Sender<Order>,
     room: Semaphore,
     queued: AtomicUsize,
@@ -152,6 +159,7 @@ impl Unit {
         name: String,
         spec: Arc<ServerSpec>,
         log: Arc<ServerLog>,
+        watched: Arc<WatchedResources>,
     ) -> Arc<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let facts = Facts { since: house.clock.now(), restarts: 0, era: None, last_error: None };
@@ -166,6 +174,8 @@ impl Unit {
             waiting: AtomicUsize::new(0),
             closing: CancellationToken::new(),
             tools_changed: Notify::new(),
+            changes: Changes::new(watched),
+            shared: AtomicBool::new(spec.shareable),
             orders,
             room: Semaphore::new(house.bounds.calls_max),
             queued: AtomicUsize::new(0),
@@ -237,6 +247,7 @@ impl Unit {
 
     /// Another specification holds from now on.
     pub(crate) fn change(self: &Arc<Self>, spec: Arc<ServerSpec>) {
+        self.shared.store(spec.shareable, Ordering::Release);
         let unit = Arc::clone(self);
         self.house.tasks.spawn(async move {
             let _ = unit.orders.send(Order::Change(spec)).await;
@@ -277,6 +288,22 @@ impl Unit {
         }
     }
 
+    /// Whom its news concern; `None` is everybody.
+    pub(crate) fn concerns(&self) -> Option<&TenantId> {
+        (!self.shared.load(Ordering::Acquire)).then_some(&self.tenant)
+    }
+
+    /// Comes back when `live` is not what calls are sent to any more.
+    pub(crate) async fn replaced(&self, live: &Arc<Live>) {
+        let is_other = |phase: &Phase| !matches!(phase, Phase::Ready(current) if Arc::ptr_eq(current, live));
+        // The sender lives as long as this value does.
+        let _ = self.phase.subscribe().wait_for(is_other).await;
+    }
+
+    pub(crate) fn house(&self) -> &House {
+        &self.house
+    }
+
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -306,6 +333,10 @@ impl Unit {
 impl Hearing for Unit {
     fn tools_changed(&self) {
         self.tools_changed.notify_one();
+    }
+
+    fn offering_changed(&self, change: OfferingChange) {
+        self.changes.note(change);
     }
 
     fn line(&self, line: &str) {

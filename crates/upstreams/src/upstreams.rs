@@ -13,7 +13,7 @@ mod lists;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
@@ -31,6 +31,7 @@ use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
 use crate::supervisor::{House, ServerState, Unit};
+use crate::watched::{News, Watches};
 use crate::watcher::{UpstreamWatcher, Watchers};
 pub use lists::{ITEMS_MAX, LIST_BYTES_MAX};
 
@@ -92,15 +93,18 @@ pub(crate) struct Definition {
 
 type Key = (TenantId, String);
 /// A definition, and the tenant it runs for.
-type UnitKey = (TenantId, String, TenantId);
+pub(crate) type UnitKey = (TenantId, String, TenantId);
 
 /// The servers behind Gantry.
 #[derive(Debug)]
 pub struct Upstreams {
-    house: Arc<House>,
+    pub(crate) house: Arc<House>,
     log_dir: PathBuf,
     definitions: ArcSwap<HashMap<Key, Arc<Definition>>>,
     units: Mutex<Units>,
+    pub(crate) watches: Watches,
+    /// For what goes on by itself and must not keep all of this alive.
+    pub(crate) me: Weak<Self>,
 }
 
 #[derive(Debug, Default)]
@@ -118,8 +122,15 @@ impl Upstreams {
         );
         let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), http: http.ok(), limits };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
-        let house = Arc::new(House { starter, bounds, clock, entropy, watchers, tasks });
-        Arc::new(Self { house, log_dir, definitions: ArcSwap::default(), units: Mutex::default() })
+        let house = Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks });
+        Arc::new_cyclic(|me| Self {
+            house,
+            log_dir,
+            definitions: ArcSwap::default(),
+            units: Mutex::default(),
+            watches: Watches::default(),
+            me: me.clone(),
+        })
     }
 
     /// These are the servers from now on. What is new is known, what is changed is switched over, what is gone is drained.
@@ -274,6 +285,7 @@ impl Upstreams {
         }
         // The definition may have changed since it was looked up.
         let current = self.definition(&definition.tenant, &definition.name)?;
+        let watched = self.watches.of(&key);
         let unit = Unit::new(
             &self.house,
             current.tenant.clone(),
@@ -281,6 +293,7 @@ impl Upstreams {
             current.name.clone(),
             Arc::clone(&current.spec),
             Arc::clone(&current.log),
+            watched,
         );
         units.all.insert(key, Arc::clone(&unit));
         Ok(unit)

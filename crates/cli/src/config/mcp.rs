@@ -80,7 +80,7 @@ const SEARCH_TOKENS_MAX: Key = limit(
     "search_tokens_max",
     200..=1_000_000,
     "2000",
-    "Tokens of one answer of `search_tools`, estimated. At the limit fewer hits are told.",
+    "Tokens of one answer of `search_tools`. At the limit fewer hits are told.",
 );
 const PAGE_SIZE: Key = limit("page_size", 1..=100_000, "5000", "Tools on one page of `tools/list`.");
 const LIST_TTL_MS: Key = limit("list_ttl_ms", 0..=DAY_MS, "60000", "Milliseconds that clients may keep a list.");
@@ -90,6 +90,12 @@ const SESSIONS_MAX: Key = limit(
     "1000",
     "Sessions of older clients. At the limit a new one is refused: E3001.",
 );
+const SESSIONS_PER_PRINCIPAL_MAX: Key = limit(
+    "sessions_per_principal_max",
+    1..=1_000_000,
+    "100",
+    "Of these, those of one principal. At the limit a new one is refused: E3003.",
+);
 const SESSION_IDLE_MS: Key =
     limit("session_idle_ms", 100..=DAY_MS, "1800000", "Milliseconds after which a session that nobody uses is closed.");
 const LISTENERS_MAX: Key = limit(
@@ -97,6 +103,12 @@ const LISTENERS_MAX: Key = limit(
     1..=1_000_000,
     "1000",
     "Streams that only listen. At the limit a new one is refused: E3001.",
+);
+const LISTENERS_PER_PRINCIPAL_MAX: Key = limit(
+    "listeners_per_principal_max",
+    1..=1_000_000,
+    "100",
+    "Of these, those of one principal. At the limit a new one is refused: E3003.",
 );
 const QUESTIONS_MAX: Key = limit(
     "questions_max",
@@ -136,8 +148,10 @@ pub(super) const KEYS: &[&Key] = &[
     &PAGE_SIZE,
     &LIST_TTL_MS,
     &SESSIONS_MAX,
+    &SESSIONS_PER_PRINCIPAL_MAX,
     &SESSION_IDLE_MS,
     &LISTENERS_MAX,
+    &LISTENERS_PER_PRINCIPAL_MAX,
     &QUESTIONS_MAX,
     &ANSWER_MS,
     &RESULT_BYTES_MAX,
@@ -165,8 +179,10 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> McpConfi
         page_size: size(&PAGE_SIZE),
         list_ttl_ms: settings.integer(&LIST_TTL_MS),
         sessions_max: size(&SESSIONS_MAX),
+        sessions_per_principal_max: size(&SESSIONS_PER_PRINCIPAL_MAX),
         session_idle_ms: settings.integer(&SESSION_IDLE_MS),
         listeners_max: size(&LISTENERS_MAX),
+        listeners_per_principal_max: size(&LISTENERS_PER_PRINCIPAL_MAX),
         questions_max: size(&QUESTIONS_MAX),
         answer_ms: settings.integer(&ANSWER_MS),
         result_bytes_max: size(&RESULT_BYTES_MAX),

@@ -75,6 +75,12 @@ pub trait Companion: Send + Sync + fmt::Debug {
     /// A document that the tool is allowed to see. May wait; whoever calls bounds the wait by the call's deadline.
     async fn document(&self, id: &str) -> Result<Value, Refusal>;
 
+    /// What whoever made the call has said it can be asked, each with the details of that as the Model Context Protocol has
+    /// them. A tool elsewhere is told this much and no more. Nothing is the default.
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        Vec::new()
+    }
+
     /// Asks whoever made the call, and waits for all answers. May wait for a person; the call's deadline goes on.
     /// Refused where nobody can be asked, which is the default.
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
@@ -138,6 +144,11 @@ pub trait Audience: Send + Sync + fmt::Debug {
 
     /// A line of the tool's log. Never waits.
     fn log(&self, level: LogLevel, message: &str);
+
+    /// What the caller has said it can be asked, as in [`Companion::can_be_asked`].
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        Vec::new()
+    }
 
     /// Asks the caller and waits for all answers. Refused with E3010 where nobody can be asked.
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal>;

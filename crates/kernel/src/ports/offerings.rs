@@ -6,11 +6,13 @@
 //! Not here: who may ask (`kernel::offerings`), and how names are shown outside (the door).
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::Refusal;
 use contract::ids::TenantId;
 use serde_json::Value;
+use tokio::sync::broadcast;
 
 use super::companion::Companion;
 
@@ -20,6 +22,28 @@ pub enum Offering {
     Resources,
     ResourceTemplates,
     Prompts,
+}
+
+/// A server that offers something, as one tenant knows it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfferingServer {
+    pub name: String,
+    /// Who has defined it.
+    pub owner: TenantId,
+    /// Where its tools stand; empty if they stand without one.
+    pub namespace: String,
+    pub resources: bool,
+    pub prompts: bool,
+}
+
+impl OfferingServer {
+    /// Does it offer things of this kind?
+    pub fn offers(&self, what: Offering) -> bool {
+        match what {
+            Offering::Resources | Offering::ResourceTemplates => self.resources,
+            Offering::Prompts => self.prompts,
+        }
+    }
 }
 
 /// One thing of one server, described as the server describes it.
@@ -36,7 +60,10 @@ pub struct Offered {
 pub enum OfferingRequest {
     ReadResource,
     GetPrompt,
-    Complete,
+    /// Values for an argument of a prompt.
+    CompletePrompt,
+    /// Values for a part of a resource's address.
+    CompleteResource,
 }
 
 impl OfferingRequest {
@@ -45,7 +72,59 @@ impl OfferingRequest {
         match self {
             Self::ReadResource => "resources/read",
             Self::GetPrompt => "prompts/get",
-            Self::Complete => "completion/complete",
+            Self::CompletePrompt | Self::CompleteResource => "completion/complete",
+        }
+    }
+
+    /// Of what it is about.
+    pub fn of(self) -> Offering {
+        match self {
+            Self::ReadResource | Self::CompleteResource => Offering::Resources,
+            Self::GetPrompt | Self::CompletePrompt => Offering::Prompts,
+        }
+    }
+}
+
+/// What is not as it was on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OfferingChange {
+    /// The list of its resources.
+    Resources,
+    /// The list of its prompts.
+    Prompts,
+    /// A resource that somebody watches, by the address it is watched under.
+    Resource(String),
+}
+
+/// A server says that something is not as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferingNews {
+    /// Whom it concerns; `None` is everybody who knows the server.
+    pub tenant: Option<TenantId>,
+    pub server: String,
+    pub change: OfferingChange,
+}
+
+/// Somebody watches a resource, until this is dropped.
+pub struct Watch(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Watch {
+    /// What is to be done at its end.
+    pub fn until(end: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(end)))
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch(…)")
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.take() {
+            end();
         }
     }
 }
@@ -53,8 +132,8 @@ impl OfferingRequest {
 /// Servers that offer more than tools.
 #[async_trait]
 pub trait Offerings: Send + Sync + fmt::Debug {
-    /// The servers of a tenant that offer something, by name and namespace.
-    fn servers(&self, tenant: &TenantId) -> Vec<(String, String)>;
+    /// The servers of a tenant that offer something, each name once.
+    fn servers(&self, tenant: &TenantId) -> Vec<OfferingServer>;
 
     /// All things of a kind that one server offers.
     async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal>;
@@ -66,8 +145,15 @@ pub trait Offerings: Send + Sync + fmt::Debug {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        companion: &dyn Companion,
+        companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal>;
+
+    /// Watches one resource of a server: its changes are among the [`news`](Self::news) until the watch is dropped, also
+    /// over restarts of the server.
+    async fn watch(&self, tenant: &TenantId, server: &str, uri: &str) -> Result<Watch, Refusal>;
+
+    /// What changes from now on, in a bounded buffer. Whoever does not keep up hears that it missed something.
+    fn news(&self) -> broadcast::Receiver<OfferingNews>;
 }
 
 /// No servers, nothing offered.
@@ -76,7 +162,7 @@ pub struct NothingOffered;
 
 #[async_trait]
 impl Offerings for NothingOffered {
-    fn servers(&self, _: &TenantId) -> Vec<(String, String)> {
+    fn servers(&self, _: &TenantId) -> Vec<OfferingServer> {
         Vec::new()
     }
     async fn list(&self, _: &TenantId, _: &str, _: Offering) -> Result<Vec<Value>, Refusal> {
@@ -88,9 +174,15 @@ impl Offerings for NothingOffered {
         server: &str,
         _: OfferingRequest,
         _: Value,
-        _: &dyn Companion,
+        _: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
         Err(unknown_server(server))
+    }
+    async fn watch(&self, _: &TenantId, server: &str, _: &str) -> Result<Watch, Refusal> {
+        Err(unknown_server(server))
+    }
+    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+        broadcast::channel(1).1
     }
 }
 

@@ -7,8 +7,11 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::companion::Companion;
-use gantry_kernel::ports::offerings::{Offering, OfferingRequest, Offerings};
+use gantry_kernel::ports::offerings::{
+    NothingOffered, Offering, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch,
+};
 use serde_json::{Value, json};
+use tokio::sync::broadcast;
 
 use crate::stage::{Props, Stage, admin, as_holder};
 
@@ -18,9 +21,15 @@ struct Shelf;
 
 #[async_trait]
 impl Offerings for Shelf {
-    fn servers(&self, tenant: &TenantId) -> Vec<(String, String)> {
-        let both = vec![("notes".to_owned(), "notes".to_owned()), ("broken".to_owned(), "broken".to_owned())];
-        if tenant.is_home() { both } else { Vec::new() }
+    fn servers(&self, tenant: &TenantId) -> Vec<OfferingServer> {
+        let server = |name: &str| OfferingServer {
+            name: name.to_owned(),
+            owner: TenantId::home(),
+            namespace: name.to_owned(),
+            resources: true,
+            prompts: true,
+        };
+        if tenant.is_home() { vec![server("notes"), server("broken")] } else { Vec::new() }
     }
     async fn list(&self, _: &TenantId, server: &str, _: Offering) -> Result<Vec<Value>, Refusal> {
         match server {
@@ -34,9 +43,15 @@ impl Offerings for Shelf {
         server: &str,
         request: OfferingRequest,
         parameters: Value,
-        _: &dyn Companion,
+        _: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
         Ok(json!({ "server": server, "method": request.method(), "parameters": parameters }))
+    }
+    async fn watch(&self, _: &TenantId, _: &str, _: &str) -> Result<Watch, Refusal> {
+        Ok(Watch::until(|| {}))
+    }
+    fn news(&self) -> broadcast::Receiver<OfferingNews> {
+        NothingOffered.news()
     }
 }
 
@@ -46,8 +61,10 @@ async fn stage() -> Stage {
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_does_not_hide_its_neighbours() {
-    let listed = stage().await.kernel.offered(admin(), Offering::Resources).await.unwrap();
+    let listed = stage().await.kernel.offered(admin(), Offering::Resources, |_| true).await.unwrap();
     assert_eq!(listed.len(), 1);
+    let of_another = stage().await.kernel.offered(admin(), Offering::Resources, |server| server.name == "other").await;
+    assert_eq!(of_another.unwrap().len(), 0, "only what is wanted is asked");
     assert_eq!((listed[0].server.as_str(), &listed[0].item["uri"]), ("notes", &json!("note://1")));
 }
 
@@ -59,12 +76,16 @@ async fn resources_and_prompts_are_named_by_tokens_like_tools() {
     let stranger = stage.mint(json!({ "tenant": "local", "sub": "agent-2", "tools": [{ "tool_id": "greet" }] })).await;
     let elsewhere = stage.mint(json!({ "tenant": "acme", "sub": "agent-3" })).await;
     for (token, resources, prompts) in [(&reader, 1, 0), (&stranger, 0, 0), (&elsewhere, 0, 0)] {
-        let seen = stage.kernel.offered(as_holder(token), Offering::Resources).await.unwrap().len();
+        let seen = stage.kernel.offered(as_holder(token), Offering::Resources, |_| true).await.unwrap().len();
         assert_eq!(seen, resources);
-        assert_eq!(stage.kernel.offered(as_holder(token), Offering::Prompts).await.unwrap().len(), prompts);
+        assert_eq!(stage.kernel.offered(as_holder(token), Offering::Prompts, |_| true).await.unwrap().len(), prompts);
         let read = |request| stage.kernel.ask_offering(as_holder(token), "notes", request, json!({}), None);
         assert_eq!(read(OfferingRequest::ReadResource).await.is_ok(), resources == 1);
         assert_eq!(read(OfferingRequest::GetPrompt).await.map_err(|r| r.code), Err(ErrorCode::E3008));
+        assert_eq!(read(OfferingRequest::CompleteResource).await.is_ok(), resources == 1);
+        assert_eq!(read(OfferingRequest::CompletePrompt).await.map_err(|r| r.code), Err(ErrorCode::E3008));
+        let watched = stage.kernel.watch_resource(as_holder(token), "notes", "note://1").await;
+        assert_eq!(watched.is_ok(), resources == 1, "{watched:?}");
     }
 }
 

@@ -42,7 +42,7 @@ pub struct McpConfig {
     pub auto_tools_max: usize,
     /// Tokens (estimated) of the whole list above which `Auto` becomes lazy. Default 20,000, 100 to 100,000,000.
     pub auto_tokens_max: usize,
-    /// Tokens (estimated) of one answer of `search_tools`. Default 2,000, 200 to 1,000,000. At the limit fewer hits are told.
+    /// Tokens of one answer of `search_tools`. Default 2,000, 200 to 1,000,000. At the limit fewer hits are told.
     pub search_tokens_max: usize,
     /// Tools on one page of `tools/list`. Default 5,000, 1 to 100,000.
     pub page_size: usize,
@@ -50,10 +50,14 @@ pub struct McpConfig {
     pub list_ttl_ms: u64,
     /// Sessions of older clients. Default 1,000, 1 to 1,000,000. At the limit a new one is refused: 503, E3001.
     pub sessions_max: usize,
+    /// Of these, those of one principal. Default 100, 1 to 1,000,000. At the limit a new one is refused: 429, E3003.
+    pub sessions_per_principal_max: usize,
     /// Milliseconds after which a session nobody uses is closed. Default 1,800,000, 100 to 86,400,000.
     pub session_idle_ms: u64,
     /// Streams that only listen (`GET`, `subscriptions/listen`). Default 1,000, 1 to 1,000,000. At the limit: 503, E3001.
     pub listeners_max: usize,
+    /// Of these, those of one principal. Default 100, 1 to 1,000,000. At the limit: 429, E3003.
+    pub listeners_per_principal_max: usize,
     /// Calls that wait for an answer of their caller. Default 256, 1 to 100,000. At the limit the tool is told that nobody
     /// can be asked.
     pub questions_max: usize,
@@ -105,8 +109,10 @@ impl Default for McpConfig {
             page_size: 5_000,
             list_ttl_ms: 60_000,
             sessions_max: 1_000,
+            sessions_per_principal_max: 100,
             session_idle_ms: 1_800_000,
             listeners_max: 1_000,
+            listeners_per_principal_max: 100,
             questions_max: 256,
             answer_ms: 300_000,
             result_bytes_max: 256 * 1024,
@@ -131,8 +137,10 @@ impl McpConfig {
             ("page_size", wide(self.page_size), 1, 100_000),
             ("list_ttl_ms", self.list_ttl_ms, 0, DAY_MS),
             ("sessions_max", wide(self.sessions_max), 1, 1_000_000),
+            ("sessions_per_principal_max", wide(self.sessions_per_principal_max), 1, 1_000_000),
             ("session_idle_ms", self.session_idle_ms, 100, DAY_MS),
             ("listeners_max", wide(self.listeners_max), 1, 1_000_000),
+            ("listeners_per_principal_max", wide(self.listeners_per_principal_max), 1, 1_000_000),
             ("questions_max", wide(self.questions_max), 1, 100_000),
             ("answer_ms", self.answer_ms, 100, DAY_MS),
             ("result_bytes_max", wide(self.result_bytes_max), 1024, 64 << 20),

@@ -21,11 +21,11 @@ use http_body_util::BodyExt as _;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::config::is_toolset_name;
 use super::handler::{From, Handler};
+use super::quota::{NoPlace, Place};
 use super::sessions::{Owner, Sessions};
 use super::{Visit, origin, seal};
 use crate::answer::dress;
@@ -127,11 +127,11 @@ async fn handed_on(
             posted(door, incoming.parts, body, visit, owner, session).await
         }
         Method::GET => {
-            let slot = Arc::clone(&door.mcp().listeners).try_acquire_owned().map_err(|_| too_many("listen"))?;
+            let place = door.mcp().listeners.take(&owner.principal).map_err(|why| no_place(why, "listen"))?;
             let response = service(door, &visit, &door.mcp().ending)
                 .handle(without_token(incoming.parts, visit, Bytes::new()))
                 .await;
-            Ok(holding(response.map(Body::new), slot))
+            Ok(holding(response.map(Body::new), place))
         }
         Method::DELETE => {
             let request = without_token(incoming.parts, visit.clone(), Bytes::new());
@@ -174,9 +174,10 @@ async fn posted(
         return Ok(not_a_message(-32600, "the body is no JSON-RPC message: `jsonrpc` must be `2.0`", &id));
     }
     let begins = peek.method.as_deref() == Some("initialize");
-    if begins && !door.mcp().sessions.have_room().await {
-        return Err(too_many("have a session"));
-    }
+    let place = match begins {
+        true => Some(door.mcp().sessions.place(&owner).map_err(|why| no_place(why, "have a session"))?),
+        false => None,
+    };
     if matches!(peek.method.as_deref(), Some("subscriptions/listen" | "notifications/initialized")) {
         let _first = visit.seen.set(door.mcp().listing(door.kernel(), &visit).fingerprint);
     }
@@ -185,9 +186,12 @@ async fn posted(
     let resource = resource(visit.toolset.as_deref());
     let service = service(door, &visit, &CancellationToken::new());
     let mut response = service.handle(without_token(parts, visit, body)).await.map(Body::new);
-    if begins && let Some(id) = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok()) {
+    if let Some(place) = place
+        && let Some(id) = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok())
+    {
         let asked = peek.params.and_then(|params| params.protocol_version);
-        door.mcp().sessions.belongs(id, owner, asked.as_ref().and_then(Value::as_str) == Some(BATCHING));
+        let batches = asked.as_ref().and_then(Value::as_str) == Some(BATCHING);
+        door.mcp().sessions.belongs(id, owner, place, batches).await;
     }
     if let Some(scope) = lacks.get()
         && !is_stream(&response)
@@ -286,13 +290,13 @@ pub(crate) fn is_stream<B>(response: &Response<B>) -> bool {
 }
 
 /// A response that holds a slot for as long as it lasts.
-fn holding(response: Response<Body>, slot: OwnedSemaphorePermit) -> Response<Body> {
+fn holding(response: Response<Body>, place: Place) -> Response<Body> {
     if !is_stream(&response) {
         return response;
     }
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _held = &slot;
+            let _held = &place;
             frame
         }))
     })
@@ -311,9 +315,12 @@ fn no_session() -> Refused {
     Refusal::new(ErrorCode::E3008, "there is no such session").hint("begin a new one with `initialize`").into()
 }
 
-fn too_many(what: &str) -> Refused {
-    let refusal = Refusal::new(ErrorCode::E3001, format!("too many clients {what} at the moment"))
-        .hint("close those that are not used any more, or try again later");
+fn no_place(why: NoPlace, what: &str) -> Refused {
+    let refusal = match why {
+        NoPlace::All => Refusal::new(ErrorCode::E3001, format!("too many clients {what} at the moment")),
+        NoPlace::Own => Refusal::new(ErrorCode::E3003, format!("too many clients of this principal {what}")),
+    };
+    let refusal = refusal.hint("close those that are not used any more, or try again later");
     Refusal { retry_after_ms: Some(5_000), ..refusal }.into()
 }
 

@@ -10,16 +10,20 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use contract::error::Refusal;
 use kernel::ports::entropy::new_trace_id;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, Extensions, Implementation, ListResourceTemplatesResult,
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, Extensions,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscriptionFilter, Tool,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceUpdatedNotificationParam,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use super::config::McpMode;
-use super::{Visit, lazy, resources, to_wire};
+use super::relaying::Relay;
+use super::watching::{Told, WATCHED_MAX, Wants, Watching};
+use super::{Visit, lazy, pages, resources, seal, to_wire, watching};
 use crate::door::Door;
 use crate::incoming::Credential;
 
@@ -48,6 +52,8 @@ pub(crate) struct Handler {
     from: From,
     /// What an older client wants to hear of, for its session.
     log_level: AtomicU8,
+    /// What it watches, for its session.
+    watching: Arc<Watching>,
 }
 
 /// Where requests come from.
@@ -61,11 +67,25 @@ pub(super) enum From {
 
 impl Handler {
     pub(super) fn new(door: Arc<Door>, from: From) -> Self {
-        Self { door, from, log_level: AtomicU8::new(0) }
+        Self { door, from, log_level: AtomicU8::new(0), watching: Arc::default() }
     }
 
     pub(super) fn log_level(&self) -> Option<LoggingLevel> {
         usize::from(self.log_level.load(Ordering::Relaxed)).checked_sub(1).and_then(|at| LEVELS.get(at)).copied()
+    }
+
+    fn list_ttl_ms(&self) -> u64 {
+        self.door.mcp().config.list_ttl_ms
+    }
+
+    /// A page of a list.
+    fn page<T>(
+        &self,
+        items: Vec<(String, T)>,
+        request: Option<PaginatedRequestParams>,
+    ) -> Result<(Vec<T>, Option<String>), ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        pages::page(items, cursor.as_deref(), self.door.mcp().config.page_size).ok_or_else(wrong_cursor)
     }
 
     /// Who asks. Over HTTP the front has found out; a token that was given once is looked at anew each time.
@@ -92,30 +112,13 @@ impl Handler {
     }
 }
 
-/// Tells one client whenever its own list has changed, until it is gone, may not see it any more, or we end.
-async fn follow<F, T>(door: &Arc<Door>, visit: &Visit, tell: F)
-where
-    F: Fn() -> T + Send + Sync,
-    T: Future<Output = bool> + Send,
-{
-    let mcp = door.mcp();
-    let mut news = mcp.news.follow(&door.shared_kernel());
-    let mut last = visit.seen.get().copied().unwrap_or_else(|| mcp.listing(door.kernel(), visit).fingerprint);
-    loop {
-        // The token may have ended or been revoked meanwhile.
-        let Ok(caller) = door.kernel().recognise(visit.who.actor()).await else { return };
-        let now = mcp.listing(door.kernel(), &Visit { caller, ..visit.clone() }).fingerprint;
-        if now != last {
-            last = now;
-            if !tell().await {
-                return;
-            }
-        }
-        tokio::select! {
-            changed = news.changed() => if changed.is_err() { return },
-            () = mcp.ending.cancelled() => return,
-        }
-    }
+/// Gantry's own stand before those of servers, in their own order: no server has an empty name.
+fn own<T>(items: Vec<T>) -> Vec<(String, T)> {
+    items.into_iter().enumerate().map(|(at, item)| (format!("\n{at:04}"), item)).collect()
+}
+
+fn wrong_cursor() -> ErrorData {
+    ErrorData::invalid_params("`cursor` is not one that this server has given out", None)
 }
 
 fn refused(refusal: &Refusal, who: &Credential) -> ErrorData {
@@ -129,9 +132,15 @@ impl ServerHandler for Handler {
             From::Http { first } => mcp.listing(self.door.kernel(), first).meta.is_some(),
             From::Stdio { .. } => false,
         };
+        // Servers come and go while clients stay, so what could be behind is always said to be there; lists say what is.
         let capabilities = ServerCapabilities::builder()
             .enable_logging()
+            .enable_completions()
+            .enable_prompts()
+            .enable_prompts_list_changed()
             .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
             .enable_tools()
             .enable_tool_list_changed()
             .build();
@@ -155,9 +164,7 @@ impl ServerHandler for Handler {
         let mcp = self.door.mcp();
         let listing = mcp.listing(self.door.kernel(), &visit);
         let cursor = request.and_then(|request| request.cursor);
-        let page = listing
-            .page(cursor.as_deref(), mcp.config.page_size)
-            .ok_or_else(|| ErrorData::invalid_params("`cursor` is not one that this server has given out", None))?;
+        let page = listing.page(cursor.as_deref(), mcp.config.page_size).ok_or_else(wrong_cursor)?;
         let mut result = ListToolsResult::with_all_items(page.tools)
             .with_ttl_ms(mcp.config.list_ttl_ms)
             .with_cache_scope(CacheScope::Private);
@@ -194,20 +201,27 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        no_cursor(request)?;
         let visit = self.visit(&context.extensions).await?;
-        let result = ListResourcesResult::with_all_items(resources::list(visit.caller.caller()));
-        Ok(result.with_ttl_ms(self.door.mcp().config.list_ttl_ms).with_cache_scope(CacheScope::Private))
+        let mut all = own(resources::list(visit.caller.caller()));
+        all.extend(Relay::of(self, &visit).resources().await.map_err(|refusal| refused(&refusal, &visit.who))?);
+        let (shown, next) = self.page(all, request)?;
+        let mut result = ListResourcesResult::with_all_items(shown);
+        result.next_cursor = next;
+        Ok(result.with_ttl_ms(self.list_ttl_ms()).with_cache_scope(CacheScope::Private))
     }
 
     async fn list_resource_templates(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        no_cursor(request)?;
-        let result = ListResourceTemplatesResult::with_all_items(resources::templates());
-        Ok(result.with_ttl_ms(self.door.mcp().config.list_ttl_ms).with_cache_scope(CacheScope::Private))
+        let visit = self.visit(&context.extensions).await?;
+        let mut all = own(resources::templates());
+        all.extend(Relay::of(self, &visit).templates().await.map_err(|refusal| refused(&refusal, &visit.who))?);
+        let (shown, next) = self.page(all, request)?;
+        let mut result = ListResourceTemplatesResult::with_all_items(shown);
+        result.next_cursor = next;
+        Ok(result.with_ttl_ms(self.list_ttl_ms()).with_cache_scope(CacheScope::Private))
     }
 
     async fn read_resource(
@@ -216,11 +230,65 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let visit = self.visit(&context.extensions).await?;
+        if !resources::is_own(&request.uri) {
+            return self.read_relayed(&visit, request, &context).await;
+        }
         let (kernel, results) = (self.door.kernel(), &self.door.mcp().results);
         let read = resources::read(kernel, results, &visit.who, visit.caller.caller(), &request.uri).await;
-        let contents = read.map_err(|refusal| refused(&refusal, &visit.who))?;
+        let contents = read.map_err(|refusal| to_wire::unread(refused(&refusal, &visit.who), &request.uri))?;
         let result = ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private);
         Ok(result.into())
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let visit = self.visit(&context.extensions).await?;
+        let all = Relay::of(self, &visit).prompts().await.map_err(|refusal| refused(&refusal, &visit.who))?;
+        let (shown, next) = self.page(all, request)?;
+        let mut result = ListPromptsResult::with_all_items(shown);
+        result.next_cursor = next;
+        Ok(result.with_ttl_ms(self.list_ttl_ms()).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let visit = self.visit(&context.extensions).await?;
+        self.get_relayed_prompt(&visit, request, &context).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let visit = self.visit(&context.extensions).await?;
+        self.complete_relayed(&visit, request).await
+    }
+
+    /// Older clients watch resources by their session.
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let visit = self.visit(&context.extensions).await?;
+        self.watching.add(&self.door, &visit, &request.uri).await.map_err(|refusal| refused(&refusal, &visit.who))
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.visit(&context.extensions).await?;
+        self.watching.remove(&request.uri);
+        Ok(())
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
@@ -230,44 +298,80 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let mut accepted = SubscriptionFilter::new();
-        accepted.tools_list_changed = requested.tools_list_changed;
+        // Whose stream this is, is known here only over HTTP; elsewhere what cannot be watched ends the stream.
+        let may_watch = |uri: &str| match &self.from {
+            From::Http { first } => resources::changes(uri) || Relay::of(self, first).may_have(uri),
+            From::Stdio { .. } => true,
+        };
+        let mut accepted = requested.clone();
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            uris.truncate(WATCHED_MAX);
+            uris.retain(|uri| may_watch(uri));
+        }
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let visit = self.visit(&context.request_context().extensions).await?;
-        let slots = Arc::clone(&self.door.mcp().listeners);
-        let Ok(_slot) = slots.try_acquire_owned() else {
-            return Err(ErrorData::internal_error("too many clients listen at the moment; try again later", None));
+        let principal = seal::principal(visit.caller.caller());
+        let _place =
+            self.door.mcp().listeners.take(&principal).map_err(|_| {
+                ErrorData::internal_error("too many clients listen at the moment; try again later", None)
+            })?;
+        let (accepted, watching) = (context.accepted(), Watching::default());
+        for uri in accepted.resource_subscriptions.iter().flatten() {
+            let watched = watching.add(&self.door, &visit, uri).await;
+            watched.map_err(|refusal| refused(&refusal, &visit.who))?;
+        }
+        let wants = Wants {
+            tools: accepted.tools_list_changed == Some(true),
+            resources: accepted.resources_list_changed == Some(true),
+            prompts: accepted.prompts_list_changed == Some(true),
         };
-        if context.accepted().tools_list_changed != Some(true) {
-            tokio::select! {
-                () = context.cancelled() => {}
-                () = self.door.mcp().ending.cancelled() => {}
-            }
-            return Ok(());
-        }
         let sink = context.sink();
+        let tell = |told| async move {
+            let told = match told {
+                Told::Tools => sink.notify_tool_list_changed().await,
+                Told::Resources => sink.notify_resource_list_changed().await,
+                Told::Prompts => sink.notify_prompt_list_changed().await,
+                Told::Updated(uri) => sink.notify_resource_updated(uri).await,
+            };
+            told.is_ok()
+        };
         tokio::select! {
-            () = context.cancelled() => Ok(()),
-            () = follow(&self.door, &visit, || async { sink.notify_tool_list_changed().await.is_ok() }) => Ok(()),
+            () = context.cancelled() => {}
+            () = watching::follow(&self.door, &visit, wants, &watching, tell) => {}
         }
+        Ok(())
     }
 
     /// Older clients are told of changes without asking.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(visit) = self.visit(&context.extensions).await else { return };
-        let (door, peer) = (Arc::clone(&self.door), context.peer);
+        let (door, watching, peer) = (Arc::clone(&self.door), Arc::clone(&self.watching), context.peer);
         tokio::spawn(async move {
             let gone = async {
                 while !peer.is_transport_closed() {
                     tokio::time::sleep(GONE_EVERY).await;
                 }
             };
+            let tell = |told| {
+                let peer = &peer;
+                async move {
+                    let told = match told {
+                        Told::Tools => peer.notify_tool_list_changed().await,
+                        Told::Resources => peer.notify_resource_list_changed().await,
+                        Told::Prompts => peer.notify_prompt_list_changed().await,
+                        Told::Updated(uri) => {
+                            peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
+                        }
+                    };
+                    told.is_ok() || !peer.is_transport_closed()
+                }
+            };
             tokio::select! {
                 () = gone => {}
-                () = follow(&door, &visit, || async { peer.notify_tool_list_changed().await.is_ok() || !peer.is_transport_closed() }) => {}
+                () = watching::follow(&door, &visit, Wants::ALL, &watching, tell) => {}
             }
         });
     }
@@ -275,11 +379,3 @@ impl ServerHandler for Handler {
 
 /// How often a session's follower looks whether its session is still there.
 const GONE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// These lists are short and have one page.
-fn no_cursor(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
-    match request.and_then(|request| request.cursor) {
-        None => Ok(()),
-        Some(_) => Err(ErrorData::invalid_params("`cursor` is not one that this server has given out", None)),
-    }
-}

@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use affordances::{Estimate, TokenCounter as _};
 use contract::canonical::Digest;
 use contract::ids::ToolId;
 use contract::manifest::{Execution, Manifest, SideEffectPolicy};
@@ -23,7 +24,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
 
 use super::config::{Exposure, McpConfig};
-use super::{lazy, names};
+use super::{lazy, names, pages};
 
 /// For how long a list is taken for true. Longer than a burst of requests, shorter than anybody notices a retirement.
 const FRESH_MS: i64 = 10_000;
@@ -31,8 +32,6 @@ const FRESH_MS: i64 = 10_000;
 const LISTS_MAX: usize = 256;
 /// Tools remembered as MCP has them. At the limit all go.
 const WIRES_MAX: usize = 50_000;
-/// Bytes of JSON that a token stands for, roughly; for deciding whether a catalogue is large, nothing else.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// One tool that is offered.
 #[derive(Debug)]
@@ -170,14 +169,14 @@ impl Listing {
         let from = match cursor {
             None => 0,
             Some(cursor) => {
-                let last = id_of_cursor(cursor)?;
+                let last: ToolId = pages::key_of(cursor)?.parse().ok()?;
                 self.offered.partition_point(|one| one.version.id <= last)
             }
         };
         let rest = self.offered.get(from..).unwrap_or_default();
         let tools: Vec<Tool> = rest.iter().take(page_size).map(|one| one.wire.clone()).collect();
         let last = rest.get(..tools.len()).and_then(<[_]>::last).filter(|_| rest.len() > tools.len());
-        Some(Page { next: last.map(|one| cursor_of(&one.version.id)), tools })
+        Some(Page { next: last.map(|one| pages::cursor_of(one.version.id.as_str())), tools })
     }
 }
 
@@ -191,6 +190,14 @@ impl Offered {
     pub(crate) fn is_relayed(&self) -> bool {
         is_relayed(&self.version.manifest)
     }
+
+    /// The server it lives on, if it lives on one.
+    pub(crate) fn server(&self) -> Option<&str> {
+        match &self.version.manifest.execution {
+            Some(Execution::Mcp { server, .. }) => Some(server),
+            _ => None,
+        }
+    }
 }
 
 fn is_relayed(manifest: &Manifest) -> bool {
@@ -203,9 +210,9 @@ fn is_lazy(config: &McpConfig, offered: &[Arc<Offered>]) -> bool {
         Exposure::Lazy => true,
         Exposure::Auto if offered.len() > config.auto_tools_max => true,
         Exposure::Auto => {
-            let bytes: usize =
-                offered.iter().map(|one| serde_json::to_string(&one.wire).map_or(0, |text| text.len())).sum();
-            bytes / BYTES_PER_TOKEN > config.auto_tokens_max
+            // Only whether it is large: the tables of the real tokenizer would make the first list wait.
+            let tokens = |one: &Arc<Offered>| serde_json::to_string(&one.wire).map_or(0, |text| Estimate.count(&text));
+            offered.iter().map(tokens).sum::<usize>() > config.auto_tokens_max
         }
     }
 }
@@ -265,40 +272,4 @@ fn annotations(manifest: &Manifest) -> ToolAnnotations {
         hints.open_world_hint = Some(reaches_out || is_relayed(manifest));
     }
     hints
-}
-
-// -------------------------------------------------------------------------------------------------------------- cursors
-
-/// Opaque to clients, stable, and without meaning elsewhere.
-fn cursor_of(id: &ToolId) -> String {
-    id.as_str().bytes().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn id_of_cursor(cursor: &str) -> Option<ToolId> {
-    /// Longest cursor: twice the longest id, and some.
-    const CURSOR_BYTES_MAX: usize = 1024;
-    if cursor.len() > CURSOR_BYTES_MAX || !cursor.is_ascii() {
-        return None;
-    }
-    let (pairs, rest) = cursor.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let bytes: Option<Vec<u8>> =
-        pairs.iter().map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
-    String::from_utf8(bytes?).ok()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_leads_back_to_its_id_and_nothing_else_is_one() {
-        let id: ToolId = "demo.echo_tool".parse().unwrap();
-        assert_eq!(id_of_cursor(&cursor_of(&id)), Some(id));
-        for none in ["", "0", "zz", "c3a4", "64656d6f2e", &"61".repeat(600)] {
-            assert_eq!(id_of_cursor(none), None, "{none}");
-        }
-    }
 }

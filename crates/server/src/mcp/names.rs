@@ -28,16 +28,52 @@ pub(crate) fn exported(id: &ToolId) -> String {
     // A joint inside a part, or an underscore that melts into it, would be read as another id.
     let clear = !id.local().contains(JOINT)
         && id.namespace().is_none_or(|namespace| !namespace.contains(JOINT) && !namespace.ends_with('_'));
+    if clear && plain.len() <= NAME_BYTES_MAX { plain } else { cut(&plain, id.as_str()) }
+}
+
+/// The name of a prompt of a server: by the same rule, and as it is where the server stands without a namespace.
+pub(crate) fn prompt(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        return name.to_owned();
+    }
+    let plain = format!("{namespace}{JOINT}{name}");
+    let clear = !name.contains(JOINT)
+        && !name.starts_with('_')
+        && !namespace.contains(JOINT)
+        && !namespace.ends_with('_')
+        && !name.is_empty()
+        && name.bytes().all(is_plain)
+        && !is_cut(name);
     if clear && plain.len() <= NAME_BYTES_MAX {
         return plain;
     }
-    let digest = Digest::of_bytes(id.as_str().as_bytes())
+    let fitting: String = plain.chars().map(|c| if u8::try_from(c).is_ok_and(is_plain) { c } else { '_' }).collect();
+    cut(&fitting, &format!("{namespace}.{name}"))
+}
+
+/// Namespace and name of a prompt whose name was not cut.
+pub(crate) fn plain_prompt(exported: &str) -> Option<(&str, &str)> {
+    exported.split_once(JOINT).filter(|(namespace, name)| prompt(namespace, name) == exported)
+}
+
+fn cut(plain: &str, whole: &str) -> String {
+    let digest = Digest::of_bytes(whole.as_bytes())
         .as_bytes()
         .iter()
         .take(DIGEST_CHARS / 2)
         .fold(String::with_capacity(DIGEST_CHARS), |text, byte| text + &format!("{byte:02x}"));
     let head: String = plain.chars().take(NAME_BYTES_MAX - DIGEST_CHARS - 1).collect();
     format!("{head}{MARK}{digest}")
+}
+
+/// Does it look like a name that was cut?
+pub(crate) fn is_cut(name: &str) -> bool {
+    let end = name.rsplit_once(MARK).map(|(_, end)| end);
+    end.is_some_and(|end| end.len() == DIGEST_CHARS && end.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
 /// The id that an uncut name stands for.
@@ -51,6 +87,29 @@ pub(crate) fn plain_id(name: &str) -> Option<ToolId> {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn prompts_are_named_like_tools_and_led_back() {
+        for (namespace, name, exported) in [
+            ("notes", "summary", "notes__summary"),
+            ("notes", "Daily-Plan", "notes__Daily-Plan"),
+            ("", "any thing", "any thing"),
+        ] {
+            assert_eq!(prompt(namespace, name), exported);
+            if !namespace.is_empty() {
+                assert_eq!(plain_prompt(exported), Some((namespace, name)));
+            }
+        }
+        let long = "x".repeat(80);
+        let mut seen = HashSet::new();
+        for name in ["two words", "two_words", "a__b", "_b", "", "naïve", "x-0123456789ab", &long, &format!("{long}y")]
+        {
+            let exported = prompt("notes", name);
+            assert!(exported.len() <= 64 && exported.bytes().all(is_plain), "{exported}");
+            assert!(seen.insert(exported.clone()), "{exported}");
+            assert_eq!(plain_prompt(&exported).is_some(), name == "two_words", "{exported}");
+        }
+    }
 
     #[test]
     fn names_fit_and_never_coincide() {

@@ -87,6 +87,21 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
+/// Is it under a scheme of ours? No server is ever asked for such an address.
+pub(crate) fn is_ours(uri: &str) -> bool {
+    SCHEMES.iter().any(|scheme| uri.starts_with(scheme))
+}
+
+/// Is it one of Gantry's own addresses?
+pub(crate) fn is_own(uri: &str) -> bool {
+    place(uri).is_some()
+}
+
+/// Is it one of Gantry's own that changes? Results do not.
+pub(crate) fn changes(uri: &str) -> bool {
+    place(uri).is_some_and(|place| !matches!(place, Place::Result { .. }))
+}
+
 /// Reads one.
 pub(crate) async fn read(
     kernel: &Kernel,
@@ -144,7 +159,7 @@ fn line(version: &kernel::registry::ToolVersion) -> Map<String, Value> {
 }
 
 /// The same words for "does not exist" and "not for you".
-fn nothing(uri: &str) -> Refusal {
+pub(crate) fn nothing(uri: &str) -> Refusal {
     let shown: String = uri.chars().filter(|c| !c.is_control()).take(120).collect();
     Refusal::new(ErrorCode::E3008, format!("there is no resource `{shown}`"))
         .hint("resources/list and resources/templates/list say what there is; large results are kept for a while only")
@@ -178,7 +193,7 @@ fn place(uri: &str) -> Option<Place> {
 }
 
 /// As it stands in an address (RFC 3986): everything but the unreserved characters and `:` is escaped.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => char::from(byte).to_string(),
@@ -187,7 +202,7 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-fn decoded(text: &str) -> Option<String> {
+pub(super) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

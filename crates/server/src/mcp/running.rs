@@ -1,4 +1,4 @@
-//! One call on its way, seen from the door: what its tool says and asks, and how it ends.
+//! One call, or one question to a server, on its way, seen from the door: what its tool says and asks, and how it ends.
 //!
 //! The call itself runs in a task of its own and is carried to its end whatever becomes of the request that began it
 //! (DOOR-2). What holds a [`Running`] holds the call: dropped, the call is cancelled, which ends its tool and leaves a
@@ -13,7 +13,9 @@ use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
+use kernel::ports::offerings::OfferingRequest;
 use kernel::{Arrival, Failed};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -32,15 +34,29 @@ pub(crate) enum Said {
     Asked(Vec<Question>, oneshot::Sender<Vec<Answer>>),
 }
 
-/// How a call ended.
-pub(crate) type Outcome = Result<InvokeResponse, Box<Failed>>;
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// Call a tool.
+    Call(Box<InvokeRequest>),
+    /// Ask a server for something that is not a tool.
+    Offering { server: String, request: OfferingRequest, parameters: Value },
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Call(Box<Result<InvokeResponse, Box<Failed>>>),
+    Offering(Result<Value, Refusal>),
+}
 
 /// What the caller wants to hear, and what it can be asked.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ears {
     pub(crate) progress: bool,
     pub(crate) log: Option<LogLevel>,
-    pub(crate) questions: Vec<QuestionKind>,
+    /// Each with what the client says of it.
+    pub(crate) questions: Vec<(QuestionKind, Value)>,
 }
 
 /// A call on its way.
@@ -54,12 +70,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Begins a call, if there is room for one more.
+    /// Begins, if there is room for one more.
     pub(crate) fn begin(
         door: &Arc<Door>,
         who: Credential,
         trace_id: TraceId,
-        request: InvokeRequest,
+        errand: Errand,
         ears: Ears,
     ) -> Result<Self, Refusal> {
         let (say, said) = mpsc::channel(SAID_MAX);
@@ -69,16 +85,29 @@ impl Running {
         let kernel = door.shared_kernel();
         door.carry(async move {
             let audience: Arc<dyn Audience> = Arc::new(Listener { say, ears });
-            let arrival = Arrival {
-                credential: who.secret(),
-                source: who.source(),
-                request,
-                trace_id: Some(trace_id),
-                parent_left: None,
-                audience: Some(audience),
-                cancellation: cancelled,
+            let outcome = match errand {
+                Errand::Call(request) => {
+                    let arrival = Arrival {
+                        credential: who.secret(),
+                        source: who.source(),
+                        request: *request,
+                        trace_id: Some(trace_id),
+                        parent_left: None,
+                        audience: Some(audience),
+                        cancellation: cancelled,
+                    };
+                    let outcome = kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response);
+                    Outcome::Call(Box::new(outcome))
+                }
+                Errand::Offering { server, request, parameters } => {
+                    let who = who.in_trace(trace_id);
+                    let asking = kernel.ask_offering(who.actor(), &server, request, parameters, Some(audience));
+                    tokio::select! {
+                        answer = asking => Outcome::Offering(answer),
+                        () = cancelled.cancelled() => Outcome::Offering(Err(gone())),
+                    }
+                }
             };
-            let outcome = kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response);
             // Nobody waits for it any more: it has been recorded all the same.
             drop(ended.send(outcome));
         })?;
@@ -107,8 +136,13 @@ impl Audience for Listener {
         }
     }
 
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        self.ears.questions.clone()
+    }
+
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
-        if questions.iter().any(|question| !self.ears.questions.contains(&question.kind)) {
+        let can = |kind: QuestionKind| self.ears.questions.iter().any(|(known, _)| *known == kind);
+        if questions.iter().any(|question| !can(question.kind)) {
             return Err(nobody_to_ask());
         }
         let (answer, answered) = oneshot::channel();

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - SESS-1: a session answers to its own principal only. To everybody else it is not there.
-//! - SESS-2: there are never more than the configuration allows, also when many begin at once.
+//! - SESS-2: there are never more than the configuration allows, in all and of one principal, also when many begin at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_server::session::local::{LocalSessionManage
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
 use super::config::McpConfig;
+use super::quota::{NoPlace, Place, Quota};
 
 /// Whose a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +31,14 @@ pub(crate) struct Owner {
 pub(crate) struct Sessions {
     inner: LocalSessionManager,
     owners: Mutex<HashMap<SessionId, Known>>,
+    places: Arc<Quota>,
     sessions_max: usize,
 }
 
 #[derive(Debug)]
 struct Known {
     owner: Owner,
+    _place: Place,
     /// Of the one revision that has batches?
     batches: bool,
 }
@@ -56,13 +59,24 @@ impl Sessions {
     pub(crate) fn new(config: &McpConfig) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config.keep_alive = Some(config.session_idle());
-        Self { inner, owners: Mutex::default(), sessions_max: config.sessions_max }
+        let places = Quota::new(config.sessions_max, config.sessions_per_principal_max);
+        Self { inner, owners: Mutex::default(), places, sessions_max: config.sessions_max }
     }
 
-    /// Notes whose a new session is.
-    pub(crate) fn belongs(&self, id: &str, owner: Owner, batches: bool) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.insert(Arc::from(id), Known { owner, batches });
+    /// A place for one more, before it begins (SESS-2).
+    pub(crate) fn place(&self, owner: &Owner) -> Result<Place, NoPlace> {
+        self.places.take(&owner.principal)
+    }
+
+    /// Notes whose a new session is, and what place it has.
+    pub(crate) async fn belongs(&self, id: &str, owner: Owner, place: Place, batches: bool) {
+        let id: SessionId = Arc::from(id);
+        let known = Known { owner, _place: place, batches };
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&id), known);
+        // It may have ended before anybody knew whose it was.
+        if !self.inner.sessions.read().await.contains_key(&id) {
+            self.forget(&id);
+        }
     }
 
     /// Is this session there, and this caller's?
@@ -75,11 +89,6 @@ impl Sessions {
     pub(crate) fn takes_batches(&self, id: &str) -> bool {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         owners.get(id).is_some_and(|known| known.batches)
-    }
-
-    /// Is there room for one more?
-    pub(crate) async fn have_room(&self) -> bool {
-        self.count().await < self.sessions_max
     }
 
     /// How many there are.
@@ -97,7 +106,7 @@ impl SessionManager for Sessions {
     type Transport = <LocalSessionManager as SessionManager>::Transport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        if !self.have_room().await {
+        if self.count().await >= self.sessions_max {
             return Err(SessionsError::Full);
         }
         Ok(self.inner.create_session().await?)

@@ -11,7 +11,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TraceId};
 use kernel::Failed;
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode as WireCode, MetaObject};
 use serde_json::{Map, Value, json};
 
 /// Members of `_meta` that are ours.
@@ -55,9 +55,27 @@ fn unwrapped(mut value: Value) -> (Vec<ContentBlock>, Option<Value>) {
 /// Blocks as they were; one of a kind that is not known becomes its own text.
 fn content_blocks(blocks: Value) -> Vec<ContentBlock> {
     let Value::Array(blocks) = blocks else { return vec![ContentBlock::text(blocks.to_string())] };
-    let block =
-        |block: Value| serde_json::from_value(block.clone()).unwrap_or_else(|_| ContentBlock::text(block.to_string()));
-    blocks.into_iter().map(block).collect()
+    blocks.into_iter().map(content_block).collect()
+}
+
+/// One of them.
+pub(crate) fn content_block(block: Value) -> ContentBlock {
+    let text = block.to_string();
+    serde_json::from_value(block).unwrap_or_else(|_| ContentBlock::text(text))
+}
+
+/// A server's word that its tool needs something of the client that the client does not have: 2026-07-28 has an error for
+/// it, which clients understand.
+pub(crate) fn missing_capability(refusal: &Refusal) -> Option<ErrorData> {
+    let details = refusal.details.as_deref()?;
+    let code = details.get("upstream_code").and_then(Value::as_i64)?;
+    let missing = WireCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+    if code != i64::from(missing.0) {
+        return None;
+    }
+    let required = details.get("upstream_data").and_then(|data| data.get("requiredCapabilities"));
+    let required = required.filter(|required| required.is_object()).cloned().unwrap_or_else(|| json!({}));
+    Some(ErrorData::new(missing, refusal.message.clone(), Some(json!({ "requiredCapabilities": required }))))
 }
 
 /// A failure, as a result or as an error of the protocol.
@@ -97,6 +115,16 @@ pub(crate) fn error(refusal: &Refusal, trace_id: TraceId) -> ErrorData {
         400..500 => ErrorData::invalid_params(message, Some(data)),
         _ => ErrorData::internal_error(message, Some(data)),
     }
+}
+
+/// The error of a resource that is not there says which.
+pub(crate) fn unread(mut error: ErrorData, uri: &str) -> ErrorData {
+    if error.code == WireCode::RESOURCE_NOT_FOUND
+        && let Some(members) = error.data.get_or_insert_with(|| json!({})).as_object_mut()
+    {
+        members.insert("uri".to_owned(), json!(uri));
+    }
+    error
 }
 
 /// What happened, what exactly is wrong with the input, and what to do.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kernel::ports::companion::{Answer, Question};
 use tokio::sync::oneshot;
 
-use super::listing::Offered;
+use super::rounds::Subject;
 use super::running::Running;
 use super::seal::WaitingId;
 
@@ -19,7 +19,7 @@ use super::seal::WaitingId;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) running: Running,
-    pub(crate) tool: Option<Arc<Offered>>,
+    pub(crate) subject: Subject,
     pub(crate) questions: Vec<Question>,
     pub(crate) answer: oneshot::Sender<Vec<Answer>>,
 }

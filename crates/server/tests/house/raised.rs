@@ -19,7 +19,7 @@ use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
-use kernel::ports::offerings::NothingOffered;
+use kernel::ports::offerings::{NothingOffered, Offerings};
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
@@ -119,6 +119,12 @@ impl Executor for Tools {
                 let answers = call.companion.ask(vec![question]).await?;
                 return Ok(ToolOutput::of(json!({ "text": answers[0].value["content"]["colour"] })));
             }
+            // As a server says it that is told what its caller can be asked.
+            "needy" if !call.companion.can_be_asked().iter().any(|(kind, _)| *kind == QuestionKind::Sampling) => {
+                return Err(Refusal::new(ErrorCode::E3502, "the server could not do it").details(json!({
+                    "upstream_code": -32021, "upstream_data": { "requiredCapabilities": { "sampling": {} } },
+                })));
+            }
             "large" => return Ok(ToolOutput::of(json!({ "text": "x".repeat(5_000) }))),
             _ => {}
         }
@@ -159,9 +165,20 @@ pub(crate) struct House {
     pub(crate) paper: Arc<Paper>,
 }
 
+/// What differs from the usual house.
+#[derive(Default)]
+pub(crate) struct Additions {
+    /// The limit on failed authentications.
+    pub(crate) failures_per_minute: Option<u32>,
+    /// Ways to run a tool, besides the house's own.
+    pub(crate) executors: Vec<Arc<dyn Executor>>,
+    pub(crate) offerings: Option<Arc<dyn Offerings>>,
+}
+
 impl House {
-    /// With this limit on failed authentications, if not the usual one.
-    pub(crate) async fn raise(failures_per_minute: Option<u32>) -> Self {
+    /// As usual, but for the additions.
+    pub(crate) async fn raise(additions: Additions) -> Self {
+        let Additions { failures_per_minute, executors, offerings } = additions;
         let clock = Arc::new(HeldClock(AtomicI64::new(START)));
         let tools =
             Arc::new(Tools { gate: Semaphore::new(0), running: watch::Sender::new(0), finished: AtomicUsize::new(0) });
@@ -204,11 +221,11 @@ impl House {
             mint: Mint::new(key, Minter::default(), Arc::new(Drawer)),
             recorder,
             books,
-            executors: vec![Arc::clone(&tools) as _],
+            executors: std::iter::once(Arc::clone(&tools) as Arc<dyn Executor>).chain(executors).collect(),
             isolation: IsolationPolicy::default(),
             envelope: ResourceEnvelope::default(),
             availability: Arc::default(),
-            offerings: Arc::new(NothingOffered),
+            offerings: offerings.unwrap_or_else(|| Arc::new(NothingOffered)),
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),

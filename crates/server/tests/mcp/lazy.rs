@@ -19,12 +19,10 @@ async fn three_tools_stand_for_all_and_say_how_many_there_are() {
     let list = stage.new_style("tools/list", json!({})).await;
     assert_eq!(names(&list), ["search_tools", "describe_tool", "call_tool"]);
     let about = list["result"]["tools"][0]["description"].as_str().unwrap();
-    assert!(about.contains("There are 6 tools; demo (6): chatty_tool, curious_tool, echo_tool"), "{about}");
+    assert!(about.contains("6 tools: demo (6): echo_tool, fail_tool, gate_tool"), "{about}");
     assert!(!about.contains("whatever text"), "no words of strangers");
     let narrow = stage.ask().token(&stage.narrow).new_style(1, "tools/list", json!({}), &json!({})).message().await;
-    assert!(
-        narrow["result"]["tools"][0]["description"].as_str().unwrap().contains("There is 1 tool; demo (1): echo_tool.")
-    );
+    assert!(narrow["result"]["tools"][0]["description"].as_str().unwrap().contains("1 tool: demo (1): echo_tool."));
 }
 
 #[tokio::test]

@@ -47,6 +47,19 @@ async fn a_question_ends_the_request_and_the_answer_goes_on_with_the_same_call()
 }
 
 #[tokio::test]
+async fn who_knows_what_will_be_asked_may_answer_at_once() {
+    let stage = Stage::new().await;
+    let mut params = answer_with(&Value::Null);
+    params.as_object_mut().unwrap().remove("requestState");
+    params["inputResponses"]["something_else"] = json!({ "action": "accept" });
+    let done = retry(&stage, &stage.agent, params.clone()).await;
+    assert_eq!(done["result"]["structuredContent"], json!({ "text": "blue" }), "{done}");
+    params["inputResponses"].as_object_mut().unwrap().remove("colour");
+    let asked = retry(&stage, &stage.agent, params).await;
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+}
+
+#[tokio::test]
 async fn an_answer_is_taken_from_its_own_caller_for_its_own_call_in_time() {
     let stage = Stage::new().await;
     let state = begin(&stage).await["result"]["requestState"].clone();

@@ -48,6 +48,43 @@ async fn there_are_only_so_many_and_idle_ones_make_room() {
 }
 
 #[tokio::test]
+async fn a_thousand_sessions_of_one_principal_shut_nobody_else_out() {
+    let stage = Stage::with(McpConfig { exposure: Exposure::All, sessions_max: 1_000, ..McpConfig::default() }).await;
+    let mut refused = 0;
+    for _ in 0..1_000 {
+        let reply = stage.initialize(&stage.agent, OLD, &json!({})).await;
+        match reply.status {
+            200 => {}
+            429 => {
+                assert_eq!(reply.header("retry-after"), Some("5"));
+                refused += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!((refused, stage.door.mcp_state().await.sessions), (900, 100));
+    let mut told = stage.initialize(&stage.agent, OLD, &json!({})).await;
+    assert!(told.body().await.contains("E3003"));
+    let other = stage.session(&stage.narrow, OLD, &json!({})).await;
+    assert_eq!(stage.in_session(&stage.narrow, &other, OLD).old(2, "ping", &json!({})).send().await.status, 200);
+}
+
+#[tokio::test]
+async fn who_listens_too_often_leaves_room_for_others() {
+    let config = McpConfig { exposure: Exposure::All, listeners_per_principal_max: 2, ..McpConfig::default() };
+    let stage = Stage::with(config).await;
+    let session = stage.session(&stage.agent, "2025-11-25", &json!({})).await;
+    let get = |token: &str, session: &str| {
+        stage.in_session(token, session, "2025-11-25").method("GET").header("accept", "text/event-stream").send()
+    };
+    let held = [get(&stage.agent, &session).await, get(&stage.agent, &session).await];
+    assert!(held.iter().all(|reply| reply.status == 200));
+    assert_eq!(get(&stage.agent, &session).await.status, 429);
+    let other = stage.session(&stage.narrow, "2025-11-25", &json!({})).await;
+    assert_eq!(get(&stage.narrow, &other).await.status, 200);
+}
+
+#[tokio::test]
 async fn several_messages_at_once_are_for_the_one_revision_that_has_them() {
     let stage = Stage::new().await;
     let call = |id: u64| {

@@ -4,21 +4,41 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::error::ErrorCode;
+use contract::error::{ErrorCode, Refusal};
 use gantry_server::{Door, Drained, Exposure, McpConfig, MetricsText, ServerConfig};
 use kernel::ports::entropy::new_trace_id;
+use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::{Actor, Kernel};
 use policy::BearerSecret;
 use serde_json::{Value, json};
 
 use crate::client::{Ask, PATIENCE, Reply};
+use crate::shelf::Shelf;
 
 #[path = "../house/raised.rs"]
 mod house;
 
-use house::{HeldClock, House, Paper, START, Served, Tools, manifest_of, token};
+use house::{Additions, HeldClock, House, Paper, START, Served, Tools, manifest_of, token};
 
 pub(crate) use house::ADMIN;
+
+/// A tool of a server, which names resources.
+#[derive(Debug)]
+struct Linking;
+
+#[async_trait::async_trait]
+impl Executor for Linking {
+    fn kind(&self) -> &'static str {
+        "mcp"
+    }
+    async fn execute(&self, _: ToolCall) -> Result<ToolOutput, Refusal> {
+        Ok(ToolOutput::of(json!({ "content": [
+            { "type": "resource_link", "uri": "note://1", "name": "one" },
+            { "type": "resource", "resource": { "uri": "note://2", "text": "two" } },
+            { "type": "text", "text": "note://3" },
+        ] })))
+    }
+}
 
 impl Paper {
     /// How calls have ended so far.
@@ -39,6 +59,9 @@ pub(crate) struct Stage {
     /// May use `demo.echo_tool` alone.
     pub(crate) narrow: String,
     pub(crate) expired: String,
+    /// May use `demo.*`, and what servers offer besides tools.
+    pub(crate) reader: String,
+    pub(crate) shelf: Arc<Shelf>,
     clock: Arc<HeldClock>,
     served: Served,
 }
@@ -50,7 +73,13 @@ impl Stage {
 
     pub(crate) async fn with(mcp: McpConfig) -> Self {
         mcp.validate().unwrap();
-        let House { kernel, clock, tools, paper } = House::raise(None).await;
+        let shelf = Arc::new(Shelf::default());
+        let additions = Additions {
+            executors: vec![Arc::new(Linking)],
+            offerings: Some(Arc::clone(&shelf) as _),
+            ..Additions::default()
+        };
+        let House { kernel, clock, tools, paper } = House::raise(additions).await;
         let metrics = MetricsText::new(|| "gantry_up 1\n".to_owned());
         let door = Door::with_mcp(Arc::clone(&kernel), metrics, ServerConfig::default(), mcp);
         let served = Served::open(Arc::clone(&door)).await;
@@ -63,6 +92,8 @@ impl Stage {
             agent: token("jti-agent", "agent-1", &["demo.*"], START),
             narrow: token("jti-narrow", "agent-2", &["demo.echo_tool"], START),
             expired: token("jti-expired", "agent-1", &["*"], START - 7_200_000),
+            reader: token("jti-reader", "agent-3", &["demo.*", "notes.*", "resources", "prompts"], START),
+            shelf,
             clock,
             served,
         };
@@ -77,6 +108,12 @@ impl Stage {
         let trace_id = new_trace_id(self.kernel.entropy());
         let actor = Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id };
         self.kernel.publish(actor, manifest).await.unwrap();
+    }
+
+    /// Publishes a tool as those of servers are.
+    pub(crate) async fn take_in(&self, manifest: Value) {
+        let by = "catalogue".parse().unwrap();
+        self.kernel.take_in(&"local".parse().unwrap(), manifest, &by).await.unwrap();
     }
 
     /// Moves the wall clock on.

@@ -11,7 +11,7 @@ use crate::client::{Client, Reply, request};
 #[path = "../house/raised.rs"]
 mod house;
 
-use house::{HeldClock, House, Paper, START, Served, Tools, manifest_of, token};
+use house::{Additions, HeldClock, House, Paper, START, Served, Tools, manifest_of, token};
 
 pub(crate) use house::ADMIN;
 
@@ -46,7 +46,8 @@ impl Stage {
     /// With a limit on failed authentications per minute.
     pub(crate) async fn with_failures(config: ServerConfig, failures_per_minute: u32) -> Self {
         config.validate().unwrap();
-        let House { kernel, clock, tools, paper } = House::raise(Some(failures_per_minute)).await;
+        let House { kernel, clock, tools, paper } =
+            House::raise(Additions { failures_per_minute: Some(failures_per_minute), ..Additions::default() }).await;
         let door = Door::new(kernel, MetricsText::new(|| "gantry_up 1\n".to_owned()), config);
         let served = Served::open(door).await;
         let stage = Self {

@@ -11,9 +11,11 @@
 use std::time::Duration;
 
 use kernel::ports::clock::Clock;
+use kernel::ports::companion::QuestionKind;
 use rmcp::model::ProtocolVersion;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::router::relayed;
 use super::{Line, meta, within};
 use crate::fault::{Fault, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use crate::spec::Relay;
@@ -21,6 +23,10 @@ use crate::wire::{self, RpcError};
 
 /// What a server may take to answer the question about its revision before it counts as old.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
+/// Where a request of 2026-07-28 says what its sender can be asked.
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Bytes of the details of one such thing; larger ones are left out.
+const CAPABILITY_BYTES_MAX: usize = 4 << 10;
 /// Codes that only servers of 2026-07-28 know. What they refuse is then not the revision.
 const MODERN_REFUSALS: [i64; 2] = [HEADER_MISMATCH, MISSING_CAPABILITY];
 
@@ -47,7 +53,9 @@ impl Era {
 #[derive(Debug, Clone)]
 pub(crate) struct Introduction {
     client: Value,
+    /// All that is ever passed on; said once where a server hears it once.
     capabilities: Value,
+    relay: Relay,
 }
 
 impl Introduction {
@@ -65,7 +73,26 @@ impl Introduction {
             }
         }
         let client = json!({ "name": "gantry", "title": "Gantry", "version": env!("CARGO_PKG_VERSION") });
-        Self { client, capabilities }
+        Self { client, capabilities, relay }
+    }
+
+    /// Of what one caller can be asked that which is passed on.
+    fn narrowed(&self, askable: Vec<(QuestionKind, Value)>) -> Value {
+        let passed_on = askable.into_iter().filter(|(kind, _)| relayed(self.relay, *kind));
+        let named = passed_on.map(|(kind, details)| {
+            let small = details.is_object() && details.to_string().len() <= CAPABILITY_BYTES_MAX;
+            (capability(kind).to_owned(), if small { details } else { json!({}) })
+        });
+        Value::Object(named.collect())
+    }
+}
+
+/// What the protocol calls it that a client can be asked this.
+fn capability(kind: QuestionKind) -> &'static str {
+    match kind {
+        QuestionKind::Elicitation => "elicitation",
+        QuestionKind::Sampling => "sampling",
+        QuestionKind::Roots => "roots",
     }
 }
 
@@ -87,6 +114,16 @@ impl Met {
         }
     }
 
+    /// The same for a request with a caller: nothing is claimed that this caller cannot be asked (MEET-2).
+    pub(crate) fn introduce_with(&self, params: &mut Value, askable: Vec<(QuestionKind, Value)>) {
+        self.introduce(params);
+        if self.era == Era::Modern
+            && let Some(meta) = meta(params)
+        {
+            meta.insert(CAPABILITIES.to_owned(), self.introduction.narrowed(askable));
+        }
+    }
+
     /// Servers of 2026-07-28 write a log for those requests that ask for one.
     pub(crate) fn ask_for_log(&self, params: &mut Value) {
         if self.era == Era::Modern
@@ -96,9 +133,19 @@ impl Met {
         }
     }
 
-    /// Does it say when its tools change?
-    pub(crate) fn tells_of_changes(&self) -> bool {
-        self.capabilities.pointer("/tools/listChanged") == Some(&Value::Bool(true))
+    /// Which changes it tells, in the words of a subscription; `None` if it tells none.
+    pub(crate) fn told_changes(&self) -> Option<Value> {
+        let kinds =
+            [("tools", "toolsListChanged"), ("resources", "resourcesListChanged"), ("prompts", "promptsListChanged")];
+        let told = |kind: &str| self.capabilities.pointer(&format!("/{kind}/listChanged")) == Some(&Value::Bool(true));
+        let all: Map<String, Value> =
+            kinds.into_iter().filter(|(kind, _)| told(kind)).map(|(_, word)| (word.to_owned(), json!(true))).collect();
+        (!all.is_empty()).then_some(Value::Object(all))
+    }
+
+    /// Can its resources be watched?
+    pub(crate) fn lets_watch(&self) -> bool {
+        self.capabilities.pointer("/resources/subscribe") == Some(&Value::Bool(true))
     }
 }
 
@@ -185,7 +232,7 @@ fn introduce(params: &mut Value, version: &str, introduction: &Introduction) {
     let Some(meta) = meta(params) else { return };
     meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(version));
     meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), introduction.client.clone());
-    meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), introduction.capabilities.clone());
+    meta.insert(CAPABILITIES.to_owned(), introduction.capabilities.clone());
 }
 
 /// A revision with a handshake that we know.

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::companion::{Companion, LogLevel, Progress, Question, QuestionKind};
+use kernel::ports::offerings::OfferingChange;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,8 @@ const GARBAGE_BYTES_MAX: usize = 4 << 10;
 pub(crate) trait Hearing: Send + Sync + fmt::Debug {
     /// Its tools are others now, or may be.
     fn tools_changed(&self);
+    /// Something else that it offers is not as it was.
+    fn offering_changed(&self, change: OfferingChange);
     /// A line for its log.
     fn line(&self, line: &str);
 }
@@ -206,6 +209,13 @@ impl Router {
             "notifications/message" => self.logged(params, origin),
             "notifications/tools/list_changed" => self.hearing.tools_changed(),
             // Lists and resources of servers are read when they are wanted; nothing is kept that could be stale.
+            "notifications/resources/list_changed" => self.hearing.offering_changed(OfferingChange::Resources),
+            "notifications/prompts/list_changed" => self.hearing.offering_changed(OfferingChange::Prompts),
+            "notifications/resources/updated" => {
+                if let Some(uri) = params.get("uri").and_then(Value::as_str) {
+                    self.hearing.offering_changed(OfferingChange::Resource(uri.to_owned()));
+                }
+            }
             _ => {}
         }
     }
@@ -336,6 +346,7 @@ mod tests {
     struct Deaf;
     impl Hearing for Deaf {
         fn tools_changed(&self) {}
+        fn offering_changed(&self, _: OfferingChange) {}
         fn line(&self, _: &str) {}
     }
 

@@ -119,6 +119,9 @@ impl Keeper {
         }
         // A server that was started anew may have other tools than before.
         self.unit.tools_changed.notify_one();
+        if self.starts > 1 {
+            self.unit.changes.note_all();
+        }
         let _pulse = self.pulse(&live);
         let clock = Arc::clone(&self.unit.house.clock);
         loop {
@@ -311,7 +314,7 @@ impl Keeper {
     }
 
     /// Asks the server now and then whether it is there, follows its changes and tells of them. Ends with the returned value.
-    fn pulse(&self, live: &Arc<Live>) -> [AbortOnDropHandle<()>; 3] {
+    fn pulse(&self, live: &Arc<Live>) -> [AbortOnDropHandle<()>; 4] {
         let every = Duration::from_secs(self.spec.upkeep.health_check_seconds);
         let beating = beat(Arc::clone(&self.unit), Arc::clone(live), every);
         let following = {
@@ -323,6 +326,7 @@ impl Keeper {
             AbortOnDropHandle::new(tokio::spawn(beating)),
             AbortOnDropHandle::new(tokio::spawn(following)),
             AbortOnDropHandle::new(tokio::spawn(telling)),
+            AbortOnDropHandle::new(tokio::spawn(crate::watched::tell_offerings(Arc::clone(&self.unit)))),
         ]
     }
 }

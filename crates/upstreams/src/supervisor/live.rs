@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use executors::process::scrub::Scrubber;
+use executors::process::session::Scrubbed;
 use kernel::ports::clock::Clock;
+use kernel::ports::companion::Companion;
 use tokio::sync::Notify;
 
 use crate::connection::{Connection, within};
@@ -28,6 +30,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 struct Usage {
     running: usize,
+    watched: usize,
     closing: bool,
     last: Duration,
 }
@@ -38,12 +41,48 @@ pub(crate) struct InUse {
     live: Arc<Live>,
 }
 
+/// Somebody waits for what it says. Dropping this is the end of that.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    live: Arc<Live>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let now = self.live.clock.monotonic();
+        let mut usage = self.live.usage();
+        usage.watched = usage.watched.saturating_sub(1);
+        usage.last = now;
+    }
+}
+
+impl InUse {
+    /// The server itself, whoever uses it.
+    pub(crate) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+}
+
 impl Live {
     pub(crate) fn new(started: Started, clock: Arc<dyn Clock>) -> Arc<Self> {
         let now = clock.monotonic();
-        let usage = Mutex::new(Usage { running: 0, closing: false, last: now });
+        let usage = Mutex::new(Usage { running: 0, watched: 0, closing: false, last: now });
         let Started { connection, scrubber } = started;
         Arc::new(Self { connection, scrubber, started: now, usage, quiet: Notify::new(), clock })
+    }
+
+    /// A companion that hears nothing of this server's secrets.
+    pub(crate) fn discreet(&self, companion: &Arc<dyn Companion>) -> Arc<dyn Companion> {
+        if self.scrubber.is_empty() {
+            return Arc::clone(companion);
+        }
+        Arc::new(Scrubbed::new(Arc::clone(companion), Arc::clone(&self.scrubber)))
+    }
+
+    /// Somebody waits for what the server says by itself: it is not idle then. It does not hold up its end.
+    pub(crate) fn watched(self: &Arc<Self>) -> Watched {
+        self.usage().watched += 1;
+        Watched { live: Arc::clone(self) }
     }
 
     /// LIVE-1: `None` if it is on its way out.
@@ -68,13 +107,17 @@ impl Live {
     /// How long nobody has used it.
     pub(crate) fn idle_for(&self) -> Duration {
         let usage = self.usage();
-        if usage.running > 0 { Duration::ZERO } else { self.clock.monotonic().saturating_sub(usage.last) }
+        if usage.running + usage.watched > 0 {
+            Duration::ZERO
+        } else {
+            self.clock.monotonic().saturating_sub(usage.last)
+        }
     }
 
     /// Begins to close it if nobody uses it.
     pub(crate) fn close_if_unused(&self) -> bool {
         let mut usage = self.usage();
-        usage.closing |= usage.running == 0;
+        usage.closing |= usage.running + usage.watched == 0;
         usage.closing
     }
 

@@ -6,13 +6,17 @@
 //! - LIST-1: lists are read to their end or refused: at most [`ITEMS_MAX`] items and [`LIST_BYTES_MAX`] bytes.
 //! - LIST-2: resources and prompts are there only where the operator offers them.
 
+use std::sync::Arc;
+
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
+use kernel::ports::companion::Companion;
 use serde_json::{Value, json};
 
 use super::Upstreams;
-use crate::connection::within;
+use crate::connection::{Era, within};
 use crate::fault::{Fault, METHOD_NOT_FOUND};
+use crate::rounds::Rounds;
 use crate::supervisor::House;
 use crate::supervisor::live::InUse;
 
@@ -25,8 +29,20 @@ const PAGES_MAX: usize = 1_000;
 
 /// Something that may be asked twice.
 enum Errand<'a> {
-    Ask { method: &'a str, params: Value },
-    List { method: &'a str, member: &'a str },
+    Ask {
+        method: &'a str,
+        params: Value,
+    },
+    /// With somebody who may be asked back; how long that takes is the caller's to bound.
+    Converse {
+        method: &'a str,
+        rounds: Rounds<'a>,
+        companion: &'a Arc<dyn Companion>,
+    },
+    List {
+        method: &'a str,
+        member: &'a str,
+    },
 }
 
 impl Errand<'_> {
@@ -34,6 +50,10 @@ impl Errand<'_> {
         let patience = house.bounds.list_patience;
         match self {
             Self::Ask { method, params } => live.connection.request_within(patience, method, params.clone()).await,
+            Self::Converse { method, rounds, companion } => {
+                let companion = live.discreet(companion);
+                rounds.through(&*companion, |params| live.connection.ask(method, params, &companion)).await
+            }
             Self::List { method, member } => {
                 let pages = pages(live, method, member);
                 within(&*house.clock, patience, pages).await.unwrap_or(Err(Fault::Late)).map(Value::Array)
@@ -74,7 +94,7 @@ impl Upstreams {
         self.list(owner, name, caller, "resources/templates/list", "resourceTemplates").await
     }
 
-    /// One resource, as the server gives it: `{ "contents": [...] }`.
+    /// One resource, as the server gives it: `{ "contents": [...] }`. `params` are those of `resources/read`.
     ///
     /// # Errors
     /// As [`list_resources`](Self::list_resources).
@@ -83,10 +103,32 @@ impl Upstreams {
         owner: &TenantId,
         name: &str,
         caller: &TenantId,
-        uri: &str,
+        params: Value,
+        companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
         self.offers_resources(owner, name)?;
-        self.ask(owner, name, caller, "resources/read", json!({ "uri": uri })).await
+        self.converse(owner, name, caller, "resources/read", params, companion).await
+    }
+
+    /// Asks a server of the older kind to tell of changes of a resource, and finds out with any other whether it would.
+    pub(crate) async fn begin_watching(
+        &self,
+        owner: &TenantId,
+        name: &str,
+        caller: &TenantId,
+        uri: &str,
+    ) -> Result<(), Refusal> {
+        self.offers_resources(owner, name)?;
+        let unit = self.unit(&self.definition(owner, name)?, caller)?;
+        let live = unit.live().await?;
+        if !live.connection.met().lets_watch() {
+            return Err(not_offered(name, "changes of resources"));
+        }
+        if live.connection.met().era == Era::Legacy {
+            drop(live);
+            self.ask(owner, name, caller, "resources/subscribe", json!({ "uri": uri })).await?;
+        }
+        Ok(())
     }
 
     /// All prompts of a server.
@@ -108,9 +150,10 @@ impl Upstreams {
         name: &str,
         caller: &TenantId,
         params: Value,
+        companion: &Arc<dyn Companion>,
     ) -> Result<Value, Refusal> {
         self.offers_prompts(owner, name)?;
-        self.ask(owner, name, caller, "prompts/get", params).await
+        self.converse(owner, name, caller, "prompts/get", params, companion).await
     }
 
     /// Completes an argument. `params` are those of `completion/complete`.
@@ -126,6 +169,20 @@ impl Upstreams {
     ) -> Result<Value, Refusal> {
         self.offers_prompts(owner, name).or_else(|_| self.offers_resources(owner, name))?;
         self.ask(owner, name, caller, "completion/complete", params).await
+    }
+
+    async fn converse(
+        &self,
+        owner: &TenantId,
+        name: &str,
+        caller: &TenantId,
+        method: &str,
+        params: Value,
+        companion: &Arc<dyn Companion>,
+    ) -> Result<Value, Refusal> {
+        let relay = self.definition(owner, name)?.spec.relay;
+        let rounds = Rounds { params, relay, server: name };
+        self.run(owner, name, caller, Errand::Converse { method, rounds, companion }).await
     }
 
     async fn ask(

@@ -19,7 +19,9 @@ use gantry_upstreams::{
 };
 use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question, Unaccompanied, nobody_to_ask};
+use kernel::ports::companion::{
+    Answer, Companion, LogLevel, Progress, Question, QuestionKind, Unaccompanied, nobody_to_ask,
+};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor as _, ToolCall};
 use kernel::ports::registry_store::StoredVersion;
@@ -94,6 +96,10 @@ impl Companion for Listener {
     }
     async fn document(&self, _: &str) -> Result<Value, Refusal> {
         Err(kernel::ports::companion::no_documents())
+    }
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        let kinds = [QuestionKind::Elicitation, QuestionKind::Sampling, QuestionKind::Roots];
+        kinds.into_iter().filter(|_| self.answer.is_some()).map(|kind| (kind, serde_json::json!({}))).collect()
     }
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
         let value = self.answer.clone().ok_or_else(nobody_to_ask)?;

@@ -11,7 +11,7 @@ use contract::error::Refusal;
 use serde_json::Value;
 
 use crate::process::scrub::Scrubber;
-use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question};
+use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question, QuestionKind};
 
 /// Stands between a tool and its companion.
 #[derive(Debug)]
@@ -49,6 +49,10 @@ impl Companion for Scrubbed {
 
     async fn document(&self, id: &str) -> Result<Value, Refusal> {
         self.inner.document(&self.secrets.text(id)).await
+    }
+
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        self.inner.can_be_asked()
     }
 
     async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {

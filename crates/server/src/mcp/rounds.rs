@@ -1,0 +1,283 @@
+//! Staying with what runs for a client, until it ends or asks something that ends the request.
+//!
+//! While it runs, this tells the client how far it is and asks it what the tool asks. Who closes the stream or sends a
+//! cancellation cancels it. What a client of revision 2026-07-28 is asked ends this request and begins the waiting for the
+//! next (`waiting`); older clients are asked in between, on the stream of their request.
+//!
+//! Not here: what is asked for (`calling`, `relaying`), and how it is told at the end.
+
+#![expect(deprecated, reason = "newer revisions have no logging, but older clients ask for it and may have it")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::canonical::Digest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TraceId;
+use kernel::ports::companion::{Answer, LogLevel, Progress, Question, QuestionKind};
+use kernel::ports::entropy::new_token_id;
+use rmcp::model::{
+    ClientCapabilities, CustomRequest, InputRequest, InputRequests, InputRequiredResult, InputResponses, LoggingLevel,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerRequest,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::Visit;
+use super::handler::Handler;
+use super::listing::Offered;
+use super::relaying::Asked;
+use super::running::{Ears, Errand, Outcome, Running, Said};
+use super::waiting::Waiting;
+
+/// How long the client may take to accept one word about progress before the word is dropped.
+const TELLING_TIME: Duration = Duration::from_secs(1);
+/// Progress may only rise; a word without a number rises by this.
+const HARDLY_ANY: f64 = 0.001;
+
+/// What runs.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    /// A tool, if it is one that is offered.
+    Tool(Option<Arc<Offered>>),
+    /// Something else of a server.
+    Offering(Asked),
+}
+
+/// How one request about it ends.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    Ended(Outcome, Subject),
+    Asked(InputRequiredResult),
+    Refused(Refusal),
+}
+
+/// One request about one thing that runs.
+pub(crate) struct Round<'a> {
+    pub(crate) handler: &'a Handler,
+    pub(crate) visit: &'a Visit,
+    pub(crate) context: &'a RequestContext<RoleServer>,
+    pub(crate) trace_id: TraceId,
+    pub(crate) binding: Digest,
+}
+
+/// The trace a request belongs to: the one it names, or one of its own.
+pub(crate) fn trace_of(visit: &Visit, context: &RequestContext<RoleServer>) -> TraceId {
+    context.meta.0.get_traceparent().and_then(TraceId::from_traceparent).unwrap_or(visit.who.trace_id)
+}
+
+impl Round<'_> {
+    /// Begins something, and stays with it. `given` are answers that the client has sent along, for what it knows will be
+    /// asked.
+    pub(crate) async fn begin(
+        &self,
+        errand: Errand,
+        subject: Subject,
+        given: Option<InputResponses>,
+    ) -> Result<Turn, ErrorData> {
+        match Running::begin(&self.handler.door, self.visit.who.clone(), self.trace_id, errand, self.ears()) {
+            Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
+            Err(refusal) => Ok(Turn::Refused(refusal)),
+        }
+    }
+
+    /// Does the client speak 2026-07-28 or later?
+    pub(crate) fn is_modern(&self) -> bool {
+        let version = self.context.protocol_version();
+        version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+    }
+
+    fn progress_token(&self) -> Option<ProgressToken> {
+        self.context.meta.get_progress_token()
+    }
+
+    fn ears(&self) -> Ears {
+        let capabilities = self.context.client_capabilities().unwrap_or_default();
+        let log = if self.is_modern() { self.context.meta.log_level() } else { self.handler.log_level() };
+        Ears { progress: self.progress_token().is_some(), log: log.map(least), questions: askable(&capabilities) }
+    }
+
+    /// Stays with a call until it ends, or until it has a question that ends this request.
+    async fn attend(
+        &self,
+        mut running: Running,
+        subject: Subject,
+        mut given: InputResponses,
+    ) -> Result<Turn, ErrorData> {
+        loop {
+            tokio::select! {
+                biased;
+                // Dropping `running` cancels the call.
+                () = self.context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+                Some(said) = running.said.recv() => match said {
+                    Said::Progress(progress) => self.tell_progress(&mut running, progress).await,
+                    Said::Log(level, line) => self.tell_line(level, line).await,
+                    Said::Asked(questions, answer) if is_answered(&questions, &given) => {
+                        drop(answer.send(answers(questions, &mut given)));
+                    }
+                    Said::Asked(questions, answer) if self.is_modern() => {
+                        return self.park(Waiting { running, subject, questions, answer });
+                    }
+                    Said::Asked(questions, answer) => self.ask(questions, answer).await,
+                },
+                outcome = &mut running.outcome => {
+                    let outcome = outcome.map_err(|_| ErrorData::internal_error("the call broke off", None))?;
+                    return Ok(Turn::Ended(outcome, subject));
+                }
+            }
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------- telling the client
+
+    async fn tell_progress(&self, running: &mut Running, progress: Progress) {
+        let Some(token) = self.progress_token() else { return };
+        let least = running.told + HARDLY_ANY;
+        running.told = progress.percent.unwrap_or(least).max(least);
+        let mut note = ProgressNotificationParam::new(token, running.told);
+        note.total = progress.percent.map(|_| 100.0);
+        note.message = match (progress.phase, progress.message) {
+            (Some(phase), Some(message)) => Some(format!("{phase}: {message}")),
+            (phase, message) => phase.or(message),
+        };
+        self.within(self.context.peer.notify_progress(note)).await;
+    }
+
+    async fn tell_line(&self, level: LogLevel, line: String) {
+        let level = match level {
+            LogLevel::Debug => LoggingLevel::Debug,
+            LogLevel::Info => LoggingLevel::Info,
+            LogLevel::Warn => LoggingLevel::Warning,
+            LogLevel::Error => LoggingLevel::Error,
+        };
+        let note = LoggingMessageNotificationParam::new(level, Value::String(line));
+        self.within(self.context.peer.notify_logging_message(note)).await;
+    }
+
+    /// A client that does not read gets no news; it must not hold up the call.
+    async fn within<T, E>(&self, telling: impl Future<Output = Result<T, E>>) {
+        tokio::select! {
+            told = tokio::time::timeout(TELLING_TIME, telling) => {
+                if !matches!(told, Ok(Ok(_))) {
+                    tracing::debug!("a client did not take what its tool said");
+                }
+            }
+            () = self.context.ct.cancelled() => {}
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------ asking the client
+
+    /// Asks an older client: a request of ours on the stream of its own.
+    async fn ask(&self, questions: Vec<Question>, answer: oneshot::Sender<Vec<Answer>>) {
+        let asking = async {
+            let mut answers = Vec::with_capacity(questions.len());
+            for question in questions {
+                let parameters = match question.kind {
+                    QuestionKind::Roots => None,
+                    QuestionKind::Elicitation | QuestionKind::Sampling => Some(question.parameters),
+                };
+                let request = ServerRequest::CustomRequest(CustomRequest::new(question.kind.method(), parameters));
+                let given = self.context.peer.send_request(request).await.ok()?;
+                answers.push(Answer { key: question.key, value: serde_json::to_value(given).ok()? });
+            }
+            Some(answers)
+        };
+        let time = self.handler.door.mcp().config.answer_time();
+        let answered = tokio::select! {
+            answered = tokio::time::timeout(time, asking) => answered.ok().flatten(),
+            () = self.context.ct.cancelled() => None,
+        };
+        // Without an answer the sender is dropped, and the tool hears that nobody answered.
+        if let Some(answers) = answered {
+            drop(answer.send(answers));
+        }
+    }
+
+    /// Answers "input required" and keeps the call until the input comes.
+    fn park(&self, waiting: Waiting) -> Result<Turn, ErrorData> {
+        let mcp = self.handler.door.mcp();
+        let kernel = self.handler.door.kernel();
+        let mut requests = InputRequests::new();
+        for question in &waiting.questions {
+            let request = json!({ "method": question.kind.method(), "params": question.parameters });
+            let request: InputRequest = serde_json::from_value(request).map_err(|_| unclear())?;
+            requests.insert(question.key.clone(), request);
+        }
+        if !mcp.waiting.has_room(mcp.config.questions_max) {
+            let refusal = Refusal::new(ErrorCode::E3001, "too many calls wait for an answer of their caller")
+                .hint("nothing more is asked now; call the tool again later");
+            return Ok(Turn::Refused(refusal));
+        }
+        let id = new_token_id(kernel.entropy()).into_bytes();
+        let time = mcp.config.answer_time();
+        let until_ms = kernel.clock().now().0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        mcp.waiting.keep(id, waiting, time);
+        let state = mcp.seal.close(id, until_ms, &self.binding);
+        Ok(Turn::Asked(InputRequiredResult::new(Some(requests), Some(state))))
+    }
+
+    /// Goes on with a call that was kept.
+    pub(crate) async fn rejoin(&self, state: &str, mut responses: InputResponses) -> Result<Turn, ErrorData> {
+        let mcp = self.handler.door.mcp();
+        let now_ms = self.handler.door.kernel().clock().now().0;
+        let id = mcp
+            .seal
+            .open(state, now_ms, &self.binding)
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let waiting = mcp.waiting.take(&id).ok_or_else(|| {
+            ErrorData::invalid_params(
+                "no call waits for this answer any more: it was answered, or its time is over",
+                None,
+            )
+        })?;
+        if !is_answered(&waiting.questions, &responses) {
+            // Asked again, under a new seal: what the client lacks it may still bring.
+            return self.park(waiting);
+        }
+        let Waiting { running, subject, questions, answer } = waiting;
+        // A call that has ended meanwhile does not hear it; its outcome is next.
+        drop(answer.send(answers(questions, &mut responses)));
+        self.attend(running, subject, responses).await
+    }
+}
+
+fn is_answered(questions: &[Question], given: &InputResponses) -> bool {
+    questions.iter().all(|question| given.contains_key(&question.key))
+}
+
+/// The answers to these questions; what answers none stays for what may be asked later.
+fn answers(questions: Vec<Question>, given: &mut InputResponses) -> Vec<Answer> {
+    let answer = |question: Question| given.remove(&question.key).map(|value| Answer { key: question.key, value });
+    questions.into_iter().filter_map(answer).collect()
+}
+
+/// A question that this protocol cannot express.
+fn unclear() -> ErrorData {
+    ErrorData::internal_error("the tool asks something that cannot be asked over this protocol", None)
+}
+
+/// What a client can be asked, with what it says of it.
+fn askable(capabilities: &ClientCapabilities) -> Vec<(QuestionKind, Value)> {
+    let mut declared = serde_json::to_value(capabilities).unwrap_or_default();
+    let mut can = |name: &str| declared.get_mut(name).map(Value::take);
+    let details = [
+        (QuestionKind::Elicitation, can("elicitation")),
+        (QuestionKind::Sampling, can("sampling")),
+        // That it tells of changes of its roots is of no use to whoever asks once.
+        (QuestionKind::Roots, can("roots").map(|_| json!({}))),
+    ];
+    details.into_iter().filter_map(|(kind, details)| Some((kind, details?))).collect()
+}
+
+/// The least level that a client wants to hear of.
+fn least(level: LoggingLevel) -> LogLevel {
+    match level {
+        LoggingLevel::Debug => LogLevel::Debug,
+        LoggingLevel::Info | LoggingLevel::Notice => LogLevel::Info,
+        LoggingLevel::Warning => LogLevel::Warn,
+        _ => LogLevel::Error,
+    }
+}

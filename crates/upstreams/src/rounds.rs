@@ -1,0 +1,85 @@
+//! Rounds of questions and answers within one request to a server of 2026-07-28: it answers "input required", the caller is
+//! asked, and the request is sent again with the answers. (EXE-3)
+//!
+//! Older servers ask by requests of their own (`connection::router`).
+
+use contract::error::{ErrorCode, Refusal};
+use kernel::ports::companion::{Companion, Question, QuestionKind};
+use serde_json::{Map, Value, json};
+
+use crate::connection::router::{not_relayed, relayed};
+use crate::fault::Fault;
+use crate::spec::Relay;
+
+/// Rounds of questions and answers in one request.
+const ROUNDS_MAX: usize = 10;
+/// Questions in one round.
+const QUESTIONS_MAX: usize = 16;
+
+/// One request, however often it is sent.
+pub(crate) struct Rounds<'a> {
+    /// Of the first round; those that follow add to them.
+    pub(crate) params: Value,
+    pub(crate) relay: Relay,
+    pub(crate) server: &'a str,
+}
+
+impl Rounds<'_> {
+    /// Sends it until the server does not ask back any more.
+    pub(crate) async fn through<F>(
+        &self,
+        companion: &dyn Companion,
+        send: impl Fn(Value) -> F + Send + Sync,
+    ) -> Result<Value, Fault>
+    where
+        F: Future<Output = Result<Value, Fault>> + Send,
+    {
+        let mut params = self.params.clone();
+        for _ in 0..=ROUNDS_MAX {
+            let result = send(params).await?;
+            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+                return Ok(result);
+            }
+            params = self.answered(&result, companion).await?;
+        }
+        Err(Refusal::new(
+            ErrorCode::E3407,
+            format!("the server `{}` asked its caller more than {ROUNDS_MAX} times in one call", self.server),
+        )
+        .retryable(false)
+        .into())
+    }
+
+    /// The parameters of the next round.
+    async fn answered(&self, result: &Value, companion: &dyn Companion) -> Result<Value, Fault> {
+        let requests = match result.get("inputRequests") {
+            Some(Value::Object(requests)) => requests.clone(),
+            _ => Map::new(),
+        };
+        let state = result.get("requestState").filter(|state| state.is_string());
+        if (requests.is_empty() && state.is_none()) || requests.len() > QUESTIONS_MAX {
+            return Err(Fault::Nonsense("question that can be answered"));
+        }
+        let mut questions = Vec::with_capacity(requests.len());
+        for (key, request) in requests {
+            let method = request.get("method").and_then(Value::as_str);
+            let kind = method.and_then(QuestionKind::of_method).ok_or(Fault::Nonsense("question of the protocol"))?;
+            if !relayed(self.relay, kind) {
+                return Err(not_relayed(self.server, kind).into());
+            }
+            let parameters = request.get("params").cloned().unwrap_or_else(|| json!({}));
+            questions.push(Question { key, kind, parameters });
+        }
+        let mut params = self.params.clone();
+        let Some(members) = params.as_object_mut() else { return Err(Fault::Nonsense("call")) };
+        if !questions.is_empty() {
+            let answers = companion.ask(questions).await?;
+            let answers: Map<String, Value> = answers.into_iter().map(|answer| (answer.key, answer.value)).collect();
+            members.insert("inputResponses".to_owned(), Value::Object(answers));
+        }
+        if let Some(state) = state {
+            members.insert("requestState".to_owned(), state.clone());
+        }
+        Ok(params)
+    }
+}
