@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::connection::router::{not_relayed, relayed};
 use crate::fault::{Fault, bounded_content};
+use crate::observer::UpstreamEvent;
 use crate::spec::Relay;
 use crate::supervisor::Unit;
 use crate::supervisor::live::Live;
@@ -68,31 +69,40 @@ impl Executor for UpstreamExecutor {
         let definition = self.upstreams.definition(&call.tool.tenant, server)?;
         let unit = self.upstreams.unit(&definition, &call.tenant)?;
         let _turn = unit.admitted().await?;
+        let _told = unit.teller.call();
         let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit };
+        let safe = call.tool.manifest.side_effect_policy.is_safe_to_retry();
         let mut repeats = 0;
         loop {
             let live = unit.live().await?;
             let fault = match asked.once(&live).await {
                 Ok(result) => {
-                    return judged(result, server)
+                    return judged(result, server, safe)
                         .map(|value| ToolOutput::of(live.scrubber.value(value)))
-                        .map_err(|refusal| live.scrubber.refusal(refusal));
+                        .map_err(|refusal| refused(&unit, &live, refusal));
                 }
                 Err(fault) => fault,
             };
             if matches!(fault, Fault::NotSent(_)) {
                 live.connection.give_up("the server cannot be reached");
             }
-            let safe = call.tool.manifest.side_effect_policy.is_safe_to_retry();
             // EXE-1.
             let again = matches!(fault, Fault::NotSent(_)) || (safe && matches!(fault, Fault::Lost(_)));
             if !again || repeats >= REPEATS_MAX {
                 tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, %fault, "a call to a server failed");
-                return Err(live.scrubber.refusal(fault.refusal(server, safe)));
+                return Err(refused(&unit, &live, fault.refusal(server, safe)));
             }
             repeats += 1;
         }
     }
+}
+
+/// What a caller is told, with what nobody knows the outcome of counted.
+fn refused(unit: &Unit, live: &Live, refusal: Refusal) -> Refusal {
+    if refusal.code == ErrorCode::E3413 {
+        unit.teller.tell(UpstreamEvent::Indeterminate);
+    }
+    live.scrubber.refusal(refusal)
 }
 
 /// One call, however often it is sent.
@@ -135,12 +145,12 @@ impl Asked<'_> {
         };
         let state = result.get("requestState").filter(|state| state.is_string());
         if (requests.is_empty() && state.is_none()) || requests.len() > QUESTIONS_MAX {
-            return Err(Fault::Nonsense("question that can be answered"));
+            return Err(self.unanswerable());
         }
         let mut questions = Vec::with_capacity(requests.len());
         for (key, request) in requests {
             let method = request.get("method").and_then(Value::as_str);
-            let kind = method.and_then(QuestionKind::of_method).ok_or(Fault::Nonsense("question of the protocol"))?;
+            let kind = method.and_then(QuestionKind::of_method).ok_or_else(|| self.unanswerable())?;
             if !relayed(self.relay, kind) {
                 return Err(not_relayed(&self.unit.name, kind).into());
             }
@@ -148,7 +158,7 @@ impl Asked<'_> {
             questions.push(Question { key, kind, parameters });
         }
         let mut params = json!({ "name": self.tool, "arguments": &*self.call.parameters });
-        let Some(members) = params.as_object_mut() else { return Err(Fault::Nonsense("call")) };
+        let Some(members) = params.as_object_mut() else { return Err(self.unanswerable()) };
         if !questions.is_empty() {
             let answers = companion.ask(questions).await?;
             let answers: Map<String, Value> = answers.into_iter().map(|answer| (answer.key, answer.value)).collect();
@@ -159,11 +169,17 @@ impl Asked<'_> {
         }
         Ok(params)
     }
+
+    /// A server that wants to know something first has not done what it was called for: a plain failure (FAULT-3).
+    fn unanswerable(&self) -> Fault {
+        let message = format!("the server `{}` asks its caller something that nobody can answer", self.unit.name);
+        Refusal::new(ErrorCode::E3502, message).retryable(false).into()
+    }
 }
 
-/// EXE-2: what a result means.
-fn judged(mut result: Value, server: &str) -> Result<Value, Refusal> {
-    let nonsense = || Fault::Nonsense("result of a tool").refusal(server, false);
+/// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
+fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Refusal> {
+    let nonsense = || Fault::Nonsense("result of a tool").refusal(server, safe);
     let members = result.as_object_mut().ok_or_else(nonsense)?;
     if members.get("resultType").and_then(Value::as_str).is_some_and(|kind| kind != "complete") {
         return Err(nonsense());
@@ -209,14 +225,20 @@ mod tests {
             (json!([]), None),
             (json!({ "content": [], "resultType": "task" }), None),
         ] {
-            assert_eq!(judged(result.clone(), "s").ok(), expected, "{result}");
+            for (safe, code) in [(true, ErrorCode::E3502), (false, ErrorCode::E3413)] {
+                match (judged(result.clone(), "s", safe), &expected) {
+                    (Ok(value), Some(expected)) => assert_eq!(value, *expected, "{result}"),
+                    (Err(refusal), None) => assert_eq!(refusal.code, code, "{result}"),
+                    (other, _) => panic!("{result}: {other:?}"),
+                }
+            }
         }
     }
 
     #[test]
     fn a_failed_tool_is_a_failed_call_with_its_own_words() {
         let content = json!([{ "type": "text", "text": "no such file" }]);
-        let refusal = judged(json!({ "content": content, "isError": true }), "s").unwrap_err();
+        let refusal = judged(json!({ "content": content, "isError": true }), "s", false).unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3401);
         assert_eq!(refusal.details.unwrap()["content"], content);
     }

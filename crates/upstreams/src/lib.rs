@@ -7,6 +7,9 @@
 //! - `connection`: the wire: standard streams, Streamable HTTP, the HTTP+SSE of 2024-11-05;
 //! - [`import`]: the configuration people already have; [`naming`] and [`pins`]: what a tool is called here and what was accepted of it;
 //! - [`catalogue`]: servers' tools taken in, held back, given free;
+//! - [`headers`]: what of a request stands in its headers;
+//! - [`observer`]: what is worth counting;
+//! - [`sse_events`]: streams of events, for whoever reads one;
 //! - `oauth`: tokens for servers elsewhere;
 //! - `server_log`: what servers write to their standard error.
 //!
@@ -17,16 +20,17 @@ pub mod catalogue;
 mod connection;
 pub mod executor;
 mod fault;
-mod headers;
+pub mod headers;
 pub mod import;
 pub mod naming;
 mod oauth;
+pub mod observer;
 mod offerings;
 pub mod pins;
 mod restarts;
 mod server_log;
 pub mod spec;
-mod sse_events;
+pub mod sse_events;
 mod starter;
 pub mod supervisor;
 pub mod upstreams;
@@ -36,6 +40,7 @@ mod wire;
 pub use bounds::UpstreamBounds;
 pub use connection::Era;
 pub use executor::UpstreamExecutor;
+pub use observer::{UpstreamEvent, UpstreamObserver};
 pub use server_log::LogBounds;
 pub use supervisor::ServerState;
 pub use upstreams::{Server, ServerStatus, UpstreamParts, Upstreams};

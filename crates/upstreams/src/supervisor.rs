@@ -19,11 +19,14 @@
 //! - SUP-1: at most one server is started at a time, and a caller never starts one itself.
 //! - SUP-2: whoever waited for a start that failed hears why, and does not wait for the next.
 //! - SUP-3: calls on a server are bounded, and so are those who wait for their turn.
+//! - SUP-4: a server that works is not given up for one that does not: a restart or a change takes it away only after its
+//!   successor has answered. Only what an operator takes from the same server is taken at once.
 //!
 //! Not here: when to give up (`restarts`), what a call means (`executor`).
 
 mod keeper;
 pub(crate) mod live;
+mod pulse;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +43,7 @@ use tokio_util::task::TaskTracker;
 use crate::bounds::UpstreamBounds;
 use crate::connection::Era;
 use crate::connection::router::Hearing;
+use crate::observer::{Teller, UpstreamEvent, UpstreamObserver};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
@@ -99,6 +103,21 @@ enum Phase {
     Gone,
 }
 
+impl Phase {
+    /// In the words of those who look from outside; `None`: nobody keeps it any more.
+    fn kept(&self) -> Option<ServerState> {
+        match self {
+            Self::Stopped => Some(ServerState::Stopped),
+            Self::Starting => Some(ServerState::Starting),
+            Self::Ready(_) => Some(ServerState::Ready),
+            Self::Draining => Some(ServerState::Draining),
+            Self::Backoff { .. } => Some(ServerState::Backoff),
+            Self::Unavailable { .. } => Some(ServerState::Unavailable),
+            Self::Gone => None,
+        }
+    }
+}
+
 /// What everything that keeps servers shares.
 #[derive(Debug)]
 pub(crate) struct House {
@@ -108,6 +127,7 @@ pub(crate) struct House {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) watchers: Watchers,
     pub(crate) tasks: TaskTracker,
+    pub(crate) observer: Arc<dyn UpstreamObserver>,
 }
 
 /// One server for one tenant, or for all.
@@ -118,6 +138,7 @@ pub(crate) struct Unit {
     pub(crate) owner: TenantId,
     /// Whose calls it serves and whose credentials it has; the owner, if it is shared.
     pub(crate) tenant: TenantId,
+    pub(crate) teller: Teller,
     house: Arc<House>,
     log: Arc<ServerLog>,
     phase: watch::Sender<Phase>,
@@ -155,7 +176,10 @@ impl Unit {
     ) -> Arc<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let facts = Facts { since: house.clock.now(), restarts: 0, era: None, last_error: None };
+        let teller = Teller::new(Arc::clone(&house.observer), &owner, &name);
+        teller.tell(UpstreamEvent::Moved { from: None, to: Some(ServerState::Stopped) });
         let unit = Arc::new(Self {
+            teller,
             name,
             owner,
             tenant,
@@ -239,6 +263,7 @@ impl Unit {
     pub(crate) fn change(self: &Arc<Self>, spec: Arc<ServerSpec>) {
         let unit = Arc::clone(self);
         self.house.tasks.spawn(async move {
+            // A keeper that has ended has nothing to change.
             let _ = unit.orders.send(Order::Change(spec)).await;
         });
     }
@@ -246,28 +271,17 @@ impl Unit {
     /// Ends it, after the calls on it or the patience for them.
     pub(crate) async fn stop(&self) {
         self.closing.cancel();
-        let (reply, answer) = oneshot::channel();
-        if self.orders.send(Order::Stop(reply)).await.is_ok() {
-            let _ = answer.await;
-        }
+        // The sender lives as long as this value does, so this ends only by the keeper's end.
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone)).await;
     }
 
     /// Ends it without waiting, because nobody is left to wait.
     pub(crate) fn abandon(&self) {
         self.closing.cancel();
-        let (reply, _) = oneshot::channel();
-        let _ = self.orders.try_send(Order::Stop(reply));
     }
 
     pub(crate) fn state(&self) -> ServerState {
-        match &*self.phase.borrow() {
-            Phase::Stopped | Phase::Gone => ServerState::Stopped,
-            Phase::Starting => ServerState::Starting,
-            Phase::Ready(_) => ServerState::Ready,
-            Phase::Draining => ServerState::Draining,
-            Phase::Backoff { .. } => ServerState::Backoff,
-            Phase::Unavailable { .. } => ServerState::Unavailable,
-        }
+        self.phase.borrow().kept().unwrap_or(ServerState::Stopped)
     }
 
     pub(crate) fn process(&self) -> Option<u32> {
@@ -287,7 +301,11 @@ impl Unit {
 
     fn publish(&self, phase: Phase) {
         self.facts().since = self.house.clock.now();
-        self.phase.send_replace(phase);
+        let to = phase.kept();
+        let from = self.phase.send_replace(phase).kept();
+        if from != to {
+            self.teller.tell(UpstreamEvent::Moved { from, to });
+        }
     }
 
     fn gone(&self) -> Refusal {
@@ -310,6 +328,10 @@ impl Hearing for Unit {
 
     fn line(&self, line: &str) {
         self.log.line(line);
+    }
+
+    fn happened(&self, event: UpstreamEvent) {
+        self.teller.tell(event);
     }
 }
 

@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::bounds::UpstreamBounds;
 use crate::connection::{Era, outbound};
+use crate::observer::{Teller, UpstreamObserver};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
@@ -52,6 +53,8 @@ pub struct UpstreamParts {
     /// What one program may use.
     pub limits: ResolvedLimits,
     pub bounds: UpstreamBounds,
+    /// Who counts.
+    pub observer: Arc<dyn UpstreamObserver>,
 }
 
 /// One definition.
@@ -112,13 +115,13 @@ struct Units {
 impl Upstreams {
     /// With no servers yet. Must be called within a runtime.
     pub fn new(parts: UpstreamParts) -> Arc<Self> {
-        let UpstreamParts { walls, confinement, secrets, clock, entropy, log_dir, limits, bounds } = parts;
+        let UpstreamParts { walls, confinement, secrets, clock, entropy, log_dir, limits, bounds, observer } = parts;
         let http = outbound::client().inspect_err(
             |error| tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client"),
         );
         let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), http: http.ok(), limits };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
-        let house = Arc::new(House { starter, bounds, clock, entropy, watchers, tasks });
+        let house = Arc::new(House { starter, bounds, clock, entropy, watchers, tasks, observer });
         Arc::new(Self { house, log_dir, definitions: ArcSwap::default(), units: Mutex::default() })
     }
 
@@ -288,7 +291,8 @@ impl Upstreams {
 
     fn open_log(&self, tenant: &TenantId, name: &str) -> Arc<ServerLog> {
         let file = if *tenant == TenantId::home() { name.to_owned() } else { format!("{tenant}__{name}") };
-        ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock))
+        let teller = Teller::new(Arc::clone(&self.house.observer), tenant, name);
+        ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock), teller)
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {

@@ -6,28 +6,22 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::live::Live;
-use super::{Phase, Unit};
+use super::{Phase, Unit, pulse};
 use crate::connection::outbound::SESSION_GONE;
-use crate::connection::{Era, within};
+use crate::connection::{Ending, Era, within};
 use crate::fault::Fault;
+use crate::observer::{Reconnect, UpstreamEvent};
 use crate::restarts::{Next, Restarts};
 use crate::spec::ServerSpec;
 use crate::starter::Wanted;
-
-/// Heartbeats that may fail in a row while calls run: a server that works on one may not have the time to answer.
-const MISSES_MAX_BUSY: u32 = 3;
-/// Changes of a server's tools are told no more often than this.
-const CHANGES_EVERY: Duration = Duration::from_secs(1);
 
 /// What a keeper is told.
 #[derive(Debug)]
 pub(super) enum Order {
     Restart(oneshot::Sender<Result<(), Refusal>>),
     Change(Arc<ServerSpec>),
-    Stop(oneshot::Sender<()>),
 }
 
 /// Where the server stands, with everything that belongs to it.
@@ -42,6 +36,19 @@ enum State {
     Gone,
 }
 
+/// What there is to do about a server that is there.
+enum Stir {
+    /// It is not there any more.
+    Died,
+    /// It is to be ended for good.
+    Closing,
+    /// Nobody has used it for so long that it need not be there.
+    Idle,
+    /// A change that did not come to life is tried once more.
+    TryAgain,
+    Told(Order),
+}
+
 pub(super) struct Keeper {
     unit: Arc<Unit>,
     spec: Arc<ServerSpec>,
@@ -52,13 +59,25 @@ pub(super) struct Keeper {
     /// Its tools were said to be unavailable.
     given_up: bool,
     starts: u64,
+    /// The server is there and has forgotten its session.
+    forgotten: bool,
     /// Who waits for the start that goes on.
     asked: Option<oneshot::Sender<Result<(), Refusal>>>,
 }
 
 impl Keeper {
     pub(super) fn new(unit: Arc<Unit>, spec: Arc<ServerSpec>, orders: mpsc::Receiver<Order>) -> Self {
-        Self { unit, spec, orders, restarts: Restarts::default(), era: None, given_up: false, starts: 0, asked: None }
+        Self {
+            unit,
+            spec,
+            orders,
+            restarts: Restarts::default(),
+            era: None,
+            given_up: false,
+            starts: 0,
+            forgotten: false,
+            asked: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -93,9 +112,9 @@ impl Keeper {
                     self.adopt(spec);
                     State::Stopped
                 }
-                Some(Order::Stop(reply)) => gone(reply),
                 None => State::Gone,
             },
+            () = self.unit.closing.cancelled() => State::Gone,
         }
     }
 
@@ -103,10 +122,12 @@ impl Keeper {
         self.unit.publish(Phase::Starting);
         let outcome = self.start().await;
         if let Some(asked) = self.asked.take() {
+            // Whoever does not wait any more does not want to know.
             let _ = asked.send(outcome.as_ref().map(|_| ()).map_err(|why| Refusal::clone(why)));
         }
         match outcome {
             Ok(live) => State::Ready(live),
+            Err(_) if self.unit.closing.is_cancelled() => State::Gone,
             Err(why) => self.failed(None, why),
         }
     }
@@ -119,62 +140,92 @@ impl Keeper {
         }
         // A server that was started anew may have other tools than before.
         self.unit.tools_changed.notify_one();
-        let _pulse = self.pulse(&live);
-        let clock = Arc::clone(&self.unit.house.clock);
+        let _pulse = pulse::of(&self.unit, &live, &self.spec);
+        // What it was started by; a change that does not come to life leaves it behind what is wanted.
+        let serving = Arc::clone(&self.spec);
+        let mut again_at: Option<Duration> = None;
         loop {
-            let idle_in = self.spec.upkeep.idle_stop().map(|most| most.saturating_sub(live.idle_for()));
-            let idle = async {
-                match idle_in {
-                    Some(span) => clock.sleep(span).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let order = tokio::select! {
-                () = live.connection.ended() => return self.died(&live).await,
-                () = idle => {
-                    let idle_now = self.spec.upkeep.idle_stop().is_some_and(|most| live.idle_for() >= most);
-                    if idle_now && live.close_if_unused() {
-                        self.unit.publish(Phase::Draining);
-                        self.drained(&live).await;
-                        return State::Stopped;
-                    }
-                    continue;
-                }
-                order = self.orders.recv() => order,
-            };
-            match order {
-                Some(Order::Restart(reply)) => match self.start().await {
-                    Ok(new) => {
-                        let _ = reply.send(Ok(()));
-                        self.restarts.forgive();
-                        return self.switched(live, new);
-                    }
-                    // The old one serves on: nothing is gained by having none.
-                    Err(why) => drop(reply.send(Err(Refusal::clone(&why)))),
-                },
-                Some(Order::Change(spec)) => {
-                    if !self.adopt(spec) {
-                        continue;
-                    }
-                    match self.start().await {
-                        Ok(new) => return self.switched(live, new),
-                        // What the operator has taken away must not be used any longer.
-                        Err(why) => {
-                            self.drain_aside(live);
-                            return self.failed(None, why);
-                        }
-                    }
-                }
-                Some(Order::Stop(reply)) => {
+            let order = match self.stirred(&live, again_at).await {
+                Stir::Died => return self.died(&live).await,
+                Stir::Closing => {
                     self.unit.publish(Phase::Draining);
-                    self.drained(&live).await;
-                    return gone(reply);
-                }
-                None => {
                     self.drained(&live).await;
                     return State::Gone;
                 }
+                Stir::Idle if self.is_idle(&live) && live.close_if_unused() => {
+                    self.unit.publish(Phase::Draining);
+                    self.drained(&live).await;
+                    return State::Stopped;
+                }
+                Stir::Idle => continue,
+                Stir::TryAgain => None,
+                Stir::Told(order) => Some(order),
+            };
+            let (reply, withdraws) = match order {
+                None => (None, false),
+                Some(Order::Restart(reply)) => (Some(reply), false),
+                Some(Order::Change(spec)) => {
+                    self.adopt(spec);
+                    if !self.spec.needs_another(&serving) {
+                        // Nothing that concerns it, or back to what it is.
+                        self.era = Some(live.connection.met().era);
+                        if again_at.take().is_some() {
+                            self.unit.facts().last_error = None;
+                        }
+                        continue;
+                    }
+                    (None, self.spec.withdraws_from(&serving))
+                }
+            };
+            let outcome = self.start().await;
+            let was_asked = reply.is_some();
+            if let Some(reply) = reply {
+                // Whoever does not wait any more does not want to know.
+                let _ = reply.send(outcome.as_ref().map(|_| ()).map_err(|why| Refusal::clone(why)));
             }
+            match outcome {
+                Ok(new) => {
+                    if was_asked {
+                        self.restarts.forgive();
+                    }
+                    return self.switched(live, new);
+                }
+                // SUP-4: what was taken from it must not be used any longer.
+                Err(why) if withdraws => {
+                    self.drain_aside(live);
+                    return self.failed(None, why);
+                }
+                // SUP-4: the old one serves on; a change is tried again after a pause.
+                Err(_) if self.spec.needs_another(&serving) => {
+                    self.unit.log.line("[gantry] the one that was there before serves on");
+                    again_at = Some(self.next_try());
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Has nobody used it for too long? A call may have come and gone since that was last asked.
+    fn is_idle(&self, live: &Live) -> bool {
+        self.spec.upkeep.idle_stop().is_some_and(|most| live.idle_for() >= most)
+    }
+
+    /// Waits for something to do about a server that is there.
+    async fn stirred(&mut self, live: &Live, again_at: Option<Duration>) -> Stir {
+        let clock = Arc::clone(&self.unit.house.clock);
+        let idle_in = self.spec.upkeep.idle_stop().map(|most| most.saturating_sub(live.idle_for()));
+        let again_in = again_at.map(|at| at.saturating_sub(clock.monotonic()));
+        let after = async |span: Option<Duration>| match span {
+            Some(span) => clock.sleep(span).await,
+            None => std::future::pending().await,
+        };
+        tokio::select! {
+            () = live.connection.ended() => Stir::Died,
+            () = self.unit.closing.cancelled() => Stir::Closing,
+            () = after(idle_in) => Stir::Idle,
+            () = after(again_in) => Stir::TryAgain,
+            // Orders come through this very unit, which lives.
+            order = self.orders.recv() => order.map_or(Stir::Closing, Stir::Told),
         }
     }
 
@@ -191,9 +242,9 @@ impl Keeper {
                 Some(Order::Change(spec)) => {
                     if self.adopt(spec) { State::Starting } else { State::Waiting { until } }
                 }
-                Some(Order::Stop(reply)) => gone(reply),
                 None => State::Gone,
             },
+            () = self.unit.closing.cancelled() => State::Gone,
         }
     }
 
@@ -213,6 +264,7 @@ impl Keeper {
             outcome = within(&*house.clock, patience, house.starter.start(wanted)) => outcome.unwrap_or(Err(Fault::Late)),
             () = self.unit.closing.cancelled() => Err(Fault::NotSent("the server is being stopped")),
         };
+        self.tell_start(outcome.is_ok());
         let mut facts = self.unit.facts();
         facts.restarts = self.starts.saturating_sub(1);
         match outcome {
@@ -235,6 +287,14 @@ impl Keeper {
         }
     }
 
+    fn tell_start(&mut self, done: bool) {
+        let event = match (std::mem::take(&mut self.forgotten), done) {
+            (true, true) => UpstreamEvent::Reconnected(Reconnect::Session),
+            _ => UpstreamEvent::Started { done, again: self.starts > 1 },
+        };
+        self.unit.teller.tell(event);
+    }
+
     /// The server went away by itself, or was given up.
     async fn died(&mut self, live: &Arc<Live>) -> State {
         let why = live.connection.why_ended().unwrap_or("the connection ended");
@@ -242,9 +302,10 @@ impl Keeper {
         self.unit.facts().last_error = Some(why.to_owned());
         self.unit.log.line(&format!("[gantry] {why}"));
         // Whatever is left of it goes at once: nobody can talk to it any more.
-        live.connection.close(Duration::ZERO).await;
+        live.connection.close(Ending::AT_ONCE).await;
         if why == SESSION_GONE {
             // It is there, and has only forgotten us.
+            self.forgotten = true;
             return State::Starting;
         }
         tracing::warn!(server = %self.unit.name, tenant = %self.unit.tenant, why, "a server went away");
@@ -252,13 +313,24 @@ impl Keeper {
         self.failed(Some(uptime), Arc::new(refusal))
     }
 
-    fn failed(&mut self, uptime: Option<Duration>, why: Arc<Refusal>) -> State {
+    /// What to do about a server that failed to start, or ended after `uptime`.
+    fn next(&mut self, uptime: Option<Duration>) -> Next {
         let house = &self.unit.house;
-        let bounds = house.bounds.restarts(&self.spec.upkeep);
         let mut random = [0; 4];
         house.entropy.fill(&mut random);
-        let now = house.clock.monotonic();
-        match self.restarts.ended(uptime, &bounds, u32::from_ne_bytes(random)) {
+        self.restarts.ended(uptime, &house.bounds.restarts(&self.spec.upkeep), u32::from_ne_bytes(random))
+    }
+
+    /// When a change that did not come to life is tried again, on the monotonic clock.
+    fn next_try(&mut self) -> Duration {
+        let (Next::Again { pause } | Next::GiveUp { probe: pause }) = self.next(None);
+        self.unit.house.clock.monotonic().saturating_add(pause)
+    }
+
+    fn failed(&mut self, uptime: Option<Duration>, why: Arc<Refusal>) -> State {
+        let next = self.next(uptime);
+        let now = self.unit.house.clock.monotonic();
+        match next {
             Next::Again { pause } => {
                 let until = now.saturating_add(pause);
                 self.unit.publish(Phase::Backoff { until, why });
@@ -267,10 +339,11 @@ impl Keeper {
             Next::GiveUp { probe } => {
                 if !std::mem::replace(&mut self.given_up, true) {
                     // The alert of MCP-008.
+                    self.unit.teller.tell(UpstreamEvent::GivenUp);
                     tracing::error!(
                         server = %self.unit.name,
                         tenant = %self.unit.tenant,
-                        restarts = bounds.restarts_max,
+                        restarts = self.spec.upkeep.max_restarts,
                         reason = %why.message,
                         "a server was started too often without success and is unavailable"
                     );
@@ -284,13 +357,13 @@ impl Keeper {
 
     /// Takes over a specification; `true` if it needs another server than the one there is.
     fn adopt(&mut self, spec: Arc<ServerSpec>) -> bool {
-        let same = spec.reach == self.spec.reach && spec.relay == self.spec.relay;
-        if !same {
+        let another = spec.needs_another(&self.spec);
+        if another {
             self.era = None;
             self.restarts.forgive();
         }
         self.spec = spec;
-        !same
+        another
     }
 
     /// MCP-015: new calls go to the new one from now on.
@@ -302,63 +375,13 @@ impl Keeper {
 
     fn drain_aside(&self, old: Arc<Live>) {
         let bounds = self.unit.house.bounds;
-        self.unit.house.tasks.spawn(async move { old.drain(bounds.drain_max, bounds.stop_patience).await });
+        self.unit.house.tasks.spawn(async move { old.drain(bounds.drain_max, bounds.ending()).await });
     }
 
     async fn drained(&self, live: &Live) {
         let bounds = &self.unit.house.bounds;
-        live.drain(bounds.drain_max, bounds.stop_patience).await;
+        live.drain(bounds.drain_max, bounds.ending()).await;
     }
-
-    /// Asks the server now and then whether it is there, follows its changes and tells of them. Ends with the returned value.
-    fn pulse(&self, live: &Arc<Live>) -> [AbortOnDropHandle<()>; 3] {
-        let every = Duration::from_secs(self.spec.upkeep.health_check_seconds);
-        let beating = beat(Arc::clone(&self.unit), Arc::clone(live), every);
-        let following = {
-            let live = Arc::clone(live);
-            async move { live.connection.follow_changes().await }
-        };
-        let telling = tell_changes(Arc::clone(&self.unit));
-        [
-            AbortOnDropHandle::new(tokio::spawn(beating)),
-            AbortOnDropHandle::new(tokio::spawn(following)),
-            AbortOnDropHandle::new(tokio::spawn(telling)),
-        ]
-    }
-}
-
-async fn beat(unit: Arc<Unit>, live: Arc<Live>, every: Duration) {
-    if every.is_zero() {
-        return;
-    }
-    let house = &unit.house;
-    let mut misses = 0;
-    loop {
-        house.clock.sleep(every).await;
-        match live.connection.heartbeat(house.bounds.heartbeat_patience).await {
-            Ok(()) => misses = 0,
-            Err(fault) => {
-                misses += 1;
-                tracing::warn!(server = %unit.name, %fault, misses, "a server does not answer");
-                if misses >= MISSES_MAX_BUSY || live.running() == 0 {
-                    return live.connection.give_up("the server does not answer any more");
-                }
-            }
-        }
-    }
-}
-
-async fn tell_changes(unit: Arc<Unit>) {
-    loop {
-        unit.tools_changed.notified().await;
-        unit.house.watchers.tools_changed(&unit);
-        unit.house.clock.sleep(CHANGES_EVERY).await;
-    }
-}
-
-fn gone(reply: oneshot::Sender<()>) -> State {
-    let _ = reply.send(());
-    State::Gone
 }
 
 /// A start that failed, for those who waited for it: nothing of their calls was done.

@@ -15,7 +15,8 @@ use contract::manifest::{Isolation, Manifest};
 use executors::{Confinement, Reach, RuntimePrograms, Walls};
 use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, Setting, Upkeep};
 use gantry_upstreams::{
-    Server, ServerState, UpstreamBounds, UpstreamExecutor, UpstreamParts, UpstreamWatcher, Upstreams,
+    Server, ServerState, UpstreamBounds, UpstreamEvent, UpstreamExecutor, UpstreamObserver, UpstreamParts,
+    UpstreamWatcher, Upstreams,
 };
 use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
@@ -124,6 +125,35 @@ pub(crate) struct Rig {
     pub(crate) executor: UpstreamExecutor,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) watching: Arc<Watching>,
+    pub(crate) counted: Arc<EventLog>,
+}
+
+/// Keeps what was to be counted.
+#[derive(Debug, Default)]
+pub(crate) struct EventLog(Mutex<Vec<(Option<String>, UpstreamEvent)>>);
+
+impl UpstreamObserver for EventLog {
+    fn happened(&self, server: Option<&str>, event: UpstreamEvent) {
+        self.0.lock().unwrap().push((server.map(str::to_owned), event));
+    }
+}
+
+impl EventLog {
+    /// How often something happened.
+    pub(crate) fn times(&self, is_it: impl Fn(&UpstreamEvent) -> bool) -> usize {
+        self.0.lock().unwrap().iter().filter(|(_, event)| is_it(event)).count()
+    }
+
+    /// Servers in a state, as somebody sees it who only adds up what was told.
+    pub(crate) fn standing(&self, state: ServerState) -> usize {
+        let entered = self.times(|event| matches!(event, UpstreamEvent::Moved { to, .. } if *to == Some(state)));
+        entered - self.times(|event| matches!(event, UpstreamEvent::Moved { from, .. } if *from == Some(state)))
+    }
+
+    /// The names that were told.
+    pub(crate) fn names(&self) -> std::collections::BTreeSet<Option<String>> {
+        self.0.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
+    }
 }
 
 pub(crate) fn home() -> TenantId {
@@ -139,6 +169,7 @@ pub(crate) fn bounds() -> UpstreamBounds {
         heartbeat_patience: Duration::from_millis(500),
         drain_max: Duration::from_secs(10),
         stop_patience: Duration::from_millis(500),
+        terminate_patience: Duration::from_millis(500),
         ..UpstreamBounds::default()
     }
 }
@@ -162,6 +193,7 @@ impl Rig {
         std::fs::set_permissions(&marks, open).unwrap();
         let passable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), passable).unwrap();
+        let counted = Arc::new(EventLog::default());
         let parts = UpstreamParts {
             walls,
             confinement,
@@ -171,12 +203,13 @@ impl Rig {
             log_dir: folder.path().join("logs"),
             limits: ResolvedLimits::default(),
             bounds,
+            observer: Arc::clone(&counted) as _,
         };
         let upstreams = Upstreams::new(parts);
         let watching = Arc::new(Watching::default());
         upstreams.watch(Arc::clone(&watching) as _);
         let executor = UpstreamExecutor::new(Arc::clone(&upstreams));
-        Self { upstreams, executor, folder, watching }
+        Self { upstreams, executor, folder, watching, counted }
     }
 
     /// With one server, the misbehaving one with these switches.
@@ -184,6 +217,19 @@ impl Rig {
         let rig = Self::new();
         rig.apply(rig.spec(switches));
         rig
+    }
+
+    /// Everything its log holds, whether or not the server is still known.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("logs/misbehaving.log")).unwrap_or_default()
+    }
+
+    /// Processes of this machine that were started for this rig.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let own = self.marks().to_str().unwrap().to_owned();
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line.contains(&own)).collect()
     }
 
     /// The misbehaving server with these switches; it may leave files in `marks`.
