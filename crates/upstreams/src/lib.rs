@@ -43,5 +43,5 @@ pub use executor::UpstreamExecutor;
 pub use observer::{UpstreamEvent, UpstreamObserver};
 pub use server_log::LogBounds;
 pub use supervisor::ServerState;
-pub use upstreams::{Server, ServerStatus, UpstreamParts, Upstreams};
+pub use upstreams::{Changes, Server, ServerStatus, UpstreamParts, Upstreams};
 pub use watcher::UpstreamWatcher;

@@ -259,13 +259,15 @@ impl Unit {
         answer.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    /// Another specification holds from now on.
-    pub(crate) fn change(self: &Arc<Self>, spec: Arc<ServerSpec>) {
+    /// Another specification holds from now on. What is given back tells when it has come to life, or why it has not.
+    pub(crate) fn change(self: &Arc<Self>, spec: Arc<ServerSpec>) -> oneshot::Receiver<Result<(), Refusal>> {
+        let (reply, answer) = oneshot::channel();
         let unit = Arc::clone(self);
         self.house.tasks.spawn(async move {
             // A keeper that has ended has nothing to change.
-            let _ = unit.orders.send(Order::Change(spec)).await;
+            let _ = unit.orders.send(Order::Change(spec, reply)).await;
         });
+        answer
     }
 
     /// Ends it, after the calls on it or the patience for them.

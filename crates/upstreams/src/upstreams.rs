@@ -23,6 +23,7 @@ use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::secret_source::SecretSource;
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::bounds::UpstreamBounds;
@@ -84,6 +85,18 @@ pub struct ServerStatus {
     pub calls: u64,
 }
 
+/// Changes on their way.
+#[derive(Debug, Default)]
+pub struct Changes(Vec<oneshot::Receiver<Result<(), Refusal>>>);
+
+impl Changes {
+    /// Waits until each of them has come to life or has failed to; how it went is in the server's status. Bounded by
+    /// [`start_timeout_seconds`](crate::spec::Upkeep::start_timeout_seconds) of each, and they go on at the same time.
+    pub async fn settled(self) {
+        futures_util::future::join_all(self.0).await;
+    }
+}
+
 /// A definition in force.
 #[derive(Debug)]
 pub(crate) struct Definition {
@@ -126,10 +139,12 @@ impl Upstreams {
     }
 
     /// These are the servers from now on. What is new is known, what is changed is switched over, what is gone is drained.
-    pub fn apply(&self, servers: Vec<Server>) {
+    /// What is given back tells when the changes have come to life; nobody has to wait for it.
+    pub fn apply(&self, servers: Vec<Server>) -> Changes {
         let mut units = self.units();
+        let mut changes = Changes::default();
         if units.closed {
-            return;
+            return changes;
         }
         let before = self.definitions.load_full();
         let mut after = HashMap::with_capacity(servers.len());
@@ -158,7 +173,7 @@ impl Upstreams {
                     false
                 }
                 (Some(old), Some(new)) if !Arc::ptr_eq(&old.spec, &new.spec) => {
-                    unit.change(Arc::clone(&new.spec));
+                    changes.0.push(unit.change(Arc::clone(&new.spec)));
                     true
                 }
                 _ => true,
@@ -169,6 +184,7 @@ impl Upstreams {
         for unit in stopped {
             self.house.tasks.spawn(async move { unit.stop().await });
         }
+        changes
     }
 
     /// How every server stands, one line for each process there is or was, in a stable order.

@@ -64,12 +64,18 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::disallowed_methods, reason = "trees to be told are not started by anybody else here")]
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
     #[test]
     fn all_below_are_told_and_whoever_stands_above_is_not() {
         // A shell that waits for a second one, which waits for a third program.
         let script = "sh -c 'sleep 600 & echo $!; wait' & wait";
-        let mut first =
-            Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = shell(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut told = String::new();
         let mut lines = BufReader::new(first.stdout.take().unwrap());
         lines.read_line(&mut told).unwrap();
@@ -88,7 +94,7 @@ mod tests {
     #[test]
     fn a_first_process_that_is_gone_in_between_saves_everybody() {
         let looks = std::cell::Cell::new(0);
-        let mut child = Command::new("/bin/sh").args(["-c", "cat; exit 7"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = shell("cat; exit 7").stdin(Stdio::piped()).spawn().unwrap();
         let own = std::process::id();
         let once = || {
             looks.set(looks.get() + 1);

@@ -1,28 +1,32 @@
 //! The task that owns a server's state and steps it.
 
+mod starting;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::Refusal;
 use tokio::sync::{mpsc, oneshot};
 
 use super::live::Live;
 use super::{Phase, Unit, pulse};
 use crate::connection::outbound::SESSION_GONE;
-use crate::connection::{Ending, Era, within};
+use crate::connection::{Ending, Era};
 use crate::fault::Fault;
-use crate::observer::{Reconnect, UpstreamEvent};
+use crate::observer::UpstreamEvent;
 use crate::restarts::{Next, Restarts};
 use crate::spec::ServerSpec;
-use crate::starter::Wanted;
 
 /// What a keeper is told.
 #[derive(Debug)]
 pub(super) enum Order {
-    Restart(oneshot::Sender<Result<(), Refusal>>),
-    Change(Arc<ServerSpec>),
+    Restart(Reply),
+    Change(Arc<ServerSpec>, Reply),
 }
+
+/// Who wants to hear how a start went.
+type Reply = oneshot::Sender<Result<(), Refusal>>;
 
 /// Where the server stands, with everything that belongs to it.
 enum State {
@@ -62,7 +66,7 @@ pub(super) struct Keeper {
     /// The server is there and has forgotten its session.
     forgotten: bool,
     /// Who waits for the start that goes on.
-    asked: Option<oneshot::Sender<Result<(), Refusal>>>,
+    asked: Option<Reply>,
 }
 
 impl Keeper {
@@ -108,8 +112,9 @@ impl Keeper {
                     self.asked = Some(reply);
                     State::Starting
                 }
-                Some(Order::Change(spec)) => {
+                Some(Order::Change(spec, reply)) => {
                     self.adopt(spec);
+                    told(reply, Ok(()));
                     State::Stopped
                 }
                 None => State::Gone,
@@ -122,8 +127,7 @@ impl Keeper {
         self.unit.publish(Phase::Starting);
         let outcome = self.start().await;
         if let Some(asked) = self.asked.take() {
-            // Whoever does not wait any more does not want to know.
-            let _ = asked.send(outcome.as_ref().map(|_| ()).map_err(|why| Refusal::clone(why)));
+            told(asked, outcome.as_ref().map(|_| ()));
         }
         match outcome {
             Ok(live) => State::Ready(live),
@@ -161,10 +165,11 @@ impl Keeper {
                 Stir::TryAgain => None,
                 Stir::Told(order) => Some(order),
             };
+            let was_asked = matches!(order, Some(Order::Restart(_)));
             let (reply, withdraws) = match order {
                 None => (None, false),
                 Some(Order::Restart(reply)) => (Some(reply), false),
-                Some(Order::Change(spec)) => {
+                Some(Order::Change(spec, reply)) => {
                     self.adopt(spec);
                     if !self.spec.needs_another(&serving) {
                         // Nothing that concerns it, or back to what it is.
@@ -172,35 +177,40 @@ impl Keeper {
                         if again_at.take().is_some() {
                             self.unit.facts().last_error = None;
                         }
+                        told(reply, Ok(()));
                         continue;
                     }
-                    (None, self.spec.withdraws_from(&serving))
+                    (Some(reply), self.spec.withdraws_from(&serving))
                 }
             };
             let outcome = self.start().await;
-            let was_asked = reply.is_some();
-            if let Some(reply) = reply {
-                // Whoever does not wait any more does not want to know.
-                let _ = reply.send(outcome.as_ref().map(|_| ()).map_err(|why| Refusal::clone(why)));
-            }
-            match outcome {
+            let heard = outcome.as_ref().map(|_| ()).map_err(Arc::clone);
+            let next = match outcome {
                 Ok(new) => {
                     if was_asked {
                         self.restarts.forgive();
                     }
-                    return self.switched(live, new);
+                    Some(self.switched(Arc::clone(&live), new))
                 }
                 // SUP-4: what was taken from it must not be used any longer.
                 Err(why) if withdraws => {
-                    self.drain_aside(live);
-                    return self.failed(None, why);
+                    self.drain_aside(Arc::clone(&live));
+                    Some(self.failed(None, why))
                 }
                 // SUP-4: the old one serves on; a change is tried again after a pause.
                 Err(_) if self.spec.needs_another(&serving) => {
                     self.unit.log.line("[gantry] the one that was there before serves on");
                     again_at = Some(self.next_try());
+                    None
                 }
-                Err(_) => {}
+                Err(_) => None,
+            };
+            // Now, and not before: whoever hears of it finds the one that serves from here on.
+            if let Some(reply) = reply {
+                told(reply, heard.as_ref().copied());
+            }
+            if let Some(next) = next {
+                return next;
             }
         }
     }
@@ -239,60 +249,19 @@ impl Keeper {
                     self.restarts.forgive();
                     State::Starting
                 }
-                Some(Order::Change(spec)) => {
-                    if self.adopt(spec) { State::Starting } else { State::Waiting { until } }
+                Some(Order::Change(spec, reply)) => {
+                    if self.adopt(spec) {
+                        self.asked = Some(reply);
+                        State::Starting
+                    } else {
+                        told(reply, Ok(()));
+                        State::Waiting { until }
+                    }
                 }
                 None => State::Gone,
             },
             () = self.unit.closing.cancelled() => State::Gone,
         }
-    }
-
-    /// One start, within its time.
-    async fn start(&mut self) -> Result<Arc<Live>, Arc<Refusal>> {
-        let house = Arc::clone(&self.unit.house);
-        self.starts += 1;
-        let patience = Duration::from_secs(self.spec.upkeep.start_timeout_seconds.max(1));
-        let wanted = Wanted {
-            tenant: &self.unit.tenant,
-            spec: &self.spec,
-            era: self.era,
-            hearing: Arc::clone(&self.unit) as _,
-            log: &self.unit.log,
-        };
-        let outcome = tokio::select! {
-            outcome = within(&*house.clock, patience, house.starter.start(wanted)) => outcome.unwrap_or(Err(Fault::Late)),
-            () = self.unit.closing.cancelled() => Err(Fault::NotSent("the server is being stopped")),
-        };
-        self.tell_start(outcome.is_ok());
-        let mut facts = self.unit.facts();
-        facts.restarts = self.starts.saturating_sub(1);
-        match outcome {
-            Ok(started) => {
-                let era = started.connection.met().era;
-                self.era = Some(era);
-                (facts.era, facts.last_error) = (Some(era), None);
-                Ok(Live::new(started, Arc::clone(&house.clock)))
-            }
-            Err(fault) => {
-                // A program that dies of a question it does not know is asked in the old way the next time; one that was
-                // thought to be of either kind and did not start is asked anew.
-                let died = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
-                self.era = if self.era.is_none() && died { Some(Era::Legacy) } else { None };
-                tracing::warn!(server = %self.unit.name, tenant = %self.unit.tenant, %fault, "a server did not start");
-                self.unit.log.line(&format!("[gantry] it did not start: {fault}"));
-                facts.last_error = Some(fault.to_string());
-                Err(Arc::new(not_started(fault, &self.unit.name)))
-            }
-        }
-    }
-
-    fn tell_start(&mut self, done: bool) {
-        let event = match (std::mem::take(&mut self.forgotten), done) {
-            (true, true) => UpstreamEvent::Reconnected(Reconnect::Session),
-            _ => UpstreamEvent::Started { done, again: self.starts > 1 },
-        };
-        self.unit.teller.tell(event);
     }
 
     /// The server went away by itself, or was given up.
@@ -384,15 +353,7 @@ impl Keeper {
     }
 }
 
-/// A start that failed, for those who waited for it: nothing of their calls was done.
-fn not_started(fault: Fault, server: &str) -> Refusal {
-    match fault {
-        Fault::Ours(refusal) => *refusal,
-        Fault::Denied(_) | Fault::Busy { .. } => fault.refusal(server, true),
-        Fault::Late => {
-            Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not start in time")).retryable(true)
-        }
-        other => Refusal::new(ErrorCode::E3502, format!("the server `{server}` could not be started: {other}"))
-            .retryable(true),
-    }
+fn told(reply: Reply, outcome: Result<(), &Arc<Refusal>>) {
+    // Whoever does not wait any more does not want to know.
+    let _ = reply.send(outcome.map_err(|why| Refusal::clone(why)));
 }

@@ -140,6 +140,24 @@ async fn a_change_that_does_not_come_to_life_leaves_the_old_one_serving() {
 }
 
 #[tokio::test]
+async fn whoever_waits_for_a_change_finds_the_successor_or_the_reason() {
+    let rig = Rig::misbehaving(&[]);
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    let server = |spec| vec![Server { tenant: home(), name: "misbehaving".into(), spec }];
+    rig.upstreams.apply(server(rig.spec(&["--tools", "3"]))).settled().await;
+    let tools = rig.upstreams.list_tools(&home(), "misbehaving").await.unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "extra_2"), "these are the successor's tools");
+    rig.upstreams.apply(server(rig.spec(&["--exit-at-start"]))).settled().await;
+    let status = rig.upstreams.status().remove(0);
+    assert_eq!(status.state, ServerState::Ready);
+    assert!(status.last_error.is_some());
+    // Nothing to wait for: nobody has wanted this one yet.
+    rig.upstreams.apply(Vec::new()).settled().await;
+    rig.upstreams.apply(server(rig.spec(&["--mute"]))).settled().await;
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
 async fn a_change_that_is_taken_back_leaves_the_process_that_was_there() {
     let rig = Rig::misbehaving(&[]);
     assert!(rig.call("echo", json!({})).await.is_ok());

@@ -4,8 +4,8 @@
 //! cancels another, which arguments of a call have to stand in headers ([`Marked`]). Everything the server says goes out as it
 //! came.
 //!
-//! Bounds: [`AT_ONCE`] messages on their way, [`LINE_BYTES_MAX`] per line, [`MESSAGE_BYTES_MAX`] per message of the server,
-//! [`OUT_MAX`] answers that wait to be written.
+//! Bounds: [`AT_ONCE`] messages on their way, [`LINE_BYTES_MAX`] per line, `answers::MESSAGE_BYTES_MAX` per message of the
+//! server, [`OUT_MAX`] answers that wait to be written.
 //!
 //! Invariants
 //! - RELAY-1: every request gets an answer, unless the client has taken it back or does not listen any more. If the server
@@ -14,6 +14,7 @@
 //! Not here: retries of calls. A call whose connection died may have run; the client is told so and decides. Only one that
 //! was turned away for want of a header is sent once more, with it.
 
+mod answers;
 mod marked;
 
 use std::collections::HashMap;
@@ -25,8 +26,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use upstreams::headers;
-use upstreams::sse_events::SseEvents;
 
+use self::answers::{Messages, json_of, media_of, unsent};
 use self::marked::Marked;
 use crate::failure::Failure;
 
@@ -34,12 +35,8 @@ use crate::failure::Failure;
 const AT_ONCE: usize = 64;
 /// Longest line that is read.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-/// Longest message of the server that is read.
-const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Answers that wait to be written. At the limit the server is read no further.
 const OUT_MAX: usize = 64;
-/// Pages of the list of tools that are read for a header that is missing.
-const PAGES_MAX: usize = 100;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long what was asked may still be answered after the client has closed its side, and how long what is then left to be
 /// written may take.
@@ -311,65 +308,14 @@ impl Relay {
         self.marked.learn(message);
     }
 
-    /// Reads the list of tools for a call that misses a header, as the client that made the call would. `false`: there is
-    /// nothing new to be known.
-    async fn learn_marks(&self, call: &Value) -> bool {
-        let name = call.pointer("/params/name").and_then(Value::as_str);
-        if call.get("method").and_then(Value::as_str) != Some("tools/call") {
-            return false;
-        }
-        let before = self.marked.schema(name);
-        let mut cursor = None;
-        for page in 0..PAGES_MAX {
-            let Some(listed) = self.page(call, page, cursor.as_ref()).await else { break };
-            self.marked.learn(&listed);
-            cursor = listed.pointer("/result/nextCursor").filter(|next| !next.is_null()).cloned();
-            if cursor.is_none() {
-                break;
-            }
-        }
-        let after = self.marked.schema(name);
-        after.is_some() && after != before
-    }
-
-    async fn page(&self, call: &Value, page: usize, cursor: Option<&Value>) -> Option<Value> {
-        let mut meta = call.pointer("/params/_meta").cloned().unwrap_or_else(|| json!({}));
-        meta.as_object_mut()?.remove("progressToken");
-        let mut params = json!({ "_meta": meta });
-        if let (Some(members), Some(cursor)) = (params.as_object_mut(), cursor) {
-            members.insert("cursor".to_owned(), cursor.clone());
-        }
-        let id = format!("gantry-mcp-{page}");
-        let asked = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params });
-        let response = self.request(&asked).send().await.ok()?;
-        if media_of(&response) == "application/json" {
-            return json_of(response).await.ok();
-        }
-        let mut response = response;
-        let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
-        while let Some(piece) = response.chunk().await.ok()? {
-            let found = events.push(&piece).ok()?;
-            let mut messages = found.iter().filter_map(|event| serde_json::from_str::<Value>(&event.data).ok());
-            if let Some(answer) = messages.find(|message| message.get("id").and_then(Value::as_str) == Some(&id)) {
-                return Some(answer);
-            }
-        }
-        None
-    }
-
     /// Gives out the messages of a stream until it ends; `true` if the answer to `id` was among them.
-    async fn events(&self, mut response: reqwest::Response, id: Option<String>) -> Result<bool, String> {
-        let broken = || "the server's stream broke off: whether the call ran is not known".to_owned();
-        let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
+    async fn events(&self, response: reqwest::Response, id: Option<String>) -> Result<bool, String> {
+        let mut messages = Messages::of(response);
         let mut answered = false;
-        while let Some(piece) = response.chunk().await.map_err(|_| broken())? {
-            let found = events.push(&piece).map_err(|_| too_long())?;
-            for message in found.iter().filter_map(|event| serde_json::from_str::<Value>(&event.data).ok()) {
-                let is_answer = message.get("method").is_none() && message.get("id").map(Value::to_string) == id;
-                answered |= is_answer;
-                self.learn(&message);
-                self.say(&message).await;
-            }
+        while let Some(message) = messages.next().await? {
+            answered |= message.get("method").is_none() && message.get("id").map(Value::to_string) == id;
+            self.learn(&message);
+            self.say(&message).await;
         }
         Ok(answered)
     }
@@ -415,39 +361,6 @@ impl Relay {
             let _ = tokio::time::timeout(CONNECT_TIMEOUT, ending.send()).await;
         }
     }
-}
-
-/// Why a message has no answer, in terms of what became of it.
-fn unsent(error: &reqwest::Error) -> String {
-    if error.is_connect() {
-        "the Gantry server cannot be reached: the call did not run".to_owned()
-    } else if error.is_builder() {
-        "the message cannot be sent as it is: the call did not run".to_owned()
-    } else {
-        "the connection to the Gantry server broke: whether the call ran is not known".to_owned()
-    }
-}
-
-fn too_long() -> String {
-    "the server sends more than fits into one message".to_owned()
-}
-
-fn media_of(response: &reqwest::Response) -> String {
-    let media = response.headers().get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
-    media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-/// The body of an answer, up to its bound.
-async fn json_of(mut response: reqwest::Response) -> Result<Value, String> {
-    let broken = || "the server's answer broke off: whether the call ran is not known".to_owned();
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|_| broken())? {
-        if body.len() + piece.len() > MESSAGE_BYTES_MAX {
-            return Err(too_long());
-        }
-        body.extend_from_slice(&piece);
-    }
-    serde_json::from_slice(&body).map_err(|_| broken())
 }
 
 /// The id of a request, as text: `1` and `"1"` are two.

@@ -9,11 +9,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use upstreams::headers;
+
+use super::Relay;
+use super::answers::{Messages, json_of, media_of};
 
 /// Tools whose schemas are kept.
 const TOOLS_MAX: usize = 1_000;
+
+/// Pages of the list of tools that are read for a header that is missing.
+const PAGES_MAX: usize = 100;
 
 /// The schemas of tools that have marks, by name.
 #[derive(Debug, Default)]
@@ -46,10 +52,52 @@ impl Marked {
     }
 }
 
+impl Relay {
+    /// Reads the list of tools for a call that misses a header, as the client that made the call would. `false`: there is
+    /// nothing new to be known.
+    pub(super) async fn learn_marks(&self, call: &Value) -> bool {
+        let name = call.pointer("/params/name").and_then(Value::as_str);
+        if call.get("method").and_then(Value::as_str) != Some("tools/call") {
+            return false;
+        }
+        let before = self.marked.schema(name);
+        let mut cursor = None;
+        for page in 0..PAGES_MAX {
+            let Some(listed) = self.page(call, page, cursor.as_ref()).await else { break };
+            self.marked.learn(&listed);
+            cursor = listed.pointer("/result/nextCursor").filter(|next| !next.is_null()).cloned();
+            if cursor.is_none() {
+                break;
+            }
+        }
+        self.marked.schema(name) != before
+    }
+
+    async fn page(&self, call: &Value, page: usize, cursor: Option<&Value>) -> Option<Value> {
+        let mut meta = call.pointer("/params/_meta").cloned().unwrap_or_else(|| json!({}));
+        meta.as_object_mut()?.remove("progressToken");
+        let mut params = json!({ "_meta": meta });
+        if let (Some(members), Some(cursor)) = (params.as_object_mut(), cursor) {
+            members.insert("cursor".to_owned(), cursor.clone());
+        }
+        let id = format!("gantry-mcp-{page}");
+        let asked = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params });
+        let response = self.request(&asked).send().await.ok()?;
+        if media_of(&response) == "application/json" {
+            return json_of(response).await.ok();
+        }
+        let mut messages = Messages::of(response);
+        while let Some(message) = messages.next().await.ok()? {
+            if message.get("id").and_then(Value::as_str) == Some(&id) {
+                return Some(message);
+            }
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn listed(tools: &Value) -> Value {
