@@ -187,7 +187,7 @@ fn called(state: &Elsewhere, body: &Value, result: impl Fn(Value) -> Value) -> R
         }
         "busy" => Response::builder().status(429).header("retry-after", "7").body(Body::empty()).unwrap(),
         "broken" => plain(502),
-        "long" => as_json(&done(&"x".repeat(40 << 20))),
+        "long" => as_json(&done(&"x".repeat(33 << 20))),
         _ => as_json(&done("plain")),
     }
 }
