@@ -24,6 +24,7 @@ options.add_argument("--mute", action="store_true", help="never answers anything
 options.add_argument("--exit-at-start", action="store_true")
 options.add_argument("--starts-once", action="store_true", help="ends at every start but the first")
 options.add_argument("--die-of-discover", action="store_true", help="ends when it hears an unknown method")
+options.add_argument("--slow-to-start", action="store_true", help="does not answer its first question before the second")
 options.add_argument("--deaf-to-ping", action="store_true")
 options.add_argument("--stays", action="store_true", help="ignores the end of its input and SIGTERM")
 options.add_argument("--stays-until-told", action="store_true", help="ignores the end of its input, and goes at SIGTERM")
@@ -256,6 +257,9 @@ def call(id, params):
 
 
 def discover(id):
+    if options.slow_to_start:
+        options.slow_to_start = False
+        return late.append(id)
     if options.die_of_discover:
         os._exit(4)
     if not options.modern:
@@ -266,6 +270,8 @@ def discover(id):
 
 
 def initialize(id, params):
+    for unanswered in late:
+        discover(unanswered)
     if options.modern:
         return refuse(id, -32601, "Method not found")
     mark("hello-" + params["clientInfo"]["name"])

@@ -146,8 +146,12 @@ impl EventLog {
 
     /// Servers in a state, as somebody sees it who only adds up what was told.
     pub(crate) fn standing(&self, state: ServerState) -> usize {
-        let entered = self.times(|event| matches!(event, UpstreamEvent::Moved { to, .. } if *to == Some(state)));
-        entered - self.times(|event| matches!(event, UpstreamEvent::Moved { from, .. } if *from == Some(state)))
+        let told = self.0.lock().unwrap();
+        let moves = told.iter().filter_map(|(_, event)| match event {
+            UpstreamEvent::Moved { from, to } => Some((*from, *to)),
+            _ => None,
+        });
+        moves.fold(0, |count, (from, to)| count + usize::from(to == Some(state)) - usize::from(from == Some(state)))
     }
 
     /// The names that were told.
