@@ -18,6 +18,7 @@ use crate::support::{Answer, Gantry, PATIENCE, Start, open_to_all};
 
 mod clients;
 mod import;
+mod marks;
 mod pairs;
 mod peers;
 mod raw_client;

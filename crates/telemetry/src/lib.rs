@@ -2,6 +2,8 @@
 
 mod logging;
 mod metrics;
+mod upstreams;
 
 pub use logging::{LogFormat, LoggingError, init_logging};
 pub use metrics::Metrics;
+pub use upstreams::UpstreamMetrics;

@@ -17,6 +17,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::upstreams::UpstreamMetrics;
+
 /// Tools with a label of their own.
 const TOOL_LABELS_MAX: usize = 1_000;
 /// The label of all others, and of calls whose tool was never found.
@@ -73,6 +75,7 @@ pub struct Metrics {
     authentication_failures: Family<CodeLabel, Counter>,
     key_fetches: Family<Outcome, Counter>,
     tool_messages: Family<MessageKind, Counter>,
+    upstreams: UpstreamMetrics,
     /// What is counted for each tool that has a label of its own. Looked up on every call, so nothing is built there.
     labelled: RwLock<HashMap<ToolId, Series>>,
     /// What is counted for all others.
@@ -124,6 +127,7 @@ impl Metrics {
         let tool_messages = Family::default();
         registry.register("tool_messages", "Progress and log lines of running tools, by kind", tool_messages.clone());
         let others = Series::of(OTHER.into(), &calls, &durations);
+        let upstreams = UpstreamMetrics::new(&mut registry);
         Self {
             registry,
             calls,
@@ -136,9 +140,15 @@ impl Metrics {
             authentication_failures,
             key_fetches,
             tool_messages,
+            upstreams,
             labelled: RwLock::default(),
             others,
         }
+    }
+
+    /// What is counted of the servers behind Gantry.
+    pub fn upstreams(&self) -> &UpstreamMetrics {
+        &self.upstreams
     }
 
     /// The page that Prometheus reads.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::connection::Ending;
 use crate::restarts::RestartBounds;
 use crate::server_log::LogBounds;
 use crate::spec::Upkeep;
@@ -27,6 +28,8 @@ pub struct UpstreamBounds {
     pub drain_max: Duration,
     /// How long a program may take to end by itself once its input has ended. Default 2 s.
     pub stop_patience: Duration,
+    /// How long it may take once it was told to (SIGTERM), before it is ended with all it has started. Default 2 s.
+    pub terminate_patience: Duration,
     /// How long all pages of one list may take. Default 30 s.
     pub list_patience: Duration,
     /// The logs of servers.
@@ -45,6 +48,7 @@ impl Default for UpstreamBounds {
             heartbeat_patience: Duration::from_secs(5),
             drain_max: Duration::from_secs(30),
             stop_patience: Duration::from_secs(2),
+            terminate_patience: Duration::from_secs(2),
             list_patience: Duration::from_secs(30),
             log: LogBounds::default(),
         }
@@ -52,6 +56,11 @@ impl Default for UpstreamBounds {
 }
 
 impl UpstreamBounds {
+    /// How a server is ended in good order.
+    pub(crate) fn ending(&self) -> Ending {
+        Ending { asked: self.stop_patience, told: self.terminate_patience }
+    }
+
     /// With what a specification says.
     pub(crate) fn restarts(&self, upkeep: &Upkeep) -> RestartBounds {
         RestartBounds {

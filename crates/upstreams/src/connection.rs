@@ -15,6 +15,7 @@
 pub(crate) mod handshake;
 pub(crate) mod legacy_sse;
 pub(crate) mod outbound;
+mod process_tree;
 pub(crate) mod router;
 pub(crate) mod stdio;
 pub(crate) mod streamable;
@@ -36,6 +37,20 @@ use router::Router;
 
 /// Longest message of a server, in bytes. A longer one ends the connection, because nobody knows whose answer it was.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 32 << 20;
+
+/// How long a server may take to go, step by step; each comes only if the one before was ignored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ending {
+    /// By itself, once it has been asked: its input has ended.
+    pub(crate) asked: Duration,
+    /// Once it has been told: by SIGTERM. None: it is not told.
+    pub(crate) told: Duration,
+}
+
+impl Ending {
+    /// By force, without a word.
+    pub(crate) const AT_ONCE: Self = Self { asked: Duration::ZERO, told: Duration::ZERO };
+}
 
 /// One request as a channel sees it.
 #[derive(Debug, Clone, Copy)]
@@ -66,17 +81,13 @@ pub(crate) trait Channel: Send + Sync + fmt::Debug {
     fn cancelled(&self, message: Vec<u8>);
 
     /// What the handshake found out: the revision both sides speak.
-    fn agreed(&self, met: &Met) {
-        let _ = met;
-    }
+    fn agreed(&self, _met: &Met) {}
 
     /// From here on what the server says by itself is heard, if that needs anything to be done.
-    fn listen(&self, router: &Arc<Router>) {
-        let _ = router;
-    }
+    fn listen(&self, _router: &Arc<Router>) {}
 
-    /// Ends it: first by asking, after `patience` by force. Comes back when nothing is left.
-    async fn close(&self, patience: Duration);
+    /// Ends it, by asking, by telling, by force. Comes back when nothing is left.
+    async fn close(&self, ending: Ending);
 
     /// The process behind it, if there is one here.
     fn process(&self) -> Option<u32> {
@@ -194,8 +205,8 @@ impl Connection {
         self.router.end(why);
     }
 
-    pub(crate) async fn close(&self, patience: Duration) {
-        self.channel.close(patience).await;
+    pub(crate) async fn close(&self, ending: Ending) {
+        self.channel.close(ending).await;
         self.router.end("the connection was closed");
     }
 

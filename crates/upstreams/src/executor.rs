@@ -17,6 +17,7 @@ use kernel::registry::ToolVersion;
 use serde_json::{Value, json};
 
 use crate::fault::{Fault, bounded_content};
+use crate::observer::UpstreamEvent;
 use crate::rounds::Rounds;
 use crate::spec::Relay;
 use crate::supervisor::Unit;
@@ -62,31 +63,40 @@ impl Executor for UpstreamExecutor {
         let definition = self.upstreams.definition(&call.tool.tenant, server)?;
         let unit = self.upstreams.unit(&definition, &call.tenant)?;
         let _turn = unit.admitted().await?;
+        let _told = unit.teller.call();
         let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit };
+        let safe = call.tool.manifest.side_effect_policy.is_safe_to_retry();
         let mut repeats = 0;
         loop {
             let live = unit.live().await?;
             let fault = match asked.once(&live).await {
                 Ok(result) => {
-                    return judged(result, server)
+                    return judged(result, server, safe)
                         .map(|value| ToolOutput::of(live.scrubber.value(value)))
-                        .map_err(|refusal| live.scrubber.refusal(refusal));
+                        .map_err(|refusal| refused(&unit, &live, refusal));
                 }
                 Err(fault) => fault,
             };
             if matches!(fault, Fault::NotSent(_)) {
                 live.connection.give_up("the server cannot be reached");
             }
-            let safe = call.tool.manifest.side_effect_policy.is_safe_to_retry();
             // EXE-1.
             let again = matches!(fault, Fault::NotSent(_)) || (safe && matches!(fault, Fault::Lost(_)));
             if !again || repeats >= REPEATS_MAX {
                 tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, %fault, "a call to a server failed");
-                return Err(live.scrubber.refusal(fault.refusal(server, safe)));
+                return Err(refused(&unit, &live, fault.refusal(server, safe)));
             }
             repeats += 1;
         }
     }
+}
+
+/// What a caller is told, with what nobody knows the outcome of counted.
+fn refused(unit: &Unit, live: &Live, refusal: Refusal) -> Refusal {
+    if refusal.code == ErrorCode::E3413 {
+        unit.teller.tell(UpstreamEvent::Indeterminate);
+    }
+    live.scrubber.refusal(refusal)
 }
 
 /// One call, however often it is sent.
@@ -108,9 +118,9 @@ impl Asked<'_> {
     }
 }
 
-/// EXE-2: what a result means.
-fn judged(mut result: Value, server: &str) -> Result<Value, Refusal> {
-    let nonsense = || Fault::Nonsense("result of a tool").refusal(server, false);
+/// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
+fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Refusal> {
+    let nonsense = || Fault::Nonsense("result of a tool").refusal(server, safe);
     let members = result.as_object_mut().ok_or_else(nonsense)?;
     if members.get("resultType").and_then(Value::as_str).is_some_and(|kind| kind != "complete") {
         return Err(nonsense());
@@ -156,14 +166,20 @@ mod tests {
             (json!([]), None),
             (json!({ "content": [], "resultType": "task" }), None),
         ] {
-            assert_eq!(judged(result.clone(), "s").ok(), expected, "{result}");
+            for (safe, code) in [(true, ErrorCode::E3502), (false, ErrorCode::E3413)] {
+                match (judged(result.clone(), "s", safe), &expected) {
+                    (Ok(value), Some(expected)) => assert_eq!(value, *expected, "{result}"),
+                    (Err(refusal), None) => assert_eq!(refusal.code, code, "{result}"),
+                    (other, _) => panic!("{result}: {other:?}"),
+                }
+            }
         }
     }
 
     #[test]
     fn a_failed_tool_is_a_failed_call_with_its_own_words() {
         let content = json!([{ "type": "text", "text": "no such file" }]);
-        let refusal = judged(json!({ "content": content, "isError": true }), "s").unwrap_err();
+        let refusal = judged(json!({ "content": content, "isError": true }), "s", false).unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3401);
         assert_eq!(refusal.details.unwrap()["content"], content);
     }

@@ -2,7 +2,10 @@
 //!
 //! Invariants
 //! - FAULT-1: [`Fault::NotSent`] is said only where it is sure. Everything else about a request that was on its way and has no
-//!   answer counts as "may have happened" (DESIGN §5).
+//!   answer counts as "may have happened" (DESIGN §5). So does an answer that cannot be understood: whoever gave it has had
+//!   the request.
+//! - FAULT-3: what was turned away has not happened: an error of the protocol, a status below 500, a connection that was
+//!   refused. It is a plain failure, for every tool.
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
 //!   for its caller and stands in the details, bounded.
 
@@ -69,7 +72,7 @@ impl From<Refusal> for Fault {
 impl Fault {
     /// May it have been done, with nobody left to tell?
     pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Late | Self::Status(500..))
+        matches!(self, Self::Lost(_) | Self::Late | Self::Status(500..) | Self::Nonsense(_))
     }
 
     /// Is the connection itself of no more use?
@@ -82,7 +85,7 @@ impl Fault {
         if self.is_unknown() && !safe {
             return Refusal::new(
                 ErrorCode::E3413,
-                format!("the connection to the server `{server}` was lost while the call ran, and nobody knows what came of it"),
+                format!("what came of the call on the server `{server}` is not known: {self}"),
             )
             .hint("find out whether the effect happened before you call it again")
             .retryable(false);
@@ -157,8 +160,12 @@ mod tests {
         for (fault, unsafe_code, safe_code) in [
             (Fault::Lost("x"), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Late, ErrorCode::E3413, ErrorCode::E3503),
+            (Fault::Status(500), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(502), ErrorCode::E3413, ErrorCode::E3502),
+            (Fault::Nonsense("x"), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(400), ErrorCode::E3502, ErrorCode::E3502),
+            (Fault::Status(499), ErrorCode::E3502, ErrorCode::E3502),
+            (Fault::Status(307), ErrorCode::E3502, ErrorCode::E3502),
             (Fault::NotSent("x"), ErrorCode::E3502, ErrorCode::E3502),
             (Fault::Busy { retry_after_ms: Some(5) }, ErrorCode::E3504, ErrorCode::E3504),
             (Fault::Denied(401), ErrorCode::E3603, ErrorCode::E3603),

@@ -127,7 +127,12 @@ pub fn read(text: &str, machine: &dyn Machine) -> Import {
     let document = match json::read(plain.as_bytes(), &JsonLimits::default()) {
         Ok(document) => document,
         Err(error) => {
-            import.problems.push(problem("", format!("the file cannot be read: {error}")));
+            let why = if text.trim().is_empty() {
+                "the file is empty".to_owned()
+            } else {
+                format!("the file cannot be read: {error}")
+            };
+            import.problems.push(problem("", why));
             return import;
         }
     };

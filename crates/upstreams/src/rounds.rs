@@ -58,12 +58,12 @@ impl Rounds<'_> {
         };
         let state = result.get("requestState").filter(|state| state.is_string());
         if (requests.is_empty() && state.is_none()) || requests.len() > QUESTIONS_MAX {
-            return Err(Fault::Nonsense("question that can be answered"));
+            return Err(self.unanswerable());
         }
         let mut questions = Vec::with_capacity(requests.len());
         for (key, request) in requests {
             let method = request.get("method").and_then(Value::as_str);
-            let kind = method.and_then(QuestionKind::of_method).ok_or(Fault::Nonsense("question of the protocol"))?;
+            let kind = method.and_then(QuestionKind::of_method).ok_or_else(|| self.unanswerable())?;
             if !relayed(self.relay, kind) {
                 return Err(not_relayed(self.server, kind).into());
             }
@@ -71,7 +71,7 @@ impl Rounds<'_> {
             questions.push(Question { key, kind, parameters });
         }
         let mut params = self.params.clone();
-        let Some(members) = params.as_object_mut() else { return Err(Fault::Nonsense("call")) };
+        let Some(members) = params.as_object_mut() else { return Err(self.unanswerable()) };
         if !questions.is_empty() {
             let answers = companion.ask(questions).await?;
             let answers: Map<String, Value> = answers.into_iter().map(|answer| (answer.key, answer.value)).collect();
@@ -81,5 +81,10 @@ impl Rounds<'_> {
             members.insert("requestState".to_owned(), state.clone());
         }
         Ok(params)
+    }
+    /// A server that wants to know something first has not done what it was called for: a plain failure (FAULT-3).
+    fn unanswerable(&self) -> Fault {
+        let message = format!("the server `{}` asks its caller something that nobody can answer", self.server);
+        Refusal::new(ErrorCode::E3502, message).retryable(false).into()
     }
 }

@@ -6,6 +6,7 @@
 //! Invariants
 //! - LOG-1: a log takes at most [`LogBounds::file_bytes_max`] times [`LogBounds::files_max`] of the disk, whatever is written.
 //! - LOG-2: a line stands on one line: what would end it or move the cursor is replaced.
+//! - LOG-4: whatever is not kept is counted: in the log by lines, for the operator by bytes.
 //! - LOG-3: credentials the server was given are taken out before anything is written.
 
 use std::io;
@@ -19,6 +20,8 @@ use kernel::ports::clock::Clock;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
+
+use crate::observer::{Teller, UpstreamEvent};
 
 /// Lines that wait to be written; what comes on top is dropped.
 const WAITING_MAX: usize = 1_024;
@@ -51,17 +54,26 @@ pub(crate) struct ServerLog {
     dropped: Arc<AtomicU64>,
     scrubber: ArcSwap<Scrubber>,
     clock: Arc<dyn Clock>,
+    teller: Teller,
 }
 
 impl ServerLog {
     /// A log in a folder, which is made if it is not there. Nothing is written before the first line.
-    pub(crate) fn open(folder: &Path, name: &str, bounds: LogBounds, clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub(crate) fn open(
+        folder: &Path,
+        name: &str,
+        bounds: LogBounds,
+        clock: Arc<dyn Clock>,
+        teller: Teller,
+    ) -> Arc<Self> {
         let path = folder.join(format!("{}.log", file_name(name)));
         let (lines, waiting) = mpsc::channel(WAITING_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
-        let writing = Writing { path: path.clone(), bounds, file: None, size: 0, dropped: Arc::clone(&dropped) };
+        let (path_of_file, counted) = (path.clone(), Arc::clone(&dropped));
+        let writing =
+            Writing { path: path_of_file, bounds, file: None, size: 0, dropped: counted, teller: teller.clone() };
         tokio::spawn(writing.all(waiting));
-        Arc::new(Self { path, lines, dropped, scrubber: ArcSwap::default(), clock })
+        Arc::new(Self { path, lines, dropped, scrubber: ArcSwap::default(), clock, teller })
     }
 
     /// LOG-3: from now on these are taken out, too.
@@ -74,9 +86,21 @@ impl ServerLog {
         let scrubber = self.scrubber.load();
         let text = scrubber.text(text);
         let clean = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
-        let text: String = text.trim_end().chars().take(LINE_CHARS_MAX).map(clean).collect();
-        if self.lines.try_send(format!("{} {text}\n", self.clock.now())).is_err() {
+        let whole = text.trim_end();
+        let kept: String = whole.chars().take(LINE_CHARS_MAX).map(clean).collect();
+        let cut: usize = whole.chars().skip(LINE_CHARS_MAX).map(char::len_utf8).sum();
+        let mut missing = cut;
+        if self.lines.try_send(format!("{} {kept}\n", self.clock.now())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
+            missing = whole.len();
+        }
+        self.missing(missing);
+    }
+
+    /// LOG-4.
+    fn missing(&self, bytes: usize) {
+        if bytes > 0 {
+            self.teller.tell(UpstreamEvent::LogDropped { bytes: bytes as u64 });
         }
     }
 
@@ -111,6 +135,7 @@ struct Writing {
     file: Option<File>,
     size: u64,
     dropped: Arc<AtomicU64>,
+    teller: Teller,
 }
 
 impl Writing {
@@ -124,6 +149,7 @@ impl Writing {
             }
             if let Err(error) = self.append(text.as_bytes()).await {
                 tracing::warn!(%error, "the log of a server cannot be written");
+                self.teller.tell(UpstreamEvent::LogDropped { bytes: text.len() as u64 });
                 self.file = None;
             }
         }
@@ -198,6 +224,10 @@ mod tests {
         }
     }
 
+    fn untold() -> Teller {
+        Teller::new(Arc::new(crate::observer::Unobserved), &contract::ids::TenantId::home(), "files")
+    }
+
     async fn until_last(log: &ServerLog, word: &str) -> Vec<String> {
         tokio::time::timeout(Duration::from_secs(10), async {
             loop {
@@ -215,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn lines_are_cleaned_and_secrets_taken_out() {
         let folder = tempfile::tempdir().unwrap();
-        let log = ServerLog::open(folder.path(), "../files", LogBounds::default(), Arc::new(StillClock));
+        let log = ServerLog::open(folder.path(), "../files", LogBounds::default(), Arc::new(StillClock), untold());
         assert_eq!(log.tail(3).await.unwrap(), Vec::<String>::new());
         log.hide(Arc::new(Scrubber::new(&[("key", "hunter2hunter2")])));
         log.line("\u{1b}[31mkey is hunter2hunter2\r");
@@ -228,7 +258,7 @@ mod tests {
     async fn a_log_never_takes_more_than_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let bounds = LogBounds { file_bytes_max: 1_000, files_max: 3 };
-        let log = ServerLog::open(folder.path(), "loud", bounds, Arc::new(StillClock));
+        let log = ServerLog::open(folder.path(), "loud", bounds, Arc::new(StillClock), untold());
         for n in 0..200 {
             log.line(&format!("line {n}"));
             until_last(&log, &format!("line {n}")).await;

@@ -133,6 +133,53 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
+impl ServerSpec {
+    /// Does it take another process or connection than the former one has?
+    pub(crate) fn needs_another(&self, former: &Self) -> bool {
+        self.reach != former.reach || self.relay != former.relay
+    }
+
+    /// Is it the same server, with less than it had: a permission, a credential, a kind of question? Such a change holds at
+    /// once, even if nothing can be started by it. Another program, or another address, is an update and may wait for its
+    /// successor to work.
+    pub(crate) fn withdraws_from(&self, former: &Self) -> bool {
+        let asks = |relay: Relay| [relay.elicitation, relay.sampling, relay.roots];
+        let questions = asks(former.relay).into_iter().zip(asks(self.relay)).any(|(then, now)| then && !now);
+        let given = self.reach.given();
+        self.reach.is_same(&former.reach) && (questions || former.reach.given().iter().any(|one| !given.contains(one)))
+    }
+}
+
+impl ServerReach {
+    /// The same program with the same arguments, or the same address.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stdio { command, args, .. }, Self::Stdio { command: its, args: of_it, .. }) => {
+                command == its && args == of_it
+            }
+            (Self::Http { url, .. }, Self::Http { url: its, .. })
+            | (Self::Sse { url, .. }, Self::Sse { url: its, .. }) => url == its,
+            _ => false,
+        }
+    }
+
+    /// Everything it is given: permissions, and the names of credentials.
+    fn given(&self) -> Vec<&str> {
+        let (settings, permissions, oauth) = match self {
+            Self::Stdio { env, permissions, .. } => (env, permissions.as_slice(), None),
+            Self::Http { headers, oauth, .. } | Self::Sse { headers, oauth, .. } => (headers, &[][..], oauth.as_ref()),
+        };
+        let secrets = settings.values().filter_map(|setting| match setting {
+            Setting::Secret { secret } => Some(secret.as_str()),
+            Setting::Plain(_) => None,
+        });
+        let of_oauth = oauth.into_iter().flat_map(|client| [&client.client_secret, &client.refresh_token]);
+        let scopes = oauth.into_iter().flat_map(|client| client.scopes.iter().map(String::as_str));
+        let named = of_oauth.filter_map(|name| name.as_deref());
+        permissions.iter().map(String::as_str).chain(secrets).chain(named).chain(scopes).collect()
+    }
+}
+
 impl Relay {
     /// Questions to a person, and no others.
     pub fn careful() -> Self {
@@ -170,7 +217,38 @@ impl Upkeep {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn only_the_same_server_with_less_than_before_is_a_withdrawal() {
+        let spec = |value: serde_json::Value| serde_json::from_value::<ServerSpec>(value).unwrap();
+        let program = |command: &str, permissions: &[&str], secret: &str| {
+            spec(json!({ "reach": { "type": "stdio", "command": command, "permissions": permissions,
+                "env": { "KEY": { "secret": secret }, "MODE": "x" } } }))
+        };
+        let elsewhere = |url: &str, scopes: &[&str]| {
+            spec(json!({ "reach": { "type": "http", "url": url,
+                "oauth": { "token_url": "https://t", "client_id": "c", "client_secret": "s", "scopes": scopes } } }))
+        };
+        let former = program("a", &["p", "q"], "key");
+        for (changed, withdraws) in [
+            (program("a", &["p", "q"], "key"), false),
+            (program("a", &["q", "p", "r"], "key"), false),
+            (program("a", &["p"], "key"), true),
+            (program("a", &["p", "q"], "other"), true),
+            (program("b", &["p"], "key"), false),
+            (elsewhere("https://x", &[]), false),
+            (ServerSpec { relay: Relay { elicitation: false, ..Relay::careful() }, ..former.clone() }, true),
+            (ServerSpec { relay: Relay { sampling: true, ..Relay::careful() }, ..former.clone() }, false),
+        ] {
+            assert_eq!(changed.withdraws_from(&former), withdraws, "{changed:?}");
+        }
+        let former = elsewhere("https://x", &["read", "write"]);
+        assert!(elsewhere("https://x", &["read"]).withdraws_from(&former));
+        assert!(!elsewhere("https://y", &["read"]).withdraws_from(&former));
+    }
 
     #[test]
     fn what_is_not_said_is_the_careful_choice_and_is_not_written() {

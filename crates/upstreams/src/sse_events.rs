@@ -8,23 +8,25 @@
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct SseEvent {
+pub struct SseEvent {
     /// The word before the data; `message` if there is none.
-    pub(crate) kind: String,
-    pub(crate) data: String,
-    pub(crate) id: Option<String>,
+    pub kind: String,
+    /// All its lines.
+    pub data: String,
+    /// From which the stream can be taken up again.
+    pub id: Option<String>,
     /// Milliseconds until the stream should be opened again.
-    pub(crate) retry_ms: Option<u64>,
+    pub retry_ms: Option<u64>,
 }
 
 /// An event that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream is longer than {0} bytes")]
-pub(crate) struct TooLong(pub(crate) usize);
+pub struct TooLong(pub usize);
 
 /// Takes bytes, gives events.
 #[derive(Debug)]
-pub(crate) struct SseEvents {
+pub struct SseEvents {
     most: usize,
     /// Bytes of a line that has no end yet.
     line: Vec<u8>,
@@ -37,12 +39,12 @@ pub(crate) struct SseEvents {
 
 impl SseEvents {
     /// For events of at most so many bytes.
-    pub(crate) fn new(most: usize) -> Self {
+    pub fn new(most: usize) -> Self {
         Self { most, line: Vec::new(), event: SseEvent::default(), size: 0, any: false, after_return: false }
     }
 
     /// Takes bytes and gives the events that end in them.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, TooLong> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, TooLong> {
         let mut ended = Vec::new();
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {

@@ -176,8 +176,11 @@ fn not_started(error: &SpawnError) -> Refusal {
         SpawnError::Step(failure) => {
             tracing::warn!(%error, detail = %failure.detail, "a server was not started");
             let refusal = match failure.step {
-                Step::Program => Refusal::new(ErrorCode::E3405, "the server's program could not be started")
-                    .hint("let the operator check `command`: a program in /usr, or under a path that `permissions` lets it read"),
+                Step::Program => Refusal::new(
+                    ErrorCode::E3405,
+                    format!("the server's program could not be started: {}", failure.reason()),
+                )
+                .hint("let the operator check `command`: a program in /usr, or under a path that `permissions` lets it read"),
                 Step::Mount => {
                     Refusal::new(ErrorCode::E3405, format!("a path the server declares cannot be given to it: {}", failure.reason()))
                         .hint("let the operator make the path available on this server")

@@ -19,11 +19,14 @@
 //! - SUP-1: at most one server is started at a time, and a caller never starts one itself.
 //! - SUP-2: whoever waited for a start that failed hears why, and does not wait for the next.
 //! - SUP-3: calls on a server are bounded, and so are those who wait for their turn.
+//! - SUP-4: a server that works is not given up for one that does not: a restart or a change takes it away only after its
+//!   successor has answered. Only what an operator takes from the same server is taken at once.
 //!
 //! Not here: when to give up (`restarts`), what a call means (`executor`).
 
 mod keeper;
 pub(crate) mod live;
+mod pulse;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +44,7 @@ use tokio_util::task::TaskTracker;
 use crate::bounds::UpstreamBounds;
 use crate::connection::Era;
 use crate::connection::router::Hearing;
+use crate::observer::{Teller, UpstreamEvent, UpstreamObserver};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
@@ -101,6 +105,21 @@ enum Phase {
     Gone,
 }
 
+impl Phase {
+    /// In the words of those who look from outside; `None`: nobody keeps it any more.
+    fn kept(&self) -> Option<ServerState> {
+        match self {
+            Self::Stopped => Some(ServerState::Stopped),
+            Self::Starting => Some(ServerState::Starting),
+            Self::Ready(_) => Some(ServerState::Ready),
+            Self::Draining => Some(ServerState::Draining),
+            Self::Backoff { .. } => Some(ServerState::Backoff),
+            Self::Unavailable { .. } => Some(ServerState::Unavailable),
+            Self::Gone => None,
+        }
+    }
+}
+
 /// What everything that keeps servers shares.
 #[derive(Debug)]
 pub(crate) struct House {
@@ -111,6 +130,7 @@ pub(crate) struct House {
     pub(crate) watchers: Watchers,
     pub(crate) news: News,
     pub(crate) tasks: TaskTracker,
+    pub(crate) observer: Arc<dyn UpstreamObserver>,
 }
 
 /// One server for one tenant, or for all.
@@ -121,6 +141,7 @@ pub(crate) struct Unit {
     pub(crate) owner: TenantId,
     /// Whose calls it serves and whose credentials it has; the owner, if it is shared.
     pub(crate) tenant: TenantId,
+    pub(crate) teller: Teller,
     house: Arc<House>,
     log: Arc<ServerLog>,
     phase: watch::Sender<Phase>,
@@ -163,7 +184,10 @@ impl Unit {
     ) -> Arc<Self> {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let facts = Facts { since: house.clock.now(), restarts: 0, era: None, last_error: None };
+        let teller = Teller::new(Arc::clone(&house.observer), &owner, &name);
+        teller.tell(UpstreamEvent::Moved { from: None, to: Some(ServerState::Stopped) });
         let unit = Arc::new(Self {
+            teller,
             name,
             owner,
             tenant,
@@ -245,40 +269,32 @@ impl Unit {
         answer.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    /// Another specification holds from now on.
-    pub(crate) fn change(self: &Arc<Self>, spec: Arc<ServerSpec>) {
+    /// Another specification holds from now on. What is given back tells when it has come to life, or why it has not.
+    pub(crate) fn change(self: &Arc<Self>, spec: Arc<ServerSpec>) -> oneshot::Receiver<Result<(), Refusal>> {
         self.shared.store(spec.shareable, Ordering::Release);
+        let (reply, answer) = oneshot::channel();
         let unit = Arc::clone(self);
         self.house.tasks.spawn(async move {
-            let _ = unit.orders.send(Order::Change(spec)).await;
+            // A keeper that has ended has nothing to change.
+            let _ = unit.orders.send(Order::Change(spec, reply)).await;
         });
+        answer
     }
 
     /// Ends it, after the calls on it or the patience for them.
     pub(crate) async fn stop(&self) {
         self.closing.cancel();
-        let (reply, answer) = oneshot::channel();
-        if self.orders.send(Order::Stop(reply)).await.is_ok() {
-            let _ = answer.await;
-        }
+        // The sender lives as long as this value does, so this ends only by the keeper's end.
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone)).await;
     }
 
     /// Ends it without waiting, because nobody is left to wait.
     pub(crate) fn abandon(&self) {
         self.closing.cancel();
-        let (reply, _) = oneshot::channel();
-        let _ = self.orders.try_send(Order::Stop(reply));
     }
 
     pub(crate) fn state(&self) -> ServerState {
-        match &*self.phase.borrow() {
-            Phase::Stopped | Phase::Gone => ServerState::Stopped,
-            Phase::Starting => ServerState::Starting,
-            Phase::Ready(_) => ServerState::Ready,
-            Phase::Draining => ServerState::Draining,
-            Phase::Backoff { .. } => ServerState::Backoff,
-            Phase::Unavailable { .. } => ServerState::Unavailable,
-        }
+        self.phase.borrow().kept().unwrap_or(ServerState::Stopped)
     }
 
     pub(crate) fn process(&self) -> Option<u32> {
@@ -314,7 +330,11 @@ impl Unit {
 
     fn publish(&self, phase: Phase) {
         self.facts().since = self.house.clock.now();
-        self.phase.send_replace(phase);
+        let to = phase.kept();
+        let from = self.phase.send_replace(phase).kept();
+        if from != to {
+            self.teller.tell(UpstreamEvent::Moved { from, to });
+        }
     }
 
     fn gone(&self) -> Refusal {
@@ -341,6 +361,10 @@ impl Hearing for Unit {
 
     fn line(&self, line: &str) {
         self.log.line(line);
+    }
+
+    fn happened(&self, event: UpstreamEvent) {
+        self.teller.tell(event);
     }
 }
 

@@ -23,10 +23,12 @@ use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::secret_source::SecretSource;
+use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
 use crate::bounds::UpstreamBounds;
 use crate::connection::{Era, outbound};
+use crate::observer::{Teller, UpstreamObserver};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
@@ -53,6 +55,8 @@ pub struct UpstreamParts {
     /// What one program may use.
     pub limits: ResolvedLimits,
     pub bounds: UpstreamBounds,
+    /// Who counts.
+    pub observer: Arc<dyn UpstreamObserver>,
 }
 
 /// One definition.
@@ -80,6 +84,18 @@ pub struct ServerStatus {
     pub last_error: Option<String>,
     /// Calls and other questions so far.
     pub calls: u64,
+}
+
+/// Changes on their way.
+#[derive(Debug, Default)]
+pub struct Changes(Vec<oneshot::Receiver<Result<(), Refusal>>>);
+
+impl Changes {
+    /// Waits until each of them has come to life or has failed to; how it went is in the server's status. Bounded by
+    /// [`start_timeout_seconds`](crate::spec::Upkeep::start_timeout_seconds) of each, and they go on at the same time.
+    pub async fn settled(self) {
+        futures_util::future::join_all(self.0).await;
+    }
 }
 
 /// A definition in force.
@@ -116,13 +132,14 @@ struct Units {
 impl Upstreams {
     /// With no servers yet. Must be called within a runtime.
     pub fn new(parts: UpstreamParts) -> Arc<Self> {
-        let UpstreamParts { walls, confinement, secrets, clock, entropy, log_dir, limits, bounds } = parts;
+        let UpstreamParts { walls, confinement, secrets, clock, entropy, log_dir, limits, bounds, observer } = parts;
         let http = outbound::client().inspect_err(
             |error| tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client"),
         );
         let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), http: http.ok(), limits };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
-        let house = Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks });
+        let house =
+            Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks, observer });
         Arc::new_cyclic(|me| Self {
             house,
             log_dir,
@@ -134,10 +151,12 @@ impl Upstreams {
     }
 
     /// These are the servers from now on. What is new is known, what is changed is switched over, what is gone is drained.
-    pub fn apply(&self, servers: Vec<Server>) {
+    /// What is given back tells when the changes have come to life; nobody has to wait for it.
+    pub fn apply(&self, servers: Vec<Server>) -> Changes {
         let mut units = self.units();
+        let mut changes = Changes::default();
         if units.closed {
-            return;
+            return changes;
         }
         let before = self.definitions.load_full();
         let mut after = HashMap::with_capacity(servers.len());
@@ -166,7 +185,7 @@ impl Upstreams {
                     false
                 }
                 (Some(old), Some(new)) if !Arc::ptr_eq(&old.spec, &new.spec) => {
-                    unit.change(Arc::clone(&new.spec));
+                    changes.0.push(unit.change(Arc::clone(&new.spec)));
                     true
                 }
                 _ => true,
@@ -177,6 +196,7 @@ impl Upstreams {
         for unit in stopped {
             self.house.tasks.spawn(async move { unit.stop().await });
         }
+        changes
     }
 
     /// How every server stands, one line for each process there is or was, in a stable order.
@@ -301,7 +321,8 @@ impl Upstreams {
 
     fn open_log(&self, tenant: &TenantId, name: &str) -> Arc<ServerLog> {
         let file = if *tenant == TenantId::home() { name.to_owned() } else { format!("{tenant}__{name}") };
-        ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock))
+        let teller = Teller::new(Arc::clone(&self.house.observer), tenant, name);
+        ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock), teller)
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {

@@ -219,6 +219,7 @@ mod tests {
 
         #[test]
         fn any_bytes_give_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            // Whichever it is: it comes back.
             let _ = read(&bytes);
         }
 

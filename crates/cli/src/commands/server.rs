@@ -156,9 +156,10 @@ fn table(printer: &Printer, answer: &Value) -> String {
         let waiting = count("/tools/quarantined");
         let tools = format!("{} of {}", count("/tools/available"), count("/tools/known"));
         let problems = server.get("problems").and_then(Value::as_array).into_iter().flatten();
-        let first = problems.filter_map(|problem| problem.get("message")?.as_str()).next().unwrap_or_default();
+        let first = problems.filter_map(|problem| problem.get("message")?.as_str()).next();
+        let error = server.pointer("/status/last_error").and_then(Value::as_str);
         let note = match waiting {
-            0 => first.to_owned(),
+            0 => visible(first.or(error).unwrap_or_default()).into_owned(),
             1 => format!("1 tool waits: gantry server review {}", text("/name")),
             many => format!("{many} tools wait: gantry server review {}", text("/name")),
         };
@@ -185,10 +186,13 @@ mod tests {
             { "name": "far", "status": { "state": "unavailable" }, "tools": { "available": 0, "quarantined": 0, "known": 0 },
               "spec": { "reach": { "type": "http", "url": "https://x.example" } },
               "problems": [{ "tool": "", "code": "NO_ANSWER", "message": "it does not answer" }] },
+            { "name": "kept", "status": { "state": "ready", "last_error": "the successor died" }, "tools": {}, "spec": {},
+              "problems": [] },
         ] });
         let printer = Printer::new(Wishes::default());
         let text = table(&printer, &answer);
         assert!(text.contains("2 of 3") && text.contains("gantry server review files"), "{text}");
+        assert!(text.contains("the successor died"), "{text}");
         assert!(text.contains("it does not answer") && text.contains("https://x.example"), "{text}");
         assert!(table(&printer, &json!({ "servers": [] })).contains("gantry import mcp"));
     }

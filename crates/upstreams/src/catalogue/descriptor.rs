@@ -12,7 +12,7 @@ use kernel::ports::upstream_store::Definition;
 use serde_json::Value;
 
 use super::dialect::modern;
-use crate::pins;
+use crate::{headers, pins};
 
 /// Largest descriptor, as compact JSON.
 const DESCRIPTOR_BYTES_MAX: usize = 512 * 1024;
@@ -118,6 +118,9 @@ fn check(name: &str, descriptor: &Value) -> Result<(), String> {
     if input.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its `inputSchema` must be a schema of type `object`".into());
     }
+    if let Some(reason) = headers::unfit_mark(input) {
+        return Err(format!("its `inputSchema` cannot be used: {reason}"));
+    }
     let limits = SchemaLimits::default();
     CompiledSchema::input(&modern(input), &limits, Coercion::Lossless)
         .map_err(|errors| unfit("inputSchema", &errors))?;
@@ -211,6 +214,11 @@ mod tests {
             (
                 json!({ "name": "a", "inputSchema": { "type": "object", "properties": { "x": { "type": "nothing" } } } }),
                 "`inputSchema` cannot be used",
+            ),
+            (
+                json!({ "name": "a", "inputSchema": { "type": "object",
+                    "properties": { "x": { "type": "number", "x-mcp-header": "X" } } } }),
+                "an `x-mcp-header` marks something else",
             ),
             (
                 json!({ "name": "a", "inputSchema": { "type": "object" }, "outputSchema": { "type": "array" } }),

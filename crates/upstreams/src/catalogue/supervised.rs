@@ -23,7 +23,8 @@ impl ToolSource for Upstreams {
 impl Supervision for Upstreams {
     async fn apply(&self, servers: Vec<WantedServer>) {
         let servers = servers.into_iter().map(|WantedServer { tenant, name, spec }| Server { tenant, name, spec });
-        Self::apply(self, servers.collect());
+        // Whoever looks at a server after this sees the one that was asked for, or that it could not be had.
+        Self::apply(self, servers.collect()).settled().await;
     }
 
     /// Of the process that serves its own tenant; those of others are theirs.
@@ -34,7 +35,7 @@ impl Supervision for Upstreams {
         let Some(status) = speaks.or_else(|| own.next()) else { return json!({ "state": "stopped" }) };
         json!({
             "state": status.state.as_str(),
-            "since": status.since.0,
+            "since": status.since.to_string(),
             "restarts": status.restarts,
             "era": status.era.map(crate::Era::as_str),
             "pid": status.pid,

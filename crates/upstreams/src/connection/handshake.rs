@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::router::relayed;
 use super::{Line, meta, within};
-use crate::fault::{Fault, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
+use crate::fault::{Fault, HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use crate::spec::Relay;
 use crate::wire::{self, RpcError};
 
@@ -156,14 +156,22 @@ pub(super) async fn meet(
     era: Option<Era>,
     introduction: &Introduction,
 ) -> Result<Met, Fault> {
+    let mut unheard = false;
     if era != Some(Era::Legacy) {
         match within(clock, DISCOVER_PATIENCE, discover(line, introduction)).await {
             Some(Ok(Some(met))) => return Ok(met),
             Some(Err(fault)) => return Err(fault),
-            Some(Ok(None)) | None => {}
+            Some(Ok(None)) => {}
+            None => unheard = true,
         }
     }
-    initialize(line, introduction).await
+    match initialize(line, introduction).await {
+        // Not an old one, then: it was only slow to start, and is asked again now that it answers.
+        Err(Fault::Refused(error)) if unheard && matches!(error.code, UNSUPPORTED_VERSION | METHOD_NOT_FOUND) => {
+            discover(line, introduction).await?.ok_or(Fault::Refused(error))
+        }
+        outcome => outcome,
+    }
 }
 
 /// `None`: it is an old one.

@@ -19,7 +19,7 @@ use url::Url;
 use super::outbound::{failed, is_of_type, judged};
 use super::router::Router;
 use super::streamable::Remote;
-use super::{Channel, MESSAGE_BYTES_MAX, Outgoing, within};
+use super::{Channel, Ending, MESSAGE_BYTES_MAX, Outgoing, within};
 use crate::fault::Fault;
 use crate::sse_events::{SseEvent, SseEvents};
 
@@ -136,12 +136,13 @@ impl Channel for LegacySse {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let clock = Arc::clone(&remote.clock);
+                // A courtesy: nobody waits for the call any more, nor for whether this was heard.
                 let _ = within(&*clock, COURTESY, post(&remote, &endpoint, message)).await;
             });
         }
     }
 
-    async fn close(&self, _: Duration) {
+    async fn close(&self, _: Ending) {
         self.closed.cancel();
     }
 }

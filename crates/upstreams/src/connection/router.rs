@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Channel;
 use crate::fault::{Fault, INVALID_REQUEST, METHOD_NOT_FOUND};
+use crate::observer::{Reconnect, Unheard, UpstreamEvent};
 use crate::spec::Relay;
 use crate::wire::{self, CallId, Incoming};
 
@@ -41,6 +42,8 @@ pub(crate) trait Hearing: Send + Sync + fmt::Debug {
     fn offering_changed(&self, change: OfferingChange);
     /// A line for its log.
     fn line(&self, line: &str);
+    /// Something for those who count.
+    fn happened(&self, event: UpstreamEvent);
 }
 
 /// The way of messages on one connection.
@@ -98,6 +101,7 @@ impl Router {
 
     /// Where answers to questions go. Once.
     pub(crate) fn answers_through(&self, channel: &Arc<dyn Channel>) {
+        // A router has one channel; a second word about it changes nothing.
         let _ = self.channel.set(Arc::downgrade(channel));
     }
 
@@ -150,6 +154,7 @@ impl Router {
         for running in table.calls.values_mut() {
             if let Some(reply) = running.reply.take() {
                 let sent = running.sent.load(Ordering::Acquire);
+                // Whoever has dropped its request does not want to know.
                 let _ = reply.send(Err(if sent { Fault::Lost(why) } else { Fault::NotSent(why) }));
             }
         }
@@ -175,6 +180,7 @@ impl Router {
             // Servers print to where they should speak; it is their log then.
             Err(_) => {
                 let shown = text.get(..GARBAGE_BYTES_MAX).unwrap_or(text);
+                self.unheard(Unheard::Garbage);
                 self.hearing.line(&format!("[not a message] {}", String::from_utf8_lossy(shown)));
             }
         }
@@ -194,16 +200,29 @@ impl Router {
         let reply = id.and_then(|id| self.table().calls.get_mut(&id)?.reply.take());
         match reply {
             Some(reply) => drop(reply.send(outcome)),
-            None => tracing::debug!(?id, "an answer that nobody waits for"),
+            None => {
+                tracing::debug!(?id, "an answer that nobody waits for");
+                self.unheard(Unheard::Answer);
+            }
         }
+    }
+
+    fn unheard(&self, what: Unheard) {
+        self.hearing.happened(UpstreamEvent::Dropped(what));
+    }
+
+    /// The stream of an answer was taken up again.
+    pub(crate) fn taken_up(&self) {
+        self.hearing.happened(UpstreamEvent::Reconnected(Reconnect::Stream));
     }
 
     fn notified(&self, method: &str, params: &Value, origin: Option<CallId>) {
         match method {
             "notifications/progress" => {
                 let token = params.get("progressToken").and_then(wire::own);
-                if let Some(companion) = token.and_then(|token| self.companion_of(token)) {
-                    companion.progress(progress(params));
+                match token.and_then(|token| self.companion_of(token)) {
+                    Some(companion) => companion.progress(progress(params)),
+                    None => self.unheard(Unheard::Notification),
                 }
             }
             "notifications/message" => self.logged(params, origin),
@@ -236,9 +255,12 @@ impl Router {
     fn asked(&self, id: Value, method: &str, params: Value, origin: Option<CallId>) {
         let Some(channel) = self.channel.get().and_then(Weak::upgrade) else { return };
         // One that asks too much gets no answer at all: answering would be work without a bound, too.
-        let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else { return };
+        let Ok(permit) = Arc::clone(&self.questions).try_acquire_owned() else {
+            return self.unheard(Unheard::Question);
+        };
         let reply = move |outcome: Result<Value, NoAnswer>| async move {
             let _permit = permit;
+            // A server that cannot be told has gone, and its question with it.
             let _ = channel.tell(wire::answer(&id, outcome)).await;
         };
         if method == "ping" {
@@ -348,6 +370,7 @@ mod tests {
         fn tools_changed(&self) {}
         fn offering_changed(&self, _: OfferingChange) {}
         fn line(&self, _: &str) {}
+        fn happened(&self, _: UpstreamEvent) {}
     }
 
     fn router() -> Arc<Router> {

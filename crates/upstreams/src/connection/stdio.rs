@@ -8,6 +8,9 @@
 //! - STDIO-2: standard error is always read, so that a server that writes much there does not stand still, and goes to its
 //!   log with a bound of its own.
 //! - STDIO-3: whatever ends the channel ends the whole process tree; dropping it does so at once.
+//! - STDIO-4: closing it goes by steps, each with a time of its own: the end of its input, SIGTERM, and the end of the sandbox
+//!   with everything in it, which nobody can ignore.
+//! - STDIO-5: a line of which not a single byte could be written was not sent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::router::Router;
-use super::{Channel, MESSAGE_BYTES_MAX, Outgoing, within};
+use super::{Channel, Ending, MESSAGE_BYTES_MAX, Outgoing, process_tree, within};
 use crate::fault::Fault;
 use crate::server_log::ServerLog;
 
@@ -50,6 +53,8 @@ struct Line {
 pub(crate) struct Stdio {
     /// Gone when the program's input is to be closed.
     writer: Mutex<Option<mpsc::Sender<Line>>>,
+    /// Cancelled when it is to be told to end, and when it is to be ended.
+    terminate: CancellationToken,
     kill: CancellationToken,
     /// STDIO-3.
     _killed_on_drop: DropGuard,
@@ -71,19 +76,27 @@ impl Stdio {
         let ((stdin, stdout), stderr) = streams.ok_or(Fault::NotSent("its streams cannot be had"))?;
         let process = child.pid();
         let (writer, lines) = mpsc::channel(WAITING_MAX);
-        let (kill, (alive, gone)) = (CancellationToken::new(), watch::channel(false));
+        let (terminate, kill) = (CancellationToken::new(), CancellationToken::new());
+        let (alive, gone) = watch::channel(false);
         tokio::spawn(write(stdin, lines, Arc::clone(router)));
         let reading = tokio::spawn(read(stdout, Arc::clone(router)));
         tokio::spawn(keep_log(stderr, Arc::clone(&log)));
         let watching = Watching { child, gate, router: Arc::clone(router), log, clock: Arc::clone(&clock) };
-        tokio::spawn(watching.until_gone(kill.clone(), reading, alive));
+        tokio::spawn(watching.until_gone(terminate.clone(), kill.clone(), reading, alive));
         let killed_on_drop = kill.clone().drop_guard();
-        Ok(Self { writer: Mutex::new(Some(writer)), kill, _killed_on_drop: killed_on_drop, gone, clock, process })
+        let writer = Mutex::new(Some(writer));
+        Ok(Self { writer, terminate, kill, _killed_on_drop: killed_on_drop, gone, clock, process })
     }
 
     fn writer(&self) -> Result<mpsc::Sender<Line>, Fault> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.clone().ok_or(Fault::NotSent("the connection is being closed"))
+    }
+
+    async fn gone_within(&self, patience: Duration) -> bool {
+        let mut gone = self.gone.clone();
+        // An error is the end of the watcher, and with it of everything it held.
+        within(&*self.clock, patience, gone.wait_for(|gone| *gone)).await.is_some()
     }
 }
 
@@ -102,17 +115,28 @@ impl Channel for Stdio {
     }
 
     fn cancelled(&self, bytes: Vec<u8>) {
-        // A server that reads so slowly that the queue is full does not care.
-        let _ = self.writer().map(|writer| writer.try_send(Line { bytes, sent: None }));
+        if let Ok(writer) = self.writer() {
+            // A server that reads so slowly that the queue is full does not care.
+            let _ = writer.try_send(Line { bytes, sent: None });
+        }
     }
 
-    async fn close(&self, patience: Duration) {
+    /// STDIO-4.
+    async fn close(&self, ending: Ending) {
         // The end of its input is how a server is asked to go.
         drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let mut gone = self.gone.clone();
-        if within(&*self.clock, patience, gone.wait_for(|gone| *gone)).await.is_none() {
-            self.kill.cancel();
-            let _ = within(&*self.clock, GONE_PATIENCE, gone.wait_for(|gone| *gone)).await;
+        if self.gone_within(ending.asked).await {
+            return;
+        }
+        if !ending.told.is_zero() {
+            self.terminate.cancel();
+            if self.gone_within(ending.told).await {
+                return;
+            }
+        }
+        self.kill.cancel();
+        if !self.gone_within(GONE_PATIENCE).await {
+            tracing::error!(process = ?self.process, "a server was ended and is not gone");
         }
     }
 
@@ -124,10 +148,22 @@ impl Channel for Stdio {
 async fn write(mut stdin: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Line>, router: Arc<Router>) {
     while let Some(Line { mut bytes, sent }) = lines.recv().await {
         bytes.push(b'\n');
-        if let Some(sent) = sent {
+        // Before the first byte leaves: a program that reads, acts and dies must never be taken for one that was not asked.
+        if let Some(sent) = &sent {
             sent.store(true, Ordering::Release);
         }
-        if stdin.write_all(&bytes).await.is_err() {
+        let first = stdin.write(&bytes).await;
+        let whole = match first {
+            Ok(count @ 1..) => stdin.write_all(bytes.get(count..).unwrap_or_default()).await.is_ok(),
+            Ok(0) | Err(_) => {
+                // STDIO-5.
+                if let Some(sent) = &sent {
+                    sent.store(false, Ordering::Release);
+                }
+                false
+            }
+        };
+        if !whole {
             // Whoever comes now was not sent.
             lines.close();
             return router.end("the program does not listen any more");
@@ -214,27 +250,24 @@ struct Watching {
 impl Watching {
     async fn until_gone(
         mut self,
+        terminate: CancellationToken,
         kill: CancellationToken,
         reading: tokio::task::JoinHandle<()>,
         alive: watch::Sender<bool>,
     ) {
         let proxy = self.gate.take().zip(self.child.proxy.take()).map(|(gate, listener)| Proxy::serve(listener, gate));
-        let ended = tokio::select! {
-            ended = self.child.wait() => Some(ended),
-            () = kill.cancelled() => None,
-            // Without an answer on the way there is nothing left to wait for.
-            () = self.router.ended() => None,
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
-                // Asked to go by the end of its input, it still has the time its owner gives it.
-                tokio::select! {
-                    ended = self.child.wait() => ended,
-                    () = kill.cancelled() => {
-                        self.child.kill();
-                        self.child.wait().await
-                    }
+        let mut told = false;
+        let ended = loop {
+            tokio::select! {
+                ended = self.child.wait() => break ended,
+                () = kill.cancelled() => {
+                    self.child.kill();
+                    break self.child.wait().await;
+                }
+                () = terminate.cancelled(), if !told => {
+                    told = true;
+                    let count = process_tree::terminate(|| self.child.pid());
+                    self.log.line(&format!("[gantry] it was told to end ({count} processes)"));
                 }
             }
         };
@@ -272,6 +305,7 @@ mod tests {
         // Pieces of three bytes, so that every line is cut somewhere.
         let (mut writer, reader) = tokio::io::duplex(3);
         let writing = tokio::spawn(async move {
+            // Whoever has read enough does not listen any more.
             let _ = writer.write_all(bytes).await;
         });
         let good = each_line(reader, most, |line| found.push(String::from_utf8_lossy(line).into_owned())).await.is_ok();
@@ -289,6 +323,58 @@ mod tests {
             let (found, good) = lines(bytes, 100).await;
             assert_eq!(found, expected);
             assert!(good);
+        }
+    }
+
+    #[derive(Debug)]
+    struct Deaf;
+    impl crate::connection::router::Hearing for Deaf {
+        fn offering_changed(&self, _: kernel::ports::offerings::OfferingChange) {}
+        fn tools_changed(&self) {}
+        fn line(&self, _: &str) {}
+        fn happened(&self, _: crate::observer::UpstreamEvent) {}
+    }
+
+    /// Takes so many bytes and no more.
+    struct Narrow(usize);
+    impl AsyncWrite for Narrow {
+        fn poll_write(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            bytes: &[u8],
+        ) -> std::task::Poll<std::io::Result<usize>> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            let broken = || Err(std::io::ErrorKind::BrokenPipe.into());
+            std::task::Poll::Ready(if taken == 0 { broken() } else { Ok(taken) })
+        }
+        fn poll_flush(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_of_which_nothing_left_was_not_sent_and_half_a_line_may_have_been_heard() {
+        for (room, expected) in [
+            (0, Fault::NotSent("the program does not listen any more")),
+            (3, Fault::Lost("the program does not listen any more")),
+        ] {
+            let router = Router::new(Arc::new(Deaf), crate::spec::Relay::careful());
+            let id = router.begin(None).unwrap();
+            let (answer, sent) = router.wait_for(id).unwrap();
+            let (sender, lines) = mpsc::channel(1);
+            sender.try_send(Line { bytes: b"a request".to_vec(), sent: Some(sent) }).unwrap();
+            write(Narrow(room), lines, Arc::clone(&router)).await;
+            assert_eq!(answer.await.unwrap(), Err(expected));
         }
     }
 

@@ -26,7 +26,7 @@ use url::Url;
 
 use super::outbound::{self, failed, is_of_type, judged};
 use super::router::Router;
-use super::{Channel, Era, MESSAGE_BYTES_MAX, Met, Outgoing, within};
+use super::{Channel, Ending, Era, MESSAGE_BYTES_MAX, Met, Outgoing, within};
 use crate::fault::Fault;
 use crate::headers;
 use crate::oauth::TokenKeeper;
@@ -180,6 +180,7 @@ impl Shared {
             if !response.status().is_success() || !is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
                 return Err(Fault::Lost("the stream of the answer broke off and could not be taken up again"));
             }
+            router.taken_up();
         }
     }
 
@@ -288,7 +289,8 @@ impl Channel for Streamable {
             }
             // A refusal may come with its reason.
             Some(Fault::Status(status)) if is_of_type(&response, JSON_MIME_TYPE) => {
-                let body = outbound::body(response).await?;
+                // One that breaks off, or says something else, changes nothing about the status that came before it.
+                let body = outbound::body(response).await.unwrap_or_default();
                 return match answer_in(&body, request.id, router) {
                     Some(Err(fault)) => Err(fault),
                     _ => Err(Fault::Status(status)),
@@ -325,6 +327,7 @@ impl Channel for Streamable {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let clock = Arc::clone(&shared.remote.clock);
+                // A courtesy: nobody waits for the call any more, nor for whether this was heard.
                 let _ = within(&*clock, COURTESY, shared.tell(message)).await;
             });
         }
@@ -332,6 +335,7 @@ impl Channel for Streamable {
 
     fn agreed(&self, met: &Met) {
         if let Ok(version) = HeaderValue::from_str(&met.version) {
+            // A connection is met once; a second word about it changes nothing.
             let _ = self.shared.version.set((met.era, version));
         }
     }
@@ -350,10 +354,11 @@ impl Channel for Streamable {
         });
     }
 
-    async fn close(&self, _: Duration) {
+    async fn close(&self, _: Ending) {
         self.shared.closed.cancel();
         if self.shared.session().is_some() {
             let farewell = self.shared.remote.send(|| self.shared.request(Method::DELETE));
+            // A server that does not listen lets the session grow old by itself.
             let _ = within(&*self.shared.remote.clock, COURTESY, farewell).await;
         }
     }

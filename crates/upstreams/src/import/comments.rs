@@ -76,6 +76,7 @@ mod tests {
         assert_eq!(plain.chars().count(), text.chars().count());
         assert_eq!(plain.lines().count(), text.lines().count());
         for broken in ["\"abc", "/* abc", "{,", "\\", "\"\\"] {
+            // Whatever is made of it: it comes back.
             let _ = without(broken);
         }
     }

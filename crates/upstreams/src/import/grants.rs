@@ -34,6 +34,25 @@ pub(super) struct Program<'a> {
     pub(super) env: &'a BTreeMap<String, Setting>,
 }
 
+impl Program<'_> {
+    /// The package that is run where it is installed: by its own command, by its module, or by its script in `node_modules`.
+    fn installed(&self) -> Option<&'static Package> {
+        let command = Path::new(self.command).file_name()?.to_str()?;
+        if !INTERPRETERS.contains(&command) {
+            return known::of_command(command);
+        }
+        let mut args = self.args.iter().map(String::as_str);
+        let first = args.by_ref().find(|arg| !arg.starts_with('-') || *arg == "-m")?;
+        if first == "-m" {
+            return known::find(&args.next()?.replace('_', "-"));
+        }
+        let (_, inside) = first.rsplit_once("/node_modules/")?;
+        let mut parts = inside.split('/');
+        let name = parts.next()?;
+        if name.starts_with('@') { known::find(&format!("{name}/{}", parts.next()?)) } else { known::find(name) }
+    }
+}
+
 /// How a package is fetched before it runs.
 struct Runner {
     word: &'static str,
@@ -68,7 +87,10 @@ pub(super) fn infer(program: &Program<'_>) -> Inferred {
     let elsewhere = inference.own_files();
     let package = inference.runner();
     let rest = package.as_ref().map_or(program.args, |found| program.args.get(found.behind..).unwrap_or_default());
-    let known = package.as_ref().and_then(|found| known::find(&found.name));
+    let known = match &package {
+        Some(found) => known::find(&found.name),
+        None => program.installed(),
+    };
     inference.package(known, rest);
     inference.paths(known, rest, package.is_none());
     inference.addresses();
@@ -278,7 +300,7 @@ impl Inference<'_> {
             }
             match (known.map(|package| package.meaning), self.program.machine.kind(path)) {
                 (_, None) => self.warnings.push(format!("`{value}` does not exist, so nothing is granted for it")),
-                (Some(Meaning::Folders), Some(_)) => self.folder(path, "a folder this server is for"),
+                (Some(Meaning::Folders), Some(_)) if !script => self.folder(path, "a folder this server is for"),
                 (_, Some(PathKind::File)) if script => {
                     let root = self.package_root(path);
                     self.grant(format!("filesystem:read:{}", root.display()), "the package of the script it runs");

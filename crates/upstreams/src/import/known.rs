@@ -60,3 +60,9 @@ const PACKAGES: &[Package] = &[
 pub(super) fn find(name: &str) -> Option<&'static Package> {
     PACKAGES.iter().find(|package| package.name == name)
 }
+
+/// What is known of the package that brings this command. Those of npm are called after their package, with `mcp-` before it.
+pub(super) fn of_command(command: &str) -> Option<&'static Package> {
+    let of_npm = || find(&format!("@modelcontextprotocol/{}", command.strip_prefix("mcp-")?));
+    find(command).or_else(of_npm)
+}

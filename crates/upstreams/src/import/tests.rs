@@ -15,6 +15,8 @@ impl Machine for Desk {
             "/srv/weather/package.json",
             "/people/me/.nvm/v22/bin/node",
             "/usr/bin/python3",
+            "/srv/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js",
+            "/srv/node_modules/@modelcontextprotocol/server-memory/dist/index.js",
         ];
         let path = path.to_str()?;
         if folders.contains(&path) { Some(PathKind::Folder) } else { files.contains(&path).then_some(PathKind::File) }
@@ -211,7 +213,8 @@ fn every_problem_is_named_with_its_place_and_hides_no_other_server() {
 #[test]
 fn what_is_no_block_at_all_is_said_in_one_sentence() {
     for (text, word) in [
-        ("", "no JSON"),
+        ("", "is empty"),
+        (" \n", "is empty"),
         ("{", "ends too early"),
         ("[]", "`mcpServers`"),
         ("{}", "`mcpServers`"),
@@ -244,6 +247,33 @@ fn what_cannot_be_granted_is_a_warning_and_not_a_grant() {
     let import = read(&file.to_string(), &Desk);
     assert!(server(&import, "a").warnings.iter().any(|text| text.contains("container engine")));
     assert!(server(&import, "b").warnings.iter().any(|text| text.contains("no program `nowhere`")));
+}
+
+#[test]
+fn a_known_server_is_known_where_it_is_installed_too() {
+    let script = |name: &str| format!("/srv/node_modules/@modelcontextprotocol/{name}/dist/index.js");
+    let notes = ["filesystem:read:/people/me/notes", "filesystem:write:/people/me/notes"];
+    let memory = json!({ "MEMORY_FILE_PATH": "/people/me/notes/memory.jsonl" });
+    for (command, args, env, writes) in [
+        ("node", json!([script("server-filesystem"), "/people/me/notes"]), json!({}), true),
+        ("node", json!(["--no-warnings", script("server-memory")]), memory.clone(), true),
+        ("mcp-server-filesystem", json!(["/people/me/notes"]), json!({}), true),
+        ("/people/me/.local/bin/mcp-server-git", json!(["--repository", "/people/me/notes"]), json!({}), true),
+        ("python3", json!(["-m", "mcp_server_git", "--repository=/people/me/notes"]), json!({}), true),
+        // What nobody knows reads what it is told of, and writes nowhere.
+        ("node", json!(["/srv/weather/dist/index.js", "/people/me/notes"]), json!({}), false),
+        ("node", json!(["/srv/weather/dist/index.js"]), memory, false),
+    ] {
+        let file = json!({ "mcpServers": { "a": { "command": command, "args": args, "env": env } } });
+        let import = read(&file.to_string(), &Desk);
+        let given = permissions(server(&import, "a"));
+        assert_eq!(notes.iter().all(|note| given.contains(note)), writes, "{command} {args}: {given:?}");
+        assert_eq!(
+            given.iter().any(|word| word.starts_with("filesystem:write:")),
+            writes,
+            "{command} {args}: {given:?}"
+        );
+    }
 }
 
 #[test]

@@ -1,34 +1,32 @@
 //! The task that owns a server's state and steps it.
 
+mod starting;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::Refusal;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::live::Live;
-use super::{Phase, Unit};
+use super::{Phase, Unit, pulse};
 use crate::connection::outbound::SESSION_GONE;
-use crate::connection::{Era, within};
+use crate::connection::{Ending, Era};
 use crate::fault::Fault;
+use crate::observer::UpstreamEvent;
 use crate::restarts::{Next, Restarts};
 use crate::spec::ServerSpec;
-use crate::starter::Wanted;
-
-/// Heartbeats that may fail in a row while calls run: a server that works on one may not have the time to answer.
-const MISSES_MAX_BUSY: u32 = 3;
-/// Changes of a server's tools are told no more often than this.
-const CHANGES_EVERY: Duration = Duration::from_secs(1);
 
 /// What a keeper is told.
 #[derive(Debug)]
 pub(super) enum Order {
-    Restart(oneshot::Sender<Result<(), Refusal>>),
-    Change(Arc<ServerSpec>),
-    Stop(oneshot::Sender<()>),
+    Restart(Reply),
+    Change(Arc<ServerSpec>, Reply),
 }
+
+/// Who wants to hear how a start went.
+type Reply = oneshot::Sender<Result<(), Refusal>>;
 
 /// Where the server stands, with everything that belongs to it.
 enum State {
@@ -42,6 +40,19 @@ enum State {
     Gone,
 }
 
+/// What there is to do about a server that is there.
+enum Stir {
+    /// It is not there any more.
+    Died,
+    /// It is to be ended for good.
+    Closing,
+    /// Nobody has used it for so long that it need not be there.
+    Idle,
+    /// A change that did not come to life is tried once more.
+    TryAgain,
+    Told(Order),
+}
+
 pub(super) struct Keeper {
     unit: Arc<Unit>,
     spec: Arc<ServerSpec>,
@@ -52,13 +63,25 @@ pub(super) struct Keeper {
     /// Its tools were said to be unavailable.
     given_up: bool,
     starts: u64,
+    /// The server is there and has forgotten its session.
+    forgotten: bool,
     /// Who waits for the start that goes on.
-    asked: Option<oneshot::Sender<Result<(), Refusal>>>,
+    asked: Option<Reply>,
 }
 
 impl Keeper {
     pub(super) fn new(unit: Arc<Unit>, spec: Arc<ServerSpec>, orders: mpsc::Receiver<Order>) -> Self {
-        Self { unit, spec, orders, restarts: Restarts::default(), era: None, given_up: false, starts: 0, asked: None }
+        Self {
+            unit,
+            spec,
+            orders,
+            restarts: Restarts::default(),
+            era: None,
+            given_up: false,
+            starts: 0,
+            forgotten: false,
+            asked: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -89,13 +112,14 @@ impl Keeper {
                     self.asked = Some(reply);
                     State::Starting
                 }
-                Some(Order::Change(spec)) => {
+                Some(Order::Change(spec, reply)) => {
                     self.adopt(spec);
+                    told(reply, Ok(()));
                     State::Stopped
                 }
-                Some(Order::Stop(reply)) => gone(reply),
                 None => State::Gone,
             },
+            () = self.unit.closing.cancelled() => State::Gone,
         }
     }
 
@@ -103,10 +127,11 @@ impl Keeper {
         self.unit.publish(Phase::Starting);
         let outcome = self.start().await;
         if let Some(asked) = self.asked.take() {
-            let _ = asked.send(outcome.as_ref().map(|_| ()).map_err(|why| Refusal::clone(why)));
+            told(asked, outcome.as_ref().map(|_| ()));
         }
         match outcome {
             Ok(live) => State::Ready(live),
+            Err(_) if self.unit.closing.is_cancelled() => State::Gone,
             Err(why) => self.failed(None, why),
         }
     }
@@ -122,62 +147,98 @@ impl Keeper {
         if self.starts > 1 {
             self.unit.changes.note_all();
         }
-        let _pulse = self.pulse(&live);
-        let clock = Arc::clone(&self.unit.house.clock);
+        let _pulse = pulse::of(&self.unit, &live, &self.spec);
+        // What it was started by; a change that does not come to life leaves it behind what is wanted.
+        let serving = Arc::clone(&self.spec);
+        let mut again_at: Option<Duration> = None;
         loop {
-            let idle_in = self.spec.upkeep.idle_stop().map(|most| most.saturating_sub(live.idle_for()));
-            let idle = async {
-                match idle_in {
-                    Some(span) => clock.sleep(span).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let order = tokio::select! {
-                () = live.connection.ended() => return self.died(&live).await,
-                () = idle => {
-                    let idle_now = self.spec.upkeep.idle_stop().is_some_and(|most| live.idle_for() >= most);
-                    if idle_now && live.close_if_unused() {
-                        self.unit.publish(Phase::Draining);
-                        self.drained(&live).await;
-                        return State::Stopped;
-                    }
-                    continue;
-                }
-                order = self.orders.recv() => order,
-            };
-            match order {
-                Some(Order::Restart(reply)) => match self.start().await {
-                    Ok(new) => {
-                        let _ = reply.send(Ok(()));
-                        self.restarts.forgive();
-                        return self.switched(live, new);
-                    }
-                    // The old one serves on: nothing is gained by having none.
-                    Err(why) => drop(reply.send(Err(Refusal::clone(&why)))),
-                },
-                Some(Order::Change(spec)) => {
-                    if !self.adopt(spec) {
-                        continue;
-                    }
-                    match self.start().await {
-                        Ok(new) => return self.switched(live, new),
-                        // What the operator has taken away must not be used any longer.
-                        Err(why) => {
-                            self.drain_aside(live);
-                            return self.failed(None, why);
-                        }
-                    }
-                }
-                Some(Order::Stop(reply)) => {
+            let order = match self.stirred(&live, again_at).await {
+                Stir::Died => return self.died(&live).await,
+                Stir::Closing => {
                     self.unit.publish(Phase::Draining);
-                    self.drained(&live).await;
-                    return gone(reply);
-                }
-                None => {
                     self.drained(&live).await;
                     return State::Gone;
                 }
+                Stir::Idle if self.is_idle(&live) && live.close_if_unused() => {
+                    self.unit.publish(Phase::Draining);
+                    self.drained(&live).await;
+                    return State::Stopped;
+                }
+                Stir::Idle => continue,
+                Stir::TryAgain => None,
+                Stir::Told(order) => Some(order),
+            };
+            let was_asked = matches!(order, Some(Order::Restart(_)));
+            let (reply, withdraws) = match order {
+                None => (None, false),
+                Some(Order::Restart(reply)) => (Some(reply), false),
+                Some(Order::Change(spec, reply)) => {
+                    self.adopt(spec);
+                    if !self.spec.needs_another(&serving) {
+                        // Nothing that concerns it, or back to what it is.
+                        self.era = Some(live.connection.met().era);
+                        if again_at.take().is_some() {
+                            self.unit.facts().last_error = None;
+                        }
+                        told(reply, Ok(()));
+                        continue;
+                    }
+                    (Some(reply), self.spec.withdraws_from(&serving))
+                }
+            };
+            let outcome = self.start().await;
+            let heard = outcome.as_ref().map(|_| ()).map_err(Arc::clone);
+            let next = match outcome {
+                Ok(new) => {
+                    if was_asked {
+                        self.restarts.forgive();
+                    }
+                    Some(self.switched(Arc::clone(&live), new))
+                }
+                // SUP-4: what was taken from it must not be used any longer.
+                Err(why) if withdraws => {
+                    self.drain_aside(Arc::clone(&live));
+                    Some(self.failed(None, why))
+                }
+                // SUP-4: the old one serves on; a change is tried again after a pause.
+                Err(_) if self.spec.needs_another(&serving) => {
+                    self.unit.log.line("[gantry] the one that was there before serves on");
+                    again_at = Some(self.next_try());
+                    None
+                }
+                Err(_) => None,
+            };
+            // Now, and not before: whoever hears of it finds the one that serves from here on.
+            if let Some(reply) = reply {
+                told(reply, heard.as_ref().copied());
             }
+            if let Some(next) = next {
+                return next;
+            }
+        }
+    }
+
+    /// Has nobody used it for too long? A call may have come and gone since that was last asked.
+    fn is_idle(&self, live: &Live) -> bool {
+        self.spec.upkeep.idle_stop().is_some_and(|most| live.idle_for() >= most)
+    }
+
+    /// Waits for something to do about a server that is there.
+    async fn stirred(&mut self, live: &Live, again_at: Option<Duration>) -> Stir {
+        let clock = Arc::clone(&self.unit.house.clock);
+        let idle_in = self.spec.upkeep.idle_stop().map(|most| most.saturating_sub(live.idle_for()));
+        let again_in = again_at.map(|at| at.saturating_sub(clock.monotonic()));
+        let after = async |span: Option<Duration>| match span {
+            Some(span) => clock.sleep(span).await,
+            None => std::future::pending().await,
+        };
+        tokio::select! {
+            () = live.connection.ended() => Stir::Died,
+            () = self.unit.closing.cancelled() => Stir::Closing,
+            () = after(idle_in) => Stir::Idle,
+            () = after(again_in) => Stir::TryAgain,
+            // Orders come through this very unit, which lives.
+            order = self.orders.recv() => order.map_or(Stir::Closing, Stir::Told),
         }
     }
 
@@ -191,50 +252,18 @@ impl Keeper {
                     self.restarts.forgive();
                     State::Starting
                 }
-                Some(Order::Change(spec)) => {
-                    if self.adopt(spec) { State::Starting } else { State::Waiting { until } }
+                Some(Order::Change(spec, reply)) => {
+                    if self.adopt(spec) {
+                        self.asked = Some(reply);
+                        State::Starting
+                    } else {
+                        told(reply, Ok(()));
+                        State::Waiting { until }
+                    }
                 }
-                Some(Order::Stop(reply)) => gone(reply),
                 None => State::Gone,
             },
-        }
-    }
-
-    /// One start, within its time.
-    async fn start(&mut self) -> Result<Arc<Live>, Arc<Refusal>> {
-        let house = Arc::clone(&self.unit.house);
-        self.starts += 1;
-        let patience = Duration::from_secs(self.spec.upkeep.start_timeout_seconds.max(1));
-        let wanted = Wanted {
-            tenant: &self.unit.tenant,
-            spec: &self.spec,
-            era: self.era,
-            hearing: Arc::clone(&self.unit) as _,
-            log: &self.unit.log,
-        };
-        let outcome = tokio::select! {
-            outcome = within(&*house.clock, patience, house.starter.start(wanted)) => outcome.unwrap_or(Err(Fault::Late)),
-            () = self.unit.closing.cancelled() => Err(Fault::NotSent("the server is being stopped")),
-        };
-        let mut facts = self.unit.facts();
-        facts.restarts = self.starts.saturating_sub(1);
-        match outcome {
-            Ok(started) => {
-                let era = started.connection.met().era;
-                self.era = Some(era);
-                (facts.era, facts.last_error) = (Some(era), None);
-                Ok(Live::new(started, Arc::clone(&house.clock)))
-            }
-            Err(fault) => {
-                // A program that dies of a question it does not know is asked in the old way the next time; one that was
-                // thought to be of either kind and did not start is asked anew.
-                let died = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
-                self.era = if self.era.is_none() && died { Some(Era::Legacy) } else { None };
-                tracing::warn!(server = %self.unit.name, tenant = %self.unit.tenant, %fault, "a server did not start");
-                self.unit.log.line(&format!("[gantry] it did not start: {fault}"));
-                facts.last_error = Some(fault.to_string());
-                Err(Arc::new(not_started(fault, &self.unit.name)))
-            }
+            () = self.unit.closing.cancelled() => State::Gone,
         }
     }
 
@@ -245,9 +274,10 @@ impl Keeper {
         self.unit.facts().last_error = Some(why.to_owned());
         self.unit.log.line(&format!("[gantry] {why}"));
         // Whatever is left of it goes at once: nobody can talk to it any more.
-        live.connection.close(Duration::ZERO).await;
+        live.connection.close(Ending::AT_ONCE).await;
         if why == SESSION_GONE {
             // It is there, and has only forgotten us.
+            self.forgotten = true;
             return State::Starting;
         }
         tracing::warn!(server = %self.unit.name, tenant = %self.unit.tenant, why, "a server went away");
@@ -255,13 +285,24 @@ impl Keeper {
         self.failed(Some(uptime), Arc::new(refusal))
     }
 
-    fn failed(&mut self, uptime: Option<Duration>, why: Arc<Refusal>) -> State {
+    /// What to do about a server that failed to start, or ended after `uptime`.
+    fn next(&mut self, uptime: Option<Duration>) -> Next {
         let house = &self.unit.house;
-        let bounds = house.bounds.restarts(&self.spec.upkeep);
         let mut random = [0; 4];
         house.entropy.fill(&mut random);
-        let now = house.clock.monotonic();
-        match self.restarts.ended(uptime, &bounds, u32::from_ne_bytes(random)) {
+        self.restarts.ended(uptime, &house.bounds.restarts(&self.spec.upkeep), u32::from_ne_bytes(random))
+    }
+
+    /// When a change that did not come to life is tried again, on the monotonic clock.
+    fn next_try(&mut self) -> Duration {
+        let (Next::Again { pause } | Next::GiveUp { probe: pause }) = self.next(None);
+        self.unit.house.clock.monotonic().saturating_add(pause)
+    }
+
+    fn failed(&mut self, uptime: Option<Duration>, why: Arc<Refusal>) -> State {
+        let next = self.next(uptime);
+        let now = self.unit.house.clock.monotonic();
+        match next {
             Next::Again { pause } => {
                 let until = now.saturating_add(pause);
                 self.unit.publish(Phase::Backoff { until, why });
@@ -270,10 +311,11 @@ impl Keeper {
             Next::GiveUp { probe } => {
                 if !std::mem::replace(&mut self.given_up, true) {
                     // The alert of MCP-008.
+                    self.unit.teller.tell(UpstreamEvent::GivenUp);
                     tracing::error!(
                         server = %self.unit.name,
                         tenant = %self.unit.tenant,
-                        restarts = bounds.restarts_max,
+                        restarts = self.spec.upkeep.max_restarts,
                         reason = %why.message,
                         "a server was started too often without success and is unavailable"
                     );
@@ -287,13 +329,13 @@ impl Keeper {
 
     /// Takes over a specification; `true` if it needs another server than the one there is.
     fn adopt(&mut self, spec: Arc<ServerSpec>) -> bool {
-        let same = spec.reach == self.spec.reach && spec.relay == self.spec.relay;
-        if !same {
+        let another = spec.needs_another(&self.spec);
+        if another {
             self.era = None;
             self.restarts.forgive();
         }
         self.spec = spec;
-        !same
+        another
     }
 
     /// MCP-015: new calls go to the new one from now on.
@@ -305,75 +347,16 @@ impl Keeper {
 
     fn drain_aside(&self, old: Arc<Live>) {
         let bounds = self.unit.house.bounds;
-        self.unit.house.tasks.spawn(async move { old.drain(bounds.drain_max, bounds.stop_patience).await });
+        self.unit.house.tasks.spawn(async move { old.drain(bounds.drain_max, bounds.ending()).await });
     }
 
     async fn drained(&self, live: &Live) {
         let bounds = &self.unit.house.bounds;
-        live.drain(bounds.drain_max, bounds.stop_patience).await;
-    }
-
-    /// Asks the server now and then whether it is there, follows its changes and tells of them. Ends with the returned value.
-    fn pulse(&self, live: &Arc<Live>) -> [AbortOnDropHandle<()>; 4] {
-        let every = Duration::from_secs(self.spec.upkeep.health_check_seconds);
-        let beating = beat(Arc::clone(&self.unit), Arc::clone(live), every);
-        let following = {
-            let live = Arc::clone(live);
-            async move { live.connection.follow_changes().await }
-        };
-        let telling = tell_changes(Arc::clone(&self.unit));
-        [
-            AbortOnDropHandle::new(tokio::spawn(beating)),
-            AbortOnDropHandle::new(tokio::spawn(following)),
-            AbortOnDropHandle::new(tokio::spawn(telling)),
-            AbortOnDropHandle::new(tokio::spawn(crate::watched::tell_offerings(Arc::clone(&self.unit)))),
-        ]
+        live.drain(bounds.drain_max, bounds.ending()).await;
     }
 }
 
-async fn beat(unit: Arc<Unit>, live: Arc<Live>, every: Duration) {
-    if every.is_zero() {
-        return;
-    }
-    let house = &unit.house;
-    let mut misses = 0;
-    loop {
-        house.clock.sleep(every).await;
-        match live.connection.heartbeat(house.bounds.heartbeat_patience).await {
-            Ok(()) => misses = 0,
-            Err(fault) => {
-                misses += 1;
-                tracing::warn!(server = %unit.name, %fault, misses, "a server does not answer");
-                if misses >= MISSES_MAX_BUSY || live.running() == 0 {
-                    return live.connection.give_up("the server does not answer any more");
-                }
-            }
-        }
-    }
-}
-
-async fn tell_changes(unit: Arc<Unit>) {
-    loop {
-        unit.tools_changed.notified().await;
-        unit.house.watchers.tools_changed(&unit);
-        unit.house.clock.sleep(CHANGES_EVERY).await;
-    }
-}
-
-fn gone(reply: oneshot::Sender<()>) -> State {
-    let _ = reply.send(());
-    State::Gone
-}
-
-/// A start that failed, for those who waited for it: nothing of their calls was done.
-fn not_started(fault: Fault, server: &str) -> Refusal {
-    match fault {
-        Fault::Ours(refusal) => *refusal,
-        Fault::Denied(_) | Fault::Busy { .. } => fault.refusal(server, true),
-        Fault::Late => {
-            Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not start in time")).retryable(true)
-        }
-        other => Refusal::new(ErrorCode::E3502, format!("the server `{server}` could not be started: {other}"))
-            .retryable(true),
-    }
+fn told(reply: Reply, outcome: Result<(), &Arc<Refusal>>) {
+    // Whoever does not wait any more does not want to know.
+    let _ = reply.send(outcome.map_err(|why| Refusal::clone(why)));
 }

@@ -12,7 +12,7 @@ use kernel::ports::clock::Clock;
 use kernel::ports::companion::Companion;
 use tokio::sync::Notify;
 
-use crate::connection::{Connection, within};
+use crate::connection::{Connection, Ending, within};
 use crate::starter::Started;
 
 /// A connection in use.
@@ -122,7 +122,7 @@ impl Live {
     }
 
     /// Lets those who use it finish, then ends it.
-    pub(crate) async fn drain(&self, patience: Duration, stop_patience: Duration) {
+    pub(crate) async fn drain(&self, patience: Duration, ending: Ending) {
         self.usage().closing = true;
         let quiet = async {
             loop {
@@ -139,7 +139,7 @@ impl Live {
         if within(&*self.clock, patience, quiet).await.is_none() {
             tracing::warn!(running = self.running(), "a server is ended with calls on it");
         }
-        self.connection.close(stop_patience).await;
+        self.connection.close(ending).await;
     }
 
     fn usage(&self) -> MutexGuard<'_, Usage> {

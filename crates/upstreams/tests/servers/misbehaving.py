@@ -24,8 +24,11 @@ options.add_argument("--mute", action="store_true", help="never answers anything
 options.add_argument("--exit-at-start", action="store_true")
 options.add_argument("--starts-once", action="store_true", help="ends at every start but the first")
 options.add_argument("--die-of-discover", action="store_true", help="ends when it hears an unknown method")
+options.add_argument("--slow-to-start", action="store_true", help="does not answer its first question before the second")
 options.add_argument("--deaf-to-ping", action="store_true")
 options.add_argument("--stays", action="store_true", help="ignores the end of its input and SIGTERM")
+options.add_argument("--stays-until-told", action="store_true", help="ignores the end of its input, and goes at SIGTERM")
+options.add_argument("--offspring", action="store_true", help="starts a process of its own that ignores all of it, too")
 options.add_argument("--noisy", action="store_true", help="writes to its standard output what is no message")
 options.add_argument("--marks", help="a folder in which it leaves a file for each start and each call")
 options = options.parse_args()
@@ -254,6 +257,9 @@ def call(id, params):
 
 
 def discover(id):
+    if options.slow_to_start:
+        options.slow_to_start = False
+        return late.append(id)
     if options.die_of_discover:
         os._exit(4)
     if not options.modern:
@@ -264,6 +270,8 @@ def discover(id):
 
 
 def initialize(id, params):
+    for unanswered in late:
+        discover(unanswered)
     if options.modern:
         return refuse(id, -32601, "Method not found")
     mark("hello-" + params["clientInfo"]["name"])
@@ -318,8 +326,17 @@ if options.noisy:
     raw("Welcome to the noisy server!\n")
 if options.stays:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if options.stays_until_told:
+    signal.signal(signal.SIGTERM, lambda *_: (mark("told"), os._exit(9)))
+if options.offspring and os.fork() == 0:
+    # Nothing of its parent's is held open, so that only whoever ends whole trees finds it.
+    for descriptor in range(3):
+        os.close(descriptor)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(60)
 for line in sys.stdin:
     if line.strip():
         handle(json.loads(line))
-while options.stays:
+while options.stays or options.stays_until_told:
     time.sleep(60)

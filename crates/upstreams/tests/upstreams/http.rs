@@ -11,8 +11,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use axum::routing::any;
 use contract::error::ErrorCode;
+use gantry_upstreams::observer::Reconnect;
 use gantry_upstreams::spec::{OauthClient, ServerReach, Setting};
-use gantry_upstreams::{Era, ServerState};
+use gantry_upstreams::{Era, ServerState, UpstreamEvent};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -186,7 +187,7 @@ fn called(state: &Elsewhere, body: &Value, result: impl Fn(Value) -> Value) -> R
         }
         "busy" => Response::builder().status(429).header("retry-after", "7").body(Body::empty()).unwrap(),
         "broken" => plain(502),
-        "long" => as_json(&done(&"x".repeat(40 << 20))),
+        "long" => as_json(&done(&"x".repeat(33 << 20))),
         _ => as_json(&done("plain")),
     }
 }
@@ -205,6 +206,8 @@ fn of_2024(state: &Elsewhere, verb: &Method, body: &Value, method: &str) -> Resp
             state.stream.lock().unwrap().take();
             return plain(202);
         }
+        "tools/call" if body["params"]["name"] == "turned_away" => return plain(400),
+        "tools/call" if body["params"]["name"] == "broken" => return plain(500),
         _ => json!({ "content": [{ "type": "text", "text": "of 2024" }] }),
     };
     if let Some(id) = body.get("id") {
@@ -301,6 +304,9 @@ async fn a_session_that_has_ended_is_replaced_without_the_caller_noticing() {
     assert_eq!(text(&rig.call_unclassified("plain", json!({})).await.unwrap()), "plain");
     assert_eq!(elsewhere.seen("initialize").len(), 2);
     assert_eq!(rig.state(), ServerState::Ready);
+    let reconnected = UpstreamEvent::Reconnected(Reconnect::Session);
+    assert_eq!(rig.counted.times(|event| *event == reconnected), 1);
+    assert_eq!(rig.counted.times(|event| matches!(event, UpstreamEvent::Started { again: true, .. })), 0);
     rig.upstreams.shut_down().await;
 }
 
@@ -368,6 +374,9 @@ async fn no_request_is_redirected_to_another_host() {
 #[tokio::test]
 async fn a_stream_of_2024_that_ends_is_a_lost_connection() {
     let (rig, elsewhere) = reaching("sse2024").await;
+    for (tool, code) in [("turned_away", ErrorCode::E3502), ("broken", ErrorCode::E3413)] {
+        assert_eq!(rig.call_unclassified(tool, json!({})).await.unwrap_err().code, code, "{tool}");
+    }
     let refused = rig.call_unclassified("hang_up", json!({})).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::E3413);
     assert_eq!(text(&rig.call_unclassified("anything", json!({})).await.unwrap()), "of 2024");

@@ -1,11 +1,13 @@
 //! Starts, restarts, heartbeats, drains and ends.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use gantry_upstreams::spec::ServerReach;
-use gantry_upstreams::{Server, ServerState};
+use gantry_upstreams::observer::Unheard;
+use gantry_upstreams::spec::{ServerReach, ServerSpec};
+use gantry_upstreams::{Server, ServerState, UpstreamEvent};
 use serde_json::json;
 
 use crate::rig::{Rig, call, home, text};
@@ -19,6 +21,7 @@ async fn a_server_that_never_lasts_is_given_up_with_an_alert_and_comes_back_by_i
     assert!(rig.call("echo", json!({})).await.is_err());
     rig.until("it is given up", |rig| rig.state() == ServerState::Unavailable).await;
     assert_eq!(*rig.watching.availability.lock().unwrap(), [false]);
+    assert_eq!(rig.counted.times(|event| *event == UpstreamEvent::GivenUp), 1);
     assert_eq!(rig.marked("start"), 4, "one start and three restarts");
     let refused = rig.call("echo", json!({})).await.unwrap_err();
     assert!(matches!(refused.code, ErrorCode::E3108 | ErrorCode::E3502), "{refused:?}");
@@ -85,32 +88,175 @@ async fn on_a_restart_running_calls_finish_on_the_old_process_and_new_ones_go_to
 }
 
 #[tokio::test]
-async fn a_restart_that_fails_keeps_the_old_one_and_a_change_that_fails_does_not() {
+async fn a_restart_that_fails_keeps_the_old_one() {
     let rig = Rig::misbehaving(&["--starts-once"]);
     assert!(rig.call("echo", json!({})).await.is_ok());
     assert_eq!(rig.upstreams.restart(&TenantId::home(), "misbehaving").await.unwrap_err().code, ErrorCode::E3502);
     assert_eq!(rig.marked("start"), 2);
     assert!(rig.call("echo", json!({})).await.is_ok(), "the old one serves on");
-    let mut broken = rig.spec(&[]);
-    let ServerReach::Stdio { command, .. } = &mut broken.reach else { panic!() };
-    *command = "/usr/bin/no-such-program".into();
-    rig.apply(broken);
-    rig.until("the change is tried", |rig| matches!(rig.state(), ServerState::Backoff | ServerState::Unavailable))
+    rig.upstreams.shut_down().await;
+}
+
+/// Changes that cannot come to life.
+fn broken(rig: &Rig, what: &str) -> ServerSpec {
+    let mut spec = rig.spec(match what {
+        "it dies" => &["--exit-at-start"],
+        "it is mute" => &["--mute"],
+        _ => &[],
+    });
+    spec.upkeep.start_timeout_seconds = 1;
+    let ServerReach::Stdio { command, .. } = &mut spec.reach else { panic!() };
+    if what == "it is not there" {
+        *command = "/usr/bin/no-such-program".into();
+    }
+    spec
+}
+
+#[tokio::test]
+async fn a_change_that_does_not_come_to_life_leaves_the_old_one_serving() {
+    for what in ["it is not there", "it dies", "it is mute"] {
+        let rig = Rig::misbehaving(&[]);
+        let first = rig.call("pid", json!({})).await.unwrap();
+        let pid = rig.upstreams.status()[0].pid;
+        let spec = broken(&rig, what);
+        rig.apply(spec);
+        rig.until("the change was tried more than once", |rig| {
+            rig.counted.times(|event| matches!(event, UpstreamEvent::Started { done: false, .. })) >= 2
+        })
         .await;
-    let refused = rig.call("echo", json!({})).await.unwrap_err();
-    assert_eq!(refused.code, ErrorCode::E3405, "what was taken away is not used any longer");
+        let status = rig.upstreams.status().remove(0);
+        assert_eq!((status.state, status.pid), (ServerState::Ready, pid), "{what}");
+        assert!(status.last_error.is_some(), "{what}: the operator sees why");
+        let after = rig.call("pid", json!({})).await.unwrap();
+        assert_eq!(text(&after), text(&first), "{what}: the same process answers");
+        // Whatever was wrong is mended: the successor takes over.
+        rig.apply(rig.spec(&["--noisy"]));
+        rig.until("the successor serves", |rig| rig.upstreams.status()[0].pid.is_some_and(|new| Some(new) != pid))
+            .await;
+        assert!(rig.call("pid", json!({})).await.is_ok());
+        assert_eq!(rig.upstreams.status()[0].last_error, None, "{what}");
+        rig.upstreams.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_change_finds_the_successor_or_the_reason() {
+    let rig = Rig::misbehaving(&[]);
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    let server = |spec| vec![Server { tenant: home(), name: "misbehaving".into(), spec }];
+    rig.upstreams.apply(server(rig.spec(&["--tools", "3"]))).settled().await;
+    let tools = rig.upstreams.list_tools(&home(), "misbehaving").await.unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "extra_2"), "these are the successor's tools");
+    rig.upstreams.apply(server(rig.spec(&["--exit-at-start"]))).settled().await;
+    let status = rig.upstreams.status().remove(0);
+    assert_eq!(status.state, ServerState::Ready);
+    assert!(status.last_error.is_some());
+    // Nothing to wait for: nobody has wanted this one yet.
+    rig.upstreams.apply(Vec::new()).settled().await;
+    rig.upstreams.apply(server(rig.spec(&["--mute"]))).settled().await;
     rig.upstreams.shut_down().await;
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_its_end_is_ended_with_its_whole_tree() {
-    let rig = Rig::misbehaving(&["--stays"]);
+async fn a_change_that_is_taken_back_leaves_the_process_that_was_there() {
+    let rig = Rig::misbehaving(&[]);
     assert!(rig.call("echo", json!({})).await.is_ok());
-    let pid = rig.upstreams.status()[0].pid.unwrap();
+    let pid = rig.upstreams.status()[0].pid;
+    rig.apply(rig.spec(&["--exit-at-start"]));
+    rig.until("the change was tried", |rig| rig.upstreams.status()[0].last_error.is_some()).await;
+    rig.apply(rig.spec(&[]));
+    rig.until("nothing is wrong any more", |rig| rig.upstreams.status()[0].last_error.is_none()).await;
+    let status = rig.upstreams.status().remove(0);
+    assert_eq!((status.state, status.pid), (ServerState::Ready, pid));
     rig.upstreams.shut_down().await;
-    let left = std::path::Path::new("/proc").join(pid.to_string()).try_exists().unwrap();
-    assert!(!left, "process {pid} is still there");
-    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3108);
+}
+
+#[tokio::test]
+async fn an_old_one_that_dies_while_its_successor_does_not_start_is_not_brought_back() {
+    let rig = Rig::misbehaving(&[]);
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    rig.apply(rig.spec(&["--exit-at-start"]));
+    rig.until("the change was tried", |rig| rig.upstreams.status()[0].last_error.is_some()).await;
+    assert!(rig.call_unclassified("die", json!({})).await.is_err());
+    rig.until("it is gone", |rig| matches!(rig.state(), ServerState::Backoff | ServerState::Unavailable)).await;
+    assert!(rig.call("echo", json!({})).await.is_err(), "what the operator has replaced is not started again");
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_is_taken_from_a_server_is_taken_at_once_even_if_it_does_not_start_without() {
+    let rig = Rig::misbehaving(&[]);
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    let mut less = rig.spec(&[]);
+    let ServerReach::Stdio { permissions, .. } = &mut less.reach else { panic!() };
+    permissions.clear();
+    rig.apply(less);
+    rig.until("the change holds", |rig| matches!(rig.state(), ServerState::Backoff | ServerState::Unavailable)).await;
+    assert!(rig.call("echo", json!({})).await.is_err());
+    rig.until("nothing of the old one is left", |rig| rig.processes().is_empty()).await;
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_is_asked_to_end_then_told_and_then_ended_with_its_whole_tree() {
+    // What it ignores, whether SIGTERM was needed, and what is the last word about it.
+    for (switches, told, last) in [
+        (&[][..], false, "[gantry] it ended\n"),
+        (&["--stays-until-told"][..], true, "[gantry] it ended with code 9\n"),
+        (&["--stays"][..], true, "[gantry] it was ended\n"),
+        (&["--stays", "--offspring"][..], true, "[gantry] it was ended\n"),
+        // The program itself goes by itself; what it leaves behind does not.
+        (&["--offspring"][..], false, "[gantry] it ended\n"),
+    ] {
+        let rig = Rig::misbehaving(switches);
+        assert!(rig.call("echo", json!({})).await.is_ok());
+        let pid = rig.upstreams.status()[0].pid.unwrap();
+        assert!(!rig.processes().is_empty());
+        rig.upstreams.shut_down().await;
+        assert_eq!(rig.processes(), Vec::<String>::new(), "{switches:?}: something is left");
+        // The first process of a sandbox says that it is alone, and leaves.
+        let first = std::path::Path::new("/proc").join(pid.to_string());
+        rig.until("the sandbox is gone", |_| !first.try_exists().unwrap()).await;
+        rig.until("the last word is written", |rig| rig.log().ends_with(last)).await;
+        assert_eq!(rig.log().contains("[gantry] it was told to end"), told, "{switches:?}: {}", rig.log());
+        assert_eq!(rig.marked("told"), usize::from(switches.contains(&"--stays-until-told")), "{switches:?}");
+        assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3108);
+    }
+}
+
+#[tokio::test]
+async fn what_happens_to_servers_is_told_to_those_who_count() {
+    let mut bounds = crate::rig::bounds();
+    bounds.log.file_bytes_max = 10_000;
+    let rig = Rig::with(bounds);
+    rig.apply(rig.spec(&[]));
+    assert!(rig.call("echo", json!({})).await.is_ok());
+    for tool in ["wrong_id", "progress", "garbage", "complain"] {
+        assert!(rig.call(tool, json!({})).await.is_ok(), "{tool}");
+    }
+    assert_eq!(rig.call_unclassified("die", json!({})).await.unwrap_err().code, ErrorCode::E3413);
+    let again = UpstreamEvent::Started { done: true, again: true };
+    rig.until("it is back", |rig| {
+        rig.counted.times(|event| *event == again) == 1 && rig.counted.standing(ServerState::Ready) == 1
+    })
+    .await;
+    let counted = Arc::clone(&rig.counted);
+    let times = |event: UpstreamEvent| counted.times(|told| *told == event);
+    assert_eq!(times(UpstreamEvent::CallBegun), 6);
+    assert_eq!(times(UpstreamEvent::CallEnded), 6);
+    assert_eq!(times(UpstreamEvent::Indeterminate), 1);
+    assert_eq!(times(UpstreamEvent::Started { done: true, again: false }), 1);
+    // One answer for somebody else and one without an id.
+    assert_eq!(times(UpstreamEvent::Dropped(Unheard::Answer)), 2);
+    assert_eq!(times(UpstreamEvent::Dropped(Unheard::Notification)), 1, "somebody else's progress");
+    assert!(times(UpstreamEvent::Dropped(Unheard::Garbage)) > 0);
+    assert!(counted.times(|told| matches!(told, UpstreamEvent::LogDropped { bytes } if *bytes > 0)) > 0);
+    assert_eq!((counted.standing(ServerState::Ready), counted.standing(ServerState::Stopped)), (1, 0));
+    assert_eq!(counted.names(), [Some("misbehaving".to_owned())].into());
+    rig.upstreams.shut_down().await;
+    for state in [ServerState::Ready, ServerState::Draining, ServerState::Stopped, ServerState::Backoff] {
+        assert_eq!(counted.standing(state), 0, "{state:?}: who is gone stands nowhere");
+    }
 }
 
 #[tokio::test]

@@ -6,5 +6,6 @@
 mod faults;
 mod http;
 mod lifecycle;
+mod outcomes;
 mod rig;
 mod stdio;

@@ -15,7 +15,8 @@ use contract::manifest::{Isolation, Manifest};
 use executors::{Confinement, Reach, RuntimePrograms, Walls};
 use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, Setting, Upkeep};
 use gantry_upstreams::{
-    Server, ServerState, UpstreamBounds, UpstreamExecutor, UpstreamParts, UpstreamWatcher, Upstreams,
+    Server, ServerState, UpstreamBounds, UpstreamEvent, UpstreamExecutor, UpstreamObserver, UpstreamParts,
+    UpstreamWatcher, Upstreams,
 };
 use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
@@ -130,6 +131,39 @@ pub(crate) struct Rig {
     pub(crate) executor: UpstreamExecutor,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) watching: Arc<Watching>,
+    pub(crate) counted: Arc<EventLog>,
+}
+
+/// Keeps what was to be counted.
+#[derive(Debug, Default)]
+pub(crate) struct EventLog(Mutex<Vec<(Option<String>, UpstreamEvent)>>);
+
+impl UpstreamObserver for EventLog {
+    fn happened(&self, server: Option<&str>, event: UpstreamEvent) {
+        self.0.lock().unwrap().push((server.map(str::to_owned), event));
+    }
+}
+
+impl EventLog {
+    /// How often something happened.
+    pub(crate) fn times(&self, is_it: impl Fn(&UpstreamEvent) -> bool) -> usize {
+        self.0.lock().unwrap().iter().filter(|(_, event)| is_it(event)).count()
+    }
+
+    /// Servers in a state, as somebody sees it who only adds up what was told.
+    pub(crate) fn standing(&self, state: ServerState) -> usize {
+        let told = self.0.lock().unwrap();
+        let moves = told.iter().filter_map(|(_, event)| match event {
+            UpstreamEvent::Moved { from, to } => Some((*from, *to)),
+            _ => None,
+        });
+        moves.fold(0, |count, (from, to)| count + usize::from(to == Some(state)) - usize::from(from == Some(state)))
+    }
+
+    /// The names that were told.
+    pub(crate) fn names(&self) -> std::collections::BTreeSet<Option<String>> {
+        self.0.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
+    }
 }
 
 pub(crate) fn home() -> TenantId {
@@ -145,6 +179,7 @@ pub(crate) fn bounds() -> UpstreamBounds {
         heartbeat_patience: Duration::from_millis(500),
         drain_max: Duration::from_secs(10),
         stop_patience: Duration::from_millis(500),
+        terminate_patience: Duration::from_millis(500),
         ..UpstreamBounds::default()
     }
 }
@@ -168,6 +203,7 @@ impl Rig {
         std::fs::set_permissions(&marks, open).unwrap();
         let passable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), passable).unwrap();
+        let counted = Arc::new(EventLog::default());
         let parts = UpstreamParts {
             walls,
             confinement,
@@ -177,12 +213,13 @@ impl Rig {
             log_dir: folder.path().join("logs"),
             limits: ResolvedLimits::default(),
             bounds,
+            observer: Arc::clone(&counted) as _,
         };
         let upstreams = Upstreams::new(parts);
         let watching = Arc::new(Watching::default());
         upstreams.watch(Arc::clone(&watching) as _);
         let executor = UpstreamExecutor::new(Arc::clone(&upstreams));
-        Self { upstreams, executor, folder, watching }
+        Self { upstreams, executor, folder, watching, counted }
     }
 
     /// With one server, the misbehaving one with these switches.
@@ -190,6 +227,19 @@ impl Rig {
         let rig = Self::new();
         rig.apply(rig.spec(switches));
         rig
+    }
+
+    /// Everything its log holds, whether or not the server is still known.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("logs/misbehaving.log")).unwrap_or_default()
+    }
+
+    /// Processes of this machine that were started for this rig.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let own = self.marks().to_str().unwrap().to_owned();
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line.contains(&own)).collect()
     }
 
     /// The misbehaving server with these switches; it may leave files in `marks`.

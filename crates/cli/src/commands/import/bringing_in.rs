@@ -118,30 +118,79 @@ pub(crate) fn conclude(context: &Context, brought: &[Brought], more: Value) -> O
         members.extend(more);
     }
     context.printer.answer(&document, |printer| table(printer, brought));
-    for Brought { name, outcome } in brought {
-        match outcome {
-            Err(failure) => context.printer.warn(&format!("{name}: {}", failure.message)),
-            Ok(answer) => {
-                for problem in answer.get("problems").and_then(Value::as_array).into_iter().flatten() {
-                    let text = |member: &str| problem.get(member).and_then(Value::as_str).unwrap_or_default();
-                    let tool = Some(text("tool")).filter(|tool| !tool.is_empty()).map(|tool| format!(" {tool}"));
-                    let line = format!("{name}{}: {} ({})", tool.unwrap_or_default(), text("message"), text("code"));
-                    context.printer.warn(&crate::printer::visible(&line));
-                }
-            }
+    for one in brought {
+        for line in one.warnings() {
+            context.printer.warn(&crate::printer::visible(&line));
         }
     }
-    let fine = |one: &Brought| one.outcome.as_ref().is_ok_and(|answer| count(answer, "/tools/known") > 0);
-    if brought.iter().all(fine) { Outcome::Done } else { Outcome::Unfit }
+    for line in brought.iter().filter_map(Brought::next_step) {
+        context.printer.note(&line);
+    }
+    if brought.iter().all(Brought::is_fine) { Outcome::Done } else { Outcome::Unfit }
 }
 
 impl Brought {
+    /// It is there, has tools, and is the one that was asked for.
+    fn is_fine(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|answer| count(answer, "/tools/known") > 0 && last_error(answer).is_none())
+    }
+
+    /// What went wrong, one line for each thing.
+    fn warnings(&self) -> Vec<String> {
+        let name = &self.name;
+        let answer = match &self.outcome {
+            Ok(answer) => answer,
+            Err(failure) => {
+                let hint = failure.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                return vec![format!("{name}: {}{hint}", failure.message)];
+            }
+        };
+        let problems = answer.get("problems").and_then(Value::as_array).into_iter().flatten();
+        let mut lines: Vec<String> = problems
+            .map(|problem| {
+                let text = |member: &str| problem.get(member).and_then(Value::as_str).unwrap_or_default();
+                let tool = Some(text("tool")).filter(|tool| !tool.is_empty()).map(|tool| format!(" {tool}"));
+                format!("{name}{}: {} ({})", tool.unwrap_or_default(), text("message"), text("code"))
+            })
+            .collect();
+        if let (true, Some(why)) = (lines.is_empty(), last_error(answer)) {
+            lines.push(format!(
+                "{name}: it did not start like this, and the one that was there before serves on: {why}"
+            ));
+        }
+        lines
+    }
+
+    /// What somebody may want to do next.
+    fn next_step(&self) -> Option<String> {
+        let answer = self.outcome.as_ref().ok()?;
+        let (name, count) = (&self.name, |pointer: &str| count(answer, pointer));
+        if !self.is_fine() {
+            return Some(format!(
+                "{name} is kept and tried again: `gantry server logs {name}` shows what it wrote, \
+                 `gantry server remove {name}` takes it away"
+            ));
+        }
+        match (count("/tools/quarantined"), count("/findings")) {
+            (0, 0) => None,
+            (0, findings) => {
+                Some(format!("{name}: {findings} findings; look at them with `gantry server review {name} --all`"))
+            }
+            (waiting, _) => Some(format!("{name}: {waiting} tools wait for a decision: `gantry server review {name}`")),
+        }
+    }
+
     fn document(&self) -> Value {
         match &self.outcome {
             Ok(answer) => answer.clone(),
             Err(failure) => json!({ "name": self.name, "error": failure.to_json().get("error") }),
         }
     }
+}
+
+/// Why the last start failed, if it did.
+fn last_error(answer: &Value) -> Option<&str> {
+    answer.pointer("/status/last_error").and_then(Value::as_str)
 }
 
 fn count(answer: &Value, pointer: &str) -> u64 {
@@ -196,5 +245,43 @@ mod tests {
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines.get(1).unwrap(), &["files", "11", "1", "2", "1"]);
         assert!(table.contains("it does not start"), "{table}");
+    }
+
+    #[test]
+    fn what_went_wrong_is_said_with_the_next_step() {
+        let answer = |known: u64, quarantined: u64, findings: u64, last_error: Value, problems: Value| Brought {
+            name: "files".into(),
+            outcome: Ok(json!({ "tools": { "known": known, "quarantined": quarantined }, "findings": findings,
+                "status": { "last_error": last_error }, "problems": problems })),
+        };
+        let mute = json!([{ "tool": "", "code": "NO_ANSWER", "message": "it is mute" }]);
+        for (brought, fine, warning, next) in [
+            (answer(3, 0, 0, Value::Null, json!([])), true, None, None),
+            (answer(3, 0, 2, Value::Null, json!([])), true, None, Some("2 findings")),
+            (answer(3, 1, 2, Value::Null, json!([])), true, None, Some("1 tools wait")),
+            (
+                answer(0, 0, 0, json!("it died"), mute),
+                false,
+                Some("files: it is mute (NO_ANSWER)"),
+                Some("server logs files"),
+            ),
+            (
+                answer(3, 0, 0, json!("it died"), json!([])),
+                false,
+                Some("before serves on: it died"),
+                Some("server logs files"),
+            ),
+            (
+                Brought { name: "files".into(), outcome: Err(Failure::new("no").hint("do it so")) },
+                false,
+                Some("files: no (do it so)"),
+                None,
+            ),
+        ] {
+            assert_eq!(brought.is_fine(), fine, "{brought:?}");
+            let (warnings, step) = (brought.warnings().join("\n"), brought.next_step().unwrap_or_default());
+            assert!(warning.map_or(warnings.is_empty(), |word| warnings.contains(word)), "{warnings}");
+            assert!(next.map_or(step.is_empty(), |word| step.contains(word)), "{step}");
+        }
     }
 }

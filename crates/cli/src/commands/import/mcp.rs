@@ -21,8 +21,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Put the servers of an MCP client's configuration behind Gantry
 ///
-/// Reads the `mcpServers` of Claude and Cursor, the `servers` of VS Code and the `context_servers` of Zed. Shows what will
-/// run, what it may touch and why, moves secrets into the secrets folder, starts each server and takes its tools in.
+/// Reads the `mcpServers` of Claude and Cursor, the `servers` of VS Code and the
+/// `context_servers` of Zed. Shows what will run, what it may touch and why, moves
+/// secrets into the secrets folder, starts each server and takes its tools in.
 ///
 /// gantry import mcp ~/.cursor/mcp.json
 /// gantry import mcp .vscode/mcp.json --only github --yes

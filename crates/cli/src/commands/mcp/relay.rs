@@ -1,34 +1,53 @@
 //! Carries a conversation on standard input and output to the `/mcp` of a running server, message by message.
 //!
 //! The messages are not understood more than needed: which revision one belongs to, whether it begins a session, whether it
-//! cancels another. Everything the server says goes out as it came.
+//! cancels another, which arguments of a call have to stand in headers ([`Marked`]). Everything the server says goes out as it
+//! came.
 //!
-//! Bounds: [`AT_ONCE`] messages on their way, [`LINE_BYTES_MAX`] per line, [`OUT_MAX`] answers that wait to be written.
+//! Bounds: [`AT_ONCE`] messages on their way, [`LINE_BYTES_MAX`] per line, `answers::MESSAGE_BYTES_MAX` per message of the
+//! server, [`OUT_MAX`] answers that wait to be written.
 //!
-//! Not here: retries of calls. A call whose connection died may have run; the client is told so and decides.
+//! Invariants
+//! - RELAY-1: every request gets an answer, unless the client has taken it back or does not listen any more. If the server
+//!   gave none, the answer is an error that says whether the call may have run.
+//!
+//! Not here: retries of calls. A call whose connection died may have run; the client is told so and decides. Only one that
+//! was turned away for want of a header is sent once more, with it.
+
+mod answers;
+mod marked;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
+use upstreams::headers;
 
+use self::answers::{Messages, json_of, media_of, unsent};
+use self::marked::Marked;
 use crate::failure::Failure;
 
 /// Messages on their way at the same time.
 const AT_ONCE: usize = 64;
 /// Longest line that is read.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-/// Longest event of a stream that is read.
-const EVENT_BYTES_MAX: usize = 64 << 20;
 /// Answers that wait to be written. At the limit the server is read no further.
 const OUT_MAX: usize = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what was asked may still be answered after the client has closed its side, and how long what is then left to be
+/// written may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// The pauses before the stream of notifications is opened again.
+const LISTEN_PAUSE: Duration = Duration::from_secs(1);
+const LISTEN_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The first revision without sessions.
 const MODERN: &str = "2026-07-28";
+/// A header is missing, or says something else than the message (2026-07-28).
+const HEADER_MISMATCH: i64 = -32020;
 
 /// One conversation.
 struct Relay {
@@ -36,6 +55,7 @@ struct Relay {
     url: String,
     token: String,
     session: Mutex<Session>,
+    marked: Marked,
     out: mpsc::Sender<String>,
     /// Requests on their way, by id, for cancellation.
     running: Mutex<HashMap<String, AbortHandle>>,
@@ -56,63 +76,39 @@ pub(super) async fn run(base: &str, token: &str, toolset: Option<&str>) -> Resul
         .build()
         .map_err(|_| Failure::new("the HTTP client cannot be set up on this machine"))?;
     let url = toolset.map_or_else(|| format!("{base}/mcp"), |name| format!("{base}/mcp/{name}"));
-    let (out, mut lines) = mpsc::channel::<String>(OUT_MAX);
+    let (out, lines) = mpsc::channel::<String>(OUT_MAX);
     let relay = Arc::new(Relay {
         http,
         url,
         token: token.to_owned(),
         session: Mutex::default(),
+        marked: Marked::default(),
         out,
         running: Mutex::default(),
     });
-    let writing = tokio::spawn(async move {
-        let mut stdout = tokio::io::stdout();
-        while let Some(line) = lines.recv().await {
-            if stdout.write_all(line.as_bytes()).await.is_err() || stdout.flush().await.is_err() {
-                return;
-            }
-        }
-    });
-    let mut tasks = JoinSet::new();
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
-    let mut input = BufReader::new(tokio::io::stdin());
-    while let Some(line) = next_line(&mut input).await? {
-        let Ok(message) = serde_json::from_slice::<Value>(&line) else {
-            relay.say(&json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "this line is not JSON" } })).await;
-            continue;
-        };
-        if relay.cancels(&message) {
-            continue;
-        }
-        // A session must be there before anything else is sent in it.
-        if message.get("method").and_then(Value::as_str) == Some("initialize") {
-            relay.carry(&message).await;
-            if relay.now().id.is_some() {
-                let listening = Arc::clone(&relay);
-                tasks.spawn(async move { listening.listen().await });
-            }
-            continue;
-        }
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
-        let (carrying, id) = (Arc::clone(&relay), id_of(&message));
-        let task = tasks.spawn(async move {
-            carrying.carry(&message).await;
-            if let Some(id) = id_of(&message) {
-                carrying.running().remove(&id);
-            }
-            drop(slot);
-        });
-        if let Some(id) = id {
-            relay.running().insert(id, task);
-        }
-        while tasks.try_join_next().is_some() {}
+    let writing = tokio::spawn(write(lines));
+    let (mut tasks, mut listening) = (JoinSet::new(), JoinSet::new());
+    let read = relay.read(&mut tasks, &mut listening).await;
+    // What was asked is answered, within reason: a client may close its side right after its last question.
+    let answered = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(LAST_ANSWERS, answered).await.is_err() {
+        tasks.shutdown().await;
     }
+    listening.shutdown().await;
     relay.end().await;
-    tasks.shutdown().await;
     drop(relay);
-    // Whatever is still to be written is, as far as the client reads it.
-    let _ = writing.await;
-    Ok(())
+    // Whatever is still to be written is, as far as the client reads it. If it does not, it has lost nothing it wanted.
+    let _ = tokio::time::timeout(LAST_ANSWERS, writing).await;
+    read
+}
+
+async fn write(mut lines: mpsc::Receiver<String>) {
+    let mut stdout = tokio::io::stdout();
+    while let Some(line) = lines.recv().await {
+        if stdout.write_all(line.as_bytes()).await.is_err() || stdout.flush().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The next line, without its end; `None` at the end of input.
@@ -135,12 +131,65 @@ async fn next_line(input: &mut BufReader<tokio::io::Stdin>) -> Result<Option<Vec
     }
 }
 
+/// What came back for one message.
+enum Back {
+    /// What there was to say was said.
+    Answered,
+    /// Nothing; for a notification that is as it should be.
+    Nothing,
+    /// A header is missing, so it was not executed; with the refusal as the server gave it.
+    WantsHeader(Value),
+}
+
 impl Relay {
+    /// Reads what the client says, until it closes its side.
+    async fn read(self: &Arc<Self>, tasks: &mut JoinSet<()>, listening: &mut JoinSet<()>) -> Result<(), Failure> {
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        let mut input = BufReader::new(tokio::io::stdin());
+        while let Some(line) = next_line(&mut input).await? {
+            let Ok(message) = serde_json::from_slice::<Value>(&line) else {
+                let error = json!({ "code": -32700, "message": "this line is not JSON" });
+                self.say(&json!({ "jsonrpc": "2.0", "id": null, "error": error })).await;
+                continue;
+            };
+            if self.cancels(&message) {
+                continue;
+            }
+            // A session must be there before anything else is sent in it.
+            if message.get("method").and_then(Value::as_str) == Some("initialize") {
+                self.carry(&message).await;
+                if self.now().id.is_some() {
+                    let relay = Arc::clone(self);
+                    listening.spawn(async move { relay.listen().await });
+                }
+                continue;
+            }
+            // The semaphore is never closed.
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
+            let (relay, id) = (Arc::clone(self), id_of(&message));
+            // Held until the entry is there, so that a task that is quick finds what it has to take out.
+            let mut running = self.running();
+            let task = tasks.spawn(async move {
+                relay.carry(&message).await;
+                if let Some(id) = id_of(&message) {
+                    relay.running().remove(&id);
+                }
+                drop(slot);
+            });
+            if let Some(id) = id {
+                running.insert(id, task);
+            }
+            drop(running);
+            while tasks.try_join_next().is_some() {}
+        }
+        Ok(())
+    }
+
     fn now(&self) -> Session {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, AbortHandle>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<String, AbortHandle>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -162,38 +211,61 @@ impl Relay {
         true
     }
 
-    /// Sends one message and gives out what comes back.
+    /// Sends one message and gives out what comes back (RELAY-1).
     async fn carry(&self, message: &Value) {
-        if let Err(why) = self.carried(message).await
-            && let Some(id) = message.get("id")
-            && message.get("method").is_some()
-        {
+        let mut back = self.carried(message).await;
+        if let Ok(Back::WantsHeader(refusal)) = &back {
+            // It was turned away unread, so it may be sent again, once.
+            back = match self.learn_marks(message).await {
+                true => self.carried(message).await,
+                false => Ok(Back::WantsHeader(refusal.clone())),
+            };
+        }
+        let why = match back {
+            Ok(Back::Answered) => return,
+            Ok(Back::WantsHeader(refusal)) => return self.say(&refusal).await,
+            Ok(Back::Nothing) => "the Gantry server gave no answer: whether the call ran is not known".to_owned(),
+            Err(why) => why,
+        };
+        if let (Some(id), true) = (message.get("id"), message.get("method").is_some()) {
             let error = json!({ "code": -32603, "message": why });
             self.say(&json!({ "jsonrpc": "2.0", "id": id, "error": error })).await;
+        } else if message.get("id").is_some() {
+            // An answer of the client's. The server that asked finds out by itself that none comes.
+            tracing::debug!(why, "an answer of the client was not delivered");
         }
     }
 
-    async fn carried(&self, message: &Value) -> Result<(), String> {
-        let response =
-            self.request(message).send().await.map_err(|_| {
-                "the connection to the Gantry server broke: whether the call ran is not known".to_owned()
-            })?;
+    async fn carried(&self, message: &Value) -> Result<Back, String> {
+        let response = self.request(message).send().await.map_err(|error| unsent(&error))?;
         if let Some(id) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()) {
             self.session.lock().unwrap_or_else(PoisonError::into_inner).id = Some(id.to_owned());
         }
-        let media = response.headers().get("content-type").and_then(|media| media.to_str().ok()).unwrap_or_default();
-        match media.split(';').next().unwrap_or_default() {
-            "text/event-stream" => self.events(response).await,
+        let (status, media) = (response.status(), media_of(&response));
+        match media.as_str() {
+            "text/event-stream" => {
+                Ok(if self.events(response, id_of(message)).await? { Back::Answered } else { Back::Nothing })
+            }
             "application/json" => {
-                let body: Value = response.json().await.map_err(|_| "the server's answer broke off".to_owned())?;
+                let mut body = json_of(response).await?;
+                let code = body.pointer("/error/code").and_then(Value::as_i64);
+                // A server that refuses before it has read the message leaves its id out; the client waits for it.
+                if let (Some(members), Some(id), true) = (body.as_object_mut(), message.get("id"), code.is_some())
+                    && members.get("id").is_none_or(Value::is_null)
+                {
+                    members.insert("id".to_owned(), id.clone());
+                }
+                if status == reqwest::StatusCode::BAD_REQUEST && code == Some(HEADER_MISMATCH) {
+                    return Ok(Back::WantsHeader(body));
+                }
                 self.learn(&body);
                 self.say(&body).await;
-                Ok(())
+                Ok(Back::Answered)
             }
-            _ if response.status().is_success() => Ok(()),
+            _ if status.is_success() => Ok(Back::Nothing),
             _ => {
-                let status = response.status();
-                let problem: Value = response.json().await.unwrap_or_default();
+                // Without words the status has to do.
+                let problem = json_of(response).await.unwrap_or_default();
                 let detail = problem.get("detail").and_then(Value::as_str).unwrap_or("no reason given");
                 Err(format!("the Gantry server refused ({status}): {detail}"))
             }
@@ -201,78 +273,78 @@ impl Relay {
     }
 
     fn request(&self, message: &Value) -> reqwest::RequestBuilder {
-        let mut request = self
+        let request = self
             .http
             .post(&self.url)
             .bearer_auth(&self.token)
             .header("accept", "application/json, text/event-stream")
             .json(message);
-        let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str);
         let version =
             message.pointer("/params/_meta").and_then(|meta| meta.get("io.modelcontextprotocol/protocolVersion"));
-        if let Some(version) = version.and_then(Value::as_str) {
-            request = request.header("mcp-protocol-version", version);
-            if version >= MODERN {
-                request = request.header("mcp-method", text("/method").unwrap_or_default());
-                if let Some(name) = text("/params/name").or_else(|| text("/params/uri")) {
-                    request = request.header("mcp-name", name);
-                }
-                return request;
-            }
+        let version = version.and_then(Value::as_str);
+        if let Some(version) = version.filter(|version| *version >= MODERN) {
+            let request = request.header("mcp-protocol-version", version);
+            let Some(method) = message.get("method").and_then(Value::as_str) else { return request };
+            let params = message.get("params").unwrap_or(&Value::Null);
+            let schema = self.marked.schema(params.get("name").and_then(Value::as_str));
+            return request.headers(headers::standard(method, params, schema.as_deref()));
         }
         let session = self.now();
-        if let Some(id) = session.id {
-            request = request.header("mcp-session-id", id);
-        }
-        match (session.version, version) {
-            (Some(version), None) => request.header("mcp-protocol-version", version),
-            _ => request,
+        let request = match session.id {
+            Some(id) => request.header("mcp-session-id", id),
+            None => request,
+        };
+        match version.map(str::to_owned).or(session.version) {
+            Some(version) => request.header("mcp-protocol-version", version),
+            None => request,
         }
     }
 
-    /// Which revision the two have agreed on.
+    /// Which revision the two have agreed on, and which tools have arguments that stand in headers.
     fn learn(&self, message: &Value) {
         if let Some(version) = message.pointer("/result/protocolVersion").and_then(Value::as_str) {
             self.session.lock().unwrap_or_else(PoisonError::into_inner).version = Some(version.to_owned());
         }
+        self.marked.learn(message);
     }
 
-    /// Gives out the messages of a stream until it ends.
-    async fn events(&self, mut response: reqwest::Response) -> Result<(), String> {
-        let broken = || "the server's stream broke off: whether the call ran is not known".to_owned();
-        let mut text: Vec<u8> = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|_| broken())? {
-            text.extend_from_slice(&piece);
-            while let Some(at) = text.windows(2).position(|pair| pair == b"\n\n") {
-                let event: Vec<u8> = text.drain(..at + 2).collect();
-                if let Some(message) = message_of(&event) {
-                    self.learn(&message);
-                    self.say(&message).await;
-                }
-            }
-            if text.len() > EVENT_BYTES_MAX {
-                return Err("the server sends more than fits into one message".to_owned());
-            }
+    /// Gives out the messages of a stream until it ends; `true` if the answer to `id` was among them.
+    async fn events(&self, response: reqwest::Response, id: Option<String>) -> Result<bool, String> {
+        let mut messages = Messages::of(response);
+        let mut answered = false;
+        while let Some(message) = messages.next().await? {
+            answered |= message.get("method").is_none() && message.get("id").map(Value::to_string) == id;
+            self.learn(&message);
+            self.say(&message).await;
         }
-        Ok(())
+        Ok(answered)
     }
 
     /// What the server says without being asked, for as long as the session lasts.
     async fn listen(&self) {
         let session = self.now();
         let (Some(id), Some(version)) = (session.id, session.version) else { return };
-        let asking = self
-            .http
-            .get(&self.url)
-            .bearer_auth(&self.token)
-            .header("accept", "text/event-stream")
-            .header("mcp-session-id", id)
-            .header("mcp-protocol-version", version);
-        if let Ok(response) = asking.send().await
-            && response.status().is_success()
-        {
-            // A stream that ends is no loss: answers come on streams of their own.
-            let _ = self.events(response).await;
+        let mut pause = LISTEN_PAUSE;
+        loop {
+            let asking = self
+                .http
+                .get(&self.url)
+                .bearer_auth(&self.token)
+                .header("accept", "text/event-stream")
+                .header("mcp-session-id", &id)
+                .header("mcp-protocol-version", &version);
+            match asking.send().await {
+                Ok(response) if response.status().is_success() => {
+                    pause = LISTEN_PAUSE;
+                    // A stream that ends is opened again; answers come on streams of their own.
+                    let _ = self.events(response, None).await;
+                }
+                // There is none, or the session is over.
+                Ok(response) if response.status().is_client_error() => return,
+                Ok(_) | Err(_) => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LISTEN_PAUSE_MAX);
         }
     }
 
@@ -285,16 +357,10 @@ impl Relay {
                 Some(version) => ending.header("mcp-protocol-version", version),
                 None => ending,
             };
+            // A courtesy: a session nobody ends grows old by itself.
             let _ = tokio::time::timeout(CONNECT_TIMEOUT, ending.send()).await;
         }
     }
-}
-
-/// The message in one event.
-fn message_of(event: &[u8]) -> Option<Value> {
-    let text = std::str::from_utf8(event).ok()?;
-    let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();
-    serde_json::from_str(&data.join("\n")).ok()
 }
 
 /// The id of a request, as text: `1` and `"1"` are two.
@@ -306,14 +372,6 @@ fn id_of(message: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_event_is_its_data_whatever_stands_around_it() {
-        assert_eq!(message_of(b"id: 1\ndata: {\"a\":1}\n\n"), Some(json!({ "a": 1 })));
-        assert_eq!(message_of(b"data: {\"a\":\ndata: 1}\n\n"), Some(json!({ "a": 1 })));
-        assert_eq!(message_of(b": keep-alive\n\n"), None);
-        assert_eq!(message_of(b"data: \nretry: 3000\n\n"), None);
-    }
 
     #[test]
     fn only_requests_have_an_id_to_be_cancelled_by() {

@@ -8,8 +8,9 @@ use kernel::Kernel;
 use kernel::ports::clock::Clock;
 use kernel::ports::upstream_store::UpstreamStore;
 use sandbox::{Launch, Sandbox};
+use telemetry::Metrics;
 use upstreams::catalogue::{Catalogue, CatalogueParts, Scanned};
-use upstreams::{UpstreamBounds, UpstreamParts, Upstreams};
+use upstreams::{ServerState, UpstreamBounds, UpstreamEvent, UpstreamObserver, UpstreamParts, Upstreams};
 
 use super::wiring::House;
 use crate::config::Config;
@@ -35,7 +36,31 @@ pub(super) fn keep(
         log_dir: data_dir.join("logs").join("servers"),
         limits: config.sandbox.envelope.resolve(None, &CallLimits::default())?,
         bounds: UpstreamBounds::default(),
+        observer: Arc::new(Counted(Arc::clone(&house.metrics))),
     }))
+}
+
+/// Counts what happens to servers.
+#[derive(Debug)]
+struct Counted(Arc<Metrics>);
+
+impl UpstreamObserver for Counted {
+    fn happened(&self, server: Option<&str>, event: UpstreamEvent) {
+        let metrics = self.0.upstreams();
+        match event {
+            UpstreamEvent::Moved { from, to } => {
+                metrics.moved(from.map(ServerState::as_str), to.map(ServerState::as_str));
+            }
+            UpstreamEvent::Started { done, again } => metrics.started(server, done, again),
+            UpstreamEvent::GivenUp => metrics.given_up(server),
+            UpstreamEvent::CallBegun => metrics.call_begun(server),
+            UpstreamEvent::CallEnded => metrics.call_ended(server),
+            UpstreamEvent::Indeterminate => metrics.indeterminate(server),
+            UpstreamEvent::Reconnected(what) => metrics.reconnected(server, what.as_str()),
+            UpstreamEvent::Dropped(what) => metrics.message_dropped(server, what.as_str()),
+            UpstreamEvent::LogDropped { bytes } => metrics.log_dropped(server, bytes),
+        }
+    }
 }
 
 /// Opens the catalogue. Before any door: what nobody has accepted must never have been offered.

@@ -15,11 +15,17 @@ use crate::failure::Failure;
 
 /// Put an MCP server behind Gantry, or change one
 ///
+/// A program comes after `--`; a server elsewhere is named by its `--url`.
+///
 /// gantry server add files -- npx -y @modelcontextprotocol/server-filesystem@2025.8.21 /srv/notes
 /// gantry server add search --env BRAVE_API_KEY=… -- npx -y @modelcontextprotocol/server-brave-search@0.6.2
 /// gantry server add linear --url https://mcp.example.com/mcp --secret Authorization=linear_key
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(
+    verbatim_doc_comment,
+    override_usage = "gantry server add [OPTIONS] <SERVER> -- <COMMAND> [ARGUMENT]...\n       \
+                      gantry server add [OPTIONS] <SERVER> --url <URL>"
+)]
 pub(crate) struct Add {
     /// What it is called
     #[arg(value_name = "SERVER")]
@@ -75,8 +81,13 @@ impl Add {
             let reasons = problems.into_iter().map(|problem| problem.message).collect();
             return Err(Failure::usage("the server cannot be added like that").reasons(reasons));
         };
-        // The name was chosen by whoever typed it; what is wrong with it is for the server to say.
-        server.name.clone_from(&self.name);
+        // A file is made to fit; whoever types a name chooses it, and no other.
+        if server.name != self.name {
+            return Err(Failure::usage(format!("`{}` is no name for a server", self.name)).hint(format!(
+                "letters, digits, `-`, `_` and `.`, beginning with a letter or digit: `{}` would be one",
+                server.name
+            )));
+        }
         server.spec.namespace.clone_from(&self.namespace);
         server.spec.shareable = self.shareable;
         let named =

@@ -62,6 +62,7 @@ struct Which {
 impl Review {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
         let tools = known(&context.client()?, &self.name, self.tenant.as_ref()).await?;
+        let findings = tools.iter().filter(|tool| !is_open(tool)).map(findings).sum::<usize>();
         let shown: Vec<Value> = tools
             .into_iter()
             .filter(|tool| match &self.tool {
@@ -74,6 +75,12 @@ impl Review {
                 .hint(format!("gantry server review {} --all", self.name)));
         }
         context.printer.answer(&json!({ "tools": shown }), |printer| page(printer, &self.name, &shown));
+        if findings > 0 && !self.all && self.tool.is_none() {
+            context.printer.note(&format!(
+                "{findings} findings in what was accepted: `gantry server review {} --all` shows them",
+                self.name
+            ));
+        }
         Ok(())
     }
 }
@@ -135,6 +142,10 @@ fn text<'a>(tool: &'a Value, member: &str) -> &'a str {
 fn is_called(tool: &Value, named: &str) -> bool {
     let id = text(tool, "tool_id");
     text(tool, "upstream_tool") == named || id == named || id.split_once('.').is_some_and(|(_, local)| local == named)
+}
+
+fn findings(tool: &Value) -> usize {
+    tool.get("findings").and_then(Value::as_array).map_or(0, Vec::len)
 }
 
 fn is_open(tool: &Value) -> bool {

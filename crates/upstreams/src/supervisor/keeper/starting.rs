@@ -1,0 +1,75 @@
+//! One start of a server, and what is remembered and told of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+
+use super::Keeper;
+use crate::connection::{Era, within};
+use crate::fault::Fault;
+use crate::observer::{Reconnect, UpstreamEvent};
+use crate::starter::Wanted;
+use crate::supervisor::live::Live;
+
+impl Keeper {
+    /// One start, within its time.
+    pub(super) async fn start(&mut self) -> Result<Arc<Live>, Arc<Refusal>> {
+        let house = Arc::clone(&self.unit.house);
+        self.starts += 1;
+        let patience = Duration::from_secs(self.spec.upkeep.start_timeout_seconds.max(1));
+        let wanted = Wanted {
+            tenant: &self.unit.tenant,
+            spec: &self.spec,
+            era: self.era,
+            hearing: Arc::clone(&self.unit) as _,
+            log: &self.unit.log,
+        };
+        let outcome = tokio::select! {
+            outcome = within(&*house.clock, patience, house.starter.start(wanted)) => outcome.unwrap_or(Err(Fault::Late)),
+            () = self.unit.closing.cancelled() => Err(Fault::NotSent("the server is being stopped")),
+        };
+        self.tell_start(outcome.is_ok());
+        let mut facts = self.unit.facts();
+        facts.restarts = self.starts.saturating_sub(1);
+        match outcome {
+            Ok(started) => {
+                let era = started.connection.met().era;
+                self.era = Some(era);
+                (facts.era, facts.last_error) = (Some(era), None);
+                Ok(Live::new(started, Arc::clone(&house.clock)))
+            }
+            Err(fault) => {
+                // A program that dies of a question it does not know is asked in the old way the next time; one that was
+                // thought to be of either kind and did not start is asked anew.
+                let died = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
+                self.era = if self.era.is_none() && died { Some(Era::Legacy) } else { None };
+                tracing::warn!(server = %self.unit.name, tenant = %self.unit.tenant, %fault, "a server did not start");
+                self.unit.log.line(&format!("[gantry] it did not start: {fault}"));
+                facts.last_error = Some(fault.to_string());
+                Err(Arc::new(not_started(fault, &self.unit.name)))
+            }
+        }
+    }
+
+    fn tell_start(&mut self, done: bool) {
+        let event = match (std::mem::take(&mut self.forgotten), done) {
+            (true, true) => UpstreamEvent::Reconnected(Reconnect::Session),
+            _ => UpstreamEvent::Started { done, again: self.starts > 1 },
+        };
+        self.unit.teller.tell(event);
+    }
+}
+
+/// A start that failed, for those who waited for it: nothing of their calls was done.
+fn not_started(fault: Fault, server: &str) -> Refusal {
+    match fault {
+        Fault::Ours(refusal) => *refusal,
+        Fault::Denied(_) | Fault::Busy { .. } => fault.refusal(server, true),
+        Fault::Late => {
+            Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not start in time")).retryable(true)
+        }
+        other => Refusal::new(ErrorCode::E3502, format!("the server `{server}` could not be started: {other}"))
+            .retryable(true),
+    }
+}
