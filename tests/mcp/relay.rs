@@ -9,7 +9,7 @@ use super::*;
 /// `server-everything` with its resources and prompts passed on.
 async fn house() -> House {
     let house = House::open().await;
-    let permissions = [format!("filesystem:read:{}", kit("").display())];
+    let permissions = ["node-24", "servers"].map(|part| format!("filesystem:read:{}", kit(part).display()));
     let reach =
         json!({ "type": "stdio", "command": node(), "args": [server("everything")], "permissions": permissions });
     house.put("everything", &json!({ "reach": reach, "resources": true, "prompts": true })).await;
