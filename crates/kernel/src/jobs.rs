@@ -32,7 +32,7 @@ mod warrant;
 mod workers;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use contract::canonical;
@@ -55,8 +55,8 @@ use crate::ports::job_store::{
 };
 use crate::registry::ToolVersion;
 
-pub use handler::{JobFailure, JobHandler, Progressing, RunningJob};
-pub use promotion::{Called, OwnedArrival};
+pub use handler::{EndListener, JobFailure, JobHandler, Progressing, RunningJob};
+pub use promotion::Called;
 pub use settings::JobsSettings;
 pub use view::{Accepted, InvocationView, JobListing, PollingInfo};
 pub(crate) use warrant::WarrantKey;
@@ -91,6 +91,7 @@ pub struct Jobs {
     promotions: Arc<Semaphore>,
     /// What goes on in the background.
     tasks: TaskTracker,
+    listener: OnceLock<Arc<dyn EndListener>>,
 }
 
 impl fmt::Debug for Jobs {
@@ -135,6 +136,7 @@ impl Jobs {
             wake: Notify::new(),
             news: broadcast::Sender::new(NEWS_MAX),
             tasks: TaskTracker::new(),
+            listener: OnceLock::new(),
         };
         Ok(Arc::new(jobs))
     }
@@ -147,6 +149,21 @@ impl Jobs {
     /// Which jobs change in this process from now on. What is missed can be read with [`Jobs::events`].
     pub fn news(&self) -> broadcast::Receiver<JobKey> {
         self.news.subscribe()
+    }
+
+    /// Says who is to hear of every end. Once; without it nobody is told.
+    pub fn tell_of_ends(&self, listener: Arc<dyn EndListener>) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// Tells of an end that has just been kept.
+    async fn announce(&self, key: &JobKey) {
+        let Some(listener) = self.listener.get() else { return };
+        match self.store.find(key).await {
+            Ok(Some(found)) => listener.ended(&InvocationView::of(found)).await,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, job = %key.id, "nobody was told of the end of a job"),
+        }
     }
 
     // ------------------------------------------------------------------------------------------------------ submitting
@@ -245,7 +262,7 @@ impl Jobs {
             .map_or_else(|| json!({ "agent": principal.subject() }), |session| json!({ "session": session }));
         let dedupe = options.idempotency_key.as_ref().map(|given| Dedupe {
             key: json!([tool.tenant, tool.id, scope, given]).to_string(),
-            window: self.settings.dedupe_window(&tool.manifest),
+            window: settings::dedupe_window(&tool.manifest),
         });
         let new = NewJob {
             key,
@@ -338,8 +355,8 @@ impl Jobs {
         id: InvocationId,
         reason: Option<&str>,
     ) -> Result<JobState, Refusal> {
-        let caller = self.managed(actor, tenant, id).await?;
-        let (caller, key) = (caller.0, caller.1.key);
+        let (caller, record) = self.managed(actor, tenant, id).await?;
+        let (key, before) = (record.key, record.state);
         let reason: String =
             reason.unwrap_or_default().chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
         let slot = self.kernel.parts.recorder.reserve().await?;
@@ -353,10 +370,13 @@ impl Jobs {
         let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationCancelAsked, None, None);
         record.invocation_id = Some(id);
         slot.record(record);
-        if state == JobState::Running {
-            self.running.cancel(&key);
-        }
         self.tell(&key);
+        match state {
+            JobState::Running => self.running.cancel(&key),
+            // It waited, and this was its end, unless somebody was faster: then the listener hears of it twice.
+            JobState::Cancelled if !before.is_end() => self.announce(&key).await,
+            _ => {}
+        }
         Ok(state)
     }
 
@@ -367,7 +387,7 @@ impl Jobs {
         tenant: Option<&TenantId>,
         id: InvocationId,
     ) -> Result<Accepted, Refusal> {
-        let (_, former) = self.managed(actor, tenant, id).await?;
+        let (caller, former) = self.managed(actor, tenant, id).await?;
         if !former.state.is_end() || former.state == JobState::Done {
             return Err(Refusal::new(ErrorCode::E3408, format!("job `{id}` is {}", former.state.as_str()))
                 .hint("only a job that failed, died or was cancelled can be begun again"));
@@ -394,8 +414,14 @@ impl Jobs {
             dedupe: None,
             bounds: self.settings.bounds,
         };
+        let slot = self.kernel.parts.recorder.reserve().await?;
         match self.store.enqueue(new).await.map_err(|error| error.refusal())? {
-            Enqueued::New => {}
+            Enqueued::New => {
+                let note = Some(format!("repeats {id}"));
+                let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationAccepted, None, note);
+                record.invocation_id = Some(new_id);
+                slot.record(record);
+            }
             Enqueued::Full => return Err(queue_full()),
             Enqueued::Existing { .. } => return Err(other_call()),
         }
