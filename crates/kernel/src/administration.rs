@@ -87,7 +87,7 @@ impl Kernel {
 }
 
 /// The tenant an act is about: the own one, or any if the caller administers the installation.
-fn tenant_of(caller: &Principal, named: Option<&TenantId>) -> Result<TenantId, Refusal> {
+pub(crate) fn tenant_of(caller: &Principal, named: Option<&TenantId>) -> Result<TenantId, Refusal> {
     match named {
         Some(named) if named != caller.tenant() && !caller.tenant().is_home() => Err(elsewhere()),
         Some(named) => Ok(named.clone()),

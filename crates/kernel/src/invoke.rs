@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::availability::Availability;
+use crate::checkpoints::Checkpoints;
 use crate::identity::Identity;
 use crate::isolation::IsolationPolicy;
 use crate::limits::ResourceEnvelope;
@@ -54,6 +55,8 @@ pub struct KernelParts {
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) parts: KernelParts,
+    /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
+    pub(crate) checkpoints: Option<Arc<Checkpoints>>,
 }
 
 /// A call as it comes through a door.
@@ -93,7 +96,7 @@ impl Failed {
 impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
-        Self { parts }
+        Self { parts, checkpoints: None }
     }
 
     /// Which tools there are.
@@ -134,7 +137,8 @@ impl Kernel {
     /// Runs one call of one tool. There is no other way to run one.
     pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
         let mut facts = Facts::begin(self, &arrival);
-        let carried = self.carry(&mut facts, arrival).await;
+        let mut carried = self.carry(&mut facts, arrival).await;
+        facts.checkpointing.conclude(&mut carried).await;
         phases::finish(self, facts, carried)
     }
 

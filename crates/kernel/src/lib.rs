@@ -8,6 +8,7 @@ mod administration;
 mod attendant;
 mod availability;
 mod catalogue;
+pub mod checkpoints;
 mod deadline;
 mod discovery;
 mod identity;
@@ -28,6 +29,7 @@ pub use administration::{
 };
 pub use availability::{Availability, ToolKey, WhyUnavailable};
 pub use catalogue::{CatalogueMark, Compared, Side, Tier};
+pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};

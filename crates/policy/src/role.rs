@@ -46,6 +46,10 @@ pub enum Action {
     ManageServers,
     /// Look at them, at their logs and at what they offer.
     SeeServers,
+    /// Look at calls of others: how they stand, and what was kept of them.
+    SeeInvocations,
+    /// Interfere with calls of others: name, roll back and delete what was kept of them.
+    ManageInvocations,
 }
 
 impl Role {
@@ -57,14 +61,16 @@ impl Role {
     pub fn may(self, action: Action) -> bool {
         let who: &[Self] = match action {
             Action::PublishTool => &[Self::Admin, Self::ToolAuthor],
-            Action::ChangeLifecycle | Action::RevokeToken | Action::ManageActivations => &[Self::Admin, Self::Operator],
+            Action::ChangeLifecycle | Action::RevokeToken | Action::ManageActivations | Action::ManageInvocations => {
+                &[Self::Admin, Self::Operator]
+            }
             Action::MintToken
             | Action::RotateKeys
             | Action::ManageTenants
             | Action::ManageAgents
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
-            Action::SeeAccess | Action::SeePolicies | Action::SeeServers => {
+            Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeInvocations => {
                 &[Self::Admin, Self::Operator, Self::Auditor]
             }
             Action::SeeWholeCatalogue => {
@@ -105,6 +111,8 @@ impl Action {
             Self::SeeWholeCatalogue => "see the whole catalogue",
             Self::ManageServers => "manage servers",
             Self::SeeServers => "look at servers",
+            Self::SeeInvocations => "look at calls of others",
+            Self::ManageInvocations => "manage calls of others",
         }
     }
 }

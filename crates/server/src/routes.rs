@@ -27,6 +27,7 @@ mod activations;
 mod affordances;
 mod agents;
 mod batch;
+mod checkpoints;
 mod compat;
 mod discovery;
 mod explain;
@@ -134,6 +135,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         compat::OPERATIONS,
         invoke::OPERATIONS,
         batch::OPERATIONS,
+        checkpoints::OPERATIONS,
         explain::OPERATIONS,
         tokens::OPERATIONS,
         oauth::OPERATIONS,

@@ -7,11 +7,13 @@
 //! mod search   { gantry_store::search_suite!(super::open); }
 //! mod access   { gantry_store::access_suite!(super::open); }
 //! mod upstreams { gantry_store::upstreams_suite!(super::open); }
+//! mod checkpoints { gantry_store::checkpoints_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
 
 pub mod access;
+pub mod checkpoints;
 pub mod registry;
 mod samples;
 pub mod search;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
@@ -40,6 +43,8 @@ pub trait Adapter: Send {
     fn access(&self) -> Arc<dyn AccessStore>;
     /// The same store as what keeps servers, apart for the same reason.
     fn upstreams(&self) -> Arc<dyn UpstreamStore>;
+    /// The same store as what keeps checkpoints.
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

@@ -4,6 +4,7 @@
 //! something obvious to be compared with.
 
 mod access;
+mod checkpoints;
 mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ pub struct MemoryStore {
     versions: Mutex<Versions>,
     access: Mutex<access::Access>,
     upstreams: Mutex<upstreams::Upstreams>,
+    checkpoints: Mutex<checkpoints::Kept>,
 }
 
 /// Every version by what names it.

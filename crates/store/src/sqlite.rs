@@ -10,9 +10,10 @@
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
 //! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
-//! `upstreams`).
+//! `upstreams`, `checkpoints`).
 
 mod access;
+mod checkpoints;
 mod faults;
 mod index;
 mod migrations;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore};
 use gantry_store::memory::MemoryStore;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::upstream_store::UpstreamStore;
 
 struct Kept(Arc<MemoryStore>);
@@ -23,6 +24,10 @@ impl Adapter for Kept {
         Arc::clone(&self.0) as Arc<dyn UpstreamStore>
     }
 
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
+        Arc::clone(&self.0) as Arc<dyn CheckpointStore>
+    }
+
     async fn reopen(&mut self) {}
 }
 
@@ -32,6 +37,10 @@ async fn open() -> Kept {
 
 mod access {
     gantry_store::access_suite!(super::open);
+}
+
+mod checkpoints {
+    gantry_store::checkpoints_suite!(super::open);
 }
 
 mod registry {

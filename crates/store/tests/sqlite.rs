@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore};
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::upstream_store::UpstreamStore;
 
 struct InFile {
@@ -29,6 +30,10 @@ impl Adapter for InFile {
         Arc::clone(&self.store) as Arc<dyn UpstreamStore>
     }
 
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
+        Arc::clone(&self.store) as Arc<dyn CheckpointStore>
+    }
+
     async fn reopen(&mut self) {
         self.store.close().await;
         self.store = Arc::new(SqliteStore::open(&self.path, &Options::default()).unwrap());
@@ -44,6 +49,10 @@ async fn open() -> InFile {
 
 mod access {
     gantry_store::access_suite!(super::open);
+}
+
+mod checkpoints {
+    gantry_store::checkpoints_suite!(super::open);
 }
 
 mod registry {

@@ -13,7 +13,7 @@ use gantry_executors::process::scrub::Scrubber;
 use gantry_executors::process::session::{Call, Session, SessionBounds, SessionError};
 use gantry_executors::process::simple::{Bounds, talk_until};
 use gantry_executors::process::streams::Streams;
-use kernel::ports::companion::{Companion, LogLevel, Progress};
+use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -117,8 +117,8 @@ impl Companion for Ear {
         self.hear(format!("{level:?} {message}"));
     }
 
-    async fn checkpoint(&self, name: Option<&str>, state: Value) -> Result<String, Refusal> {
-        self.hear(format!("checkpoint {name:?} {state}"));
+    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+        self.hear(format!("checkpoint {:?} {}", snapshot.name, snapshot.state));
         Ok("cp-1".to_owned())
     }
 

@@ -11,6 +11,7 @@ use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{Facts, millis};
 use crate::attendant::{Attendant, Pace};
+use crate::checkpoints;
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
 use crate::ports::access_store::Spending;
@@ -35,6 +36,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let limits = kernel.parts.envelope.resolve(tool.manifest.resource_limits.as_ref(), &limits)?;
     let isolation = isolation(kernel, &caller, &tool, &conditions);
     let executor = executor_for(kernel, &tool, isolation)?;
+    let checkpointing = &mut facts.checkpointing;
+    let resume = checkpointing.begin(kernel, &caller, &tool, facts.invocation_id).await?;
+    let keeper = checkpointing.keeper();
     spend(kernel, &caller).await?;
 
     // The intent of a tool with effects is durable before it starts.
@@ -60,12 +64,15 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             observer: Arc::clone(&kernel.parts.observer),
             pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
             audience: facts.audience.take(),
+            keeper: keeper.clone(),
         }),
+        resume,
     };
     let output = tokio::select! {
         biased;
         output = executor.execute(call) => output?,
         () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
+        () = checkpoints::tend(keeper.as_deref()) => return Err(cancelled(&tool)),
         () = kernel.clock().sleep(time_allowed) => return Err(timed_out(&tool, millis(time_allowed))),
     };
     Ok(Executed { tool, coercions, output, conditions })

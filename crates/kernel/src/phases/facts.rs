@@ -9,6 +9,7 @@ use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
 use tokio_util::sync::CancellationToken;
 
+use crate::checkpoints::Checkpointing;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
@@ -34,6 +35,8 @@ pub struct Facts {
     pub(super) audience: Option<Arc<dyn Audience>>,
     /// Says that nobody wants the result any more.
     pub(super) cancellation: CancellationToken,
+    /// What the call saves, and goes on from.
+    pub(crate) checkpointing: Checkpointing,
 }
 
 impl Facts {
@@ -52,6 +55,7 @@ impl Facts {
             slot: None,
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),
+            checkpointing: Checkpointing::default(),
         }
     }
 

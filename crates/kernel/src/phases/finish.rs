@@ -48,6 +48,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
         slot.record(record);
     }
 
+    let checkpoints = std::mem::take(&mut facts.checkpointing.summary);
     let (invocation_id, trace_id) = (facts.invocation_id, facts.trace_id);
     let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id }))?;
     let tool = &verified.tool;
@@ -77,7 +78,9 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, carried: Result<Verified, Refus
                 .as_ref()
                 .and_then(|cost| cost.fixed_cost.clone())
                 .unwrap_or_else(|| "0".into()),
+            checkpoints_created: checkpoints.notes,
         },
+        checkpoint_ref: checkpoints.newest.map(|id| id.to_string()),
         result: verified.result,
         trace_id,
     }))

@@ -123,7 +123,7 @@ impl Executor for Puppet {
                     companion.progress(Progress { percent: Some(f64::from(percent)), ..Progress::default() });
                 }
                 companion.log(LogLevel::Warn, "this one is too much");
-                let checkpoint = companion.checkpoint(None, json!({})).await.unwrap_err();
+                let checkpoint = companion.checkpoint(companion::Snapshot::of(None, json!({}))).await.unwrap_err();
                 let document = companion.document("spec").await.unwrap_err();
                 Ok(ToolOutput::of(json!({ "text": format!("{} {}", checkpoint.code, document.code) })))
             }

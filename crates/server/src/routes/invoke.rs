@@ -48,6 +48,10 @@ pub(super) const CODES: &[ErrorCode] = &[
     ErrorCode::E3504,
     ErrorCode::E3801,
     ErrorCode::E3803,
+    ErrorCode::E3903,
+    ErrorCode::E3904,
+    ErrorCode::E3905,
+    ErrorCode::E3908,
 ];
 
 /// Other names of `parameters`.

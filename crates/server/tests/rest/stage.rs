@@ -89,6 +89,18 @@ impl Executor for Tools {
             }
             "fail" => return Err(Refusal::new(ErrorCode::E3401, "the tool fell over")),
             "panic" => panic!("the tool panics"),
+            // Saves what it is given, says what it goes on from, and fails if it is told to.
+            "save" => {
+                let text = call.parameters["text"].as_str().unwrap().to_owned();
+                let name = text.strip_prefix("named ");
+                let state = json!({ "text": text });
+                call.companion.checkpoint(Snapshot::of(name.or(Some("event")), state)).await?;
+                if text.starts_with("fail") {
+                    return Err(Refusal::new(ErrorCode::E3401, "the tool fell over"));
+                }
+                let before = call.resume.as_ref().map_or(Value::Null, |point| point.saved.custom_state["text"].clone());
+                return Ok(ToolOutput::of(json!({ "text": text, "before": before })));
+            }
             _ => {}
         }
         Ok(ToolOutput::of(Value::clone(&call.parameters)))
@@ -159,6 +171,7 @@ impl Stage {
         )
         .await
         .unwrap();
+        let checkpoints = Checkpoints::new(Arc::clone(&store) as _, CheckpointRetention::default());
         let access = Access::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
@@ -190,7 +203,8 @@ impl Stage {
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),
-        });
+        })
+        .with_checkpoints(checkpoints);
         let door = Door::new(Arc::new(kernel), MetricsText::new(|| "gantry_up 1\n".to_owned()), config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -11,6 +11,7 @@ use executors::{
     Walls, WasmConfig, WasmExecutor,
 };
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
@@ -19,8 +20,8 @@ use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, ExternalIssuer, Identity, IdentitySettings, Kernel, KernelParts, Mint,
-    Recorder, RecorderHandle,
+    Access, AccessParts, AccessSettings, Actor, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
+    IdentitySettings, Kernel, KernelParts, Mint, Recorder, RecorderHandle,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
@@ -153,7 +154,7 @@ impl House {
         })
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
-        let kernel = Arc::new(Kernel::new(KernelParts {
+        let kernel = Kernel::new(KernelParts {
             registry,
             identity: self.identity(config, issuer)?,
             access,
@@ -172,7 +173,9 @@ impl House {
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
-        }));
+        });
+        let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
+        let kernel = Arc::new(kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())));
         let loader = Loader {
             kernel: Arc::clone(&kernel),
             tool_homes: homes,
