@@ -54,7 +54,10 @@ pub fn diff(old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut at = 0;
     let mut hash = window(new, at).map(hash_of);
     while let Some(here) = hash {
-        if let Some(found) = index.find(here).filter(|found| window(old, *found) == window(new, at)) {
+        // First where the old text would go on if something had only been overwritten: there the copy is the longest.
+        let in_place = out.expected + (at - literal);
+        let is_here = |place: &usize| window(old, *place) == window(new, at);
+        if let Some(found) = Some(in_place).filter(is_here).or_else(|| index.find(here).filter(is_here)) {
             let back = common_suffix(slice(old, 0, found), slice(new, literal, at));
             let (from, start) = (found - back, at - back);
             let length = back + common_prefix(slice(old, found, old.len()), slice(new, at, new.len()));

@@ -11,11 +11,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
 use contract::manifest::Isolation;
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use gantry_kernel::ports::checkpoint_store::CheckpointStore;
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
 use gantry_kernel::ports::companion::{self, LogLevel, Progress};
 use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
 use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use gantry_kernel::ports::executor::{Executor, ResumePoint, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use gantry_kernel::ports::observer::{Finished, Observer, Spoken};
@@ -23,8 +24,9 @@ use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
 use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
-    Access, AccessParts, AccessSettings, Actor, Arrival, ExternalIssuer, Failed, Identity, IdentitySettings,
-    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResolvedLimits, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Actor, Arrival, CheckpointRetention, Checkpoints, ExternalIssuer, Failed,
+    Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResolvedLimits,
+    ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
 use serde_json::{Value, json};
@@ -95,6 +97,17 @@ pub(crate) enum Act {
     /// Asks the caller, and answers with the answers.
     Ask(Vec<companion::Question>),
     Hang,
+    /// Saves and lets time pass, then does something else.
+    Keep(Vec<Move>, Box<Act>),
+}
+
+/// What a tool does while it works.
+#[derive(Debug, Clone)]
+pub(crate) enum Move {
+    Save(companion::Snapshot),
+    Progress(f64, &'static str),
+    /// Seconds pass.
+    Work(i64),
 }
 
 #[derive(Debug)]
@@ -103,6 +116,11 @@ pub(crate) struct Puppet {
     pub(crate) calls: Mutex<Vec<Value>>,
     /// What the last call had to be kept to.
     pub(crate) kept: Mutex<Option<(Isolation, ResolvedLimits)>>,
+    /// What the last call was told to go on from.
+    pub(crate) resumed: Mutex<Option<Arc<ResumePoint>>>,
+    /// What it was answered when it saved: an id, or the code of a refusal.
+    pub(crate) saved: Mutex<Vec<Result<String, ErrorCode>>>,
+    clock: Arc<HeldClock>,
 }
 
 #[async_trait::async_trait]
@@ -113,8 +131,14 @@ impl Executor for Puppet {
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
         self.calls.lock().unwrap().push((*call.parameters).clone());
         *self.kept.lock().unwrap() = Some((call.isolation, call.limits));
-        let act = self.act.lock().unwrap().clone();
+        self.resumed.lock().unwrap().clone_from(&call.resume);
+        let mut act = self.act.lock().unwrap().clone();
+        if let Act::Keep(moves, then) = act {
+            self.keep(&*call.companion, moves).await;
+            act = *then;
+        }
         match act {
+            Act::Keep(..) => panic!("a tool keeps once"),
             Act::Answer(value) => Ok(ToolOutput::of(value)),
             Act::Fail(refusal) => Err(refusal),
             Act::Chat => {
@@ -133,6 +157,25 @@ impl Executor for Puppet {
                 Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
             Act::Hang => std::future::pending().await,
+        }
+    }
+}
+
+impl Puppet {
+    async fn keep(&self, companion: &dyn companion::Companion, moves: Vec<Move>) {
+        for one in moves {
+            match one {
+                Move::Save(snapshot) => {
+                    let saved = companion.checkpoint(snapshot).await.map_err(|refusal| refusal.code);
+                    self.saved.lock().unwrap().push(saved);
+                }
+                Move::Progress(percent, phase) => {
+                    companion.progress(Progress { percent: Some(percent), phase: Some(phase.into()), message: None })
+                }
+                Move::Work(seconds) => {
+                    self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
+                }
+            }
         }
     }
 }
@@ -256,6 +299,7 @@ pub(crate) struct Props {
     pub(crate) isolation: IsolationPolicy,
     pub(crate) envelope: ResourceEnvelope,
     pub(crate) offerings: Option<Arc<dyn Offerings>>,
+    pub(crate) checkpoints: Option<Arc<dyn CheckpointStore>>,
 }
 
 impl Stage {
@@ -271,6 +315,9 @@ impl Stage {
             act: Mutex::new(Act::Answer(json!({ "text": "hi" }))),
             calls: Mutex::default(),
             kept: Mutex::default(),
+            resumed: Mutex::default(),
+            saved: Mutex::default(),
+            clock: Arc::clone(&held),
         });
         let paper = Arc::new(Paper::default());
         let tally = Arc::new(Tally::default());
@@ -320,6 +367,10 @@ impl Stage {
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,
         });
+        let kernel = match props.checkpoints {
+            None => kernel,
+            Some(store) => kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())),
+        };
         Self { kernel, clock: held, puppet, paper, tally, recorder }
     }
 

@@ -12,6 +12,7 @@ use contract::manifest::Execution;
 use gantry_server::{Door, Drained, MetricsText, ServerConfig, serve};
 use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
+use kernel::ports::companion::Snapshot;
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
@@ -19,8 +20,8 @@ use kernel::ports::observer::Unwatched;
 use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint,
-    Recorder, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, CheckpointRetention, Checkpoints, Identity, IdentitySettings, IsolationPolicy,
+    Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
 };
 use policy::{MintRequest, Minter, SigningKey};
 use serde_json::{Value, json};
