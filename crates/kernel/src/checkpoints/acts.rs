@@ -10,9 +10,9 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use policy::Action;
 
-use super::codec;
+use super::codec::{self, CodecError};
 use super::record::{CheckpointRecord, LABEL_CHARS_MAX};
-use super::resuming::is_of;
+use super::resuming::{is_of, opened};
 use super::{Checkpoints, Resumed, none_kept, not_there};
 use crate::administration::{Actor, tenant_of};
 use crate::identity::Principal;
@@ -78,6 +78,12 @@ impl Kernel {
         let (caller, tenant) = self.keeper_of_checkpoints(actor, tenant).await?;
         let checkpoints = self.checkpoints.as_ref().ok_or_else(none_kept)?;
         let Resumed { record, .. } = self.newest_of(&caller, &tenant, invocation).await?;
+        let page = ListPage { after: None, limit: LIST_MAX };
+        if checkpoints.list(&tenant, invocation, page).await?.len() == LIST_MAX {
+            return Err(Refusal::new(ErrorCode::E3906, format!("a call has at most {LIST_MAX} checkpoints"))
+                .hint("delete some of them first")
+                .retryable(false));
+        }
         let slot = self.parts.recorder.reserve().await?;
         let now = self.clock().now();
         let parent = Some(record.head.id);
@@ -89,8 +95,11 @@ impl Kernel {
             saved_at: now,
             ..record.head
         };
-        let record = CheckpointRecord { head, state: record.state };
-        let (sealed, _) = codec::seal(&record, None, 0).map_err(|error| error.refusal())?;
+        let record = Arc::new(CheckpointRecord { head, state: record.state });
+        let sealing = Arc::clone(&record);
+        let sealed = tokio::task::spawn_blocking(move || codec::seal(&sealing, None, 0)).await;
+        let sealed = sealed.unwrap_or(Err(CodecError::Corrupt));
+        let (sealed, _) = sealed.map_err(|error| error.refusal())?;
         match checkpoints.store.save(&sealed, None, None).await.map_err(|error| error.refusal())? {
             Saved::Kept => {}
             Saved::BaseGone | Saved::Foreign | Saved::Fenced => {
@@ -98,7 +107,7 @@ impl Kernel {
             }
         }
         slot.record(self.noted(actor, &caller, &record.head, "named"));
-        Ok(record.head)
+        Ok(record.head.clone())
     }
 
     /// Makes an older checkpoint the newest of its invocation, from which the next attempt goes on. Nothing is taken away:
@@ -118,7 +127,7 @@ impl Kernel {
                 .hint("wait for its end, or cancel it first"));
         }
         // One that cannot be gone on from must not become the newest.
-        let (record, _) = codec::open(&chain).map_err(|error| error.refusal())?;
+        let Resumed { record, .. } = opened(chain).await.map_err(|error| error.refusal())?;
         let slot = self.parts.recorder.reserve().await?;
         let keep = checkpoints.retention.rolled_back;
         let promoted = checkpoints.store.promote(&tenant, invocation, id, keep).await;

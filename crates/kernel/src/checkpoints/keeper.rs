@@ -36,6 +36,8 @@ use crate::ports::registry_store::StoreError;
 const NOTES_MAX: usize = 100;
 /// Named and macro-checkpoints of one call: they live long.
 const DURABLE_PER_CALL_MAX: u32 = 256;
+/// What is smaller is sealed where it is; handing it to another thread would take longer.
+const INLINE_BYTES_MAX: usize = 64 << 10;
 /// How long the end of a call waits for its last state to be written.
 const LAST_WRITE_MAX: Duration = Duration::from_secs(5);
 
@@ -91,6 +93,8 @@ struct Waiting {
     id: CheckpointId,
     at: UnixMillis,
     state: SavedState,
+    /// About how large it is.
+    bytes: usize,
 }
 
 /// What an answer says about checkpoints.
@@ -165,13 +169,13 @@ impl Keeper {
         let Snapshot { name, state, counters, binaries, document_versions } = snapshot;
         let (progress_percent, phase) = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let state = SavedState { progress_percent, phase, counters, custom_state: state, binaries, document_versions };
-        state.check().map_err(|error| error.refusal())?;
+        let bytes = state.check().map_err(|error| error.refusal())?;
         let kind = self.plan.kind(name.as_deref());
         let at = self.clock.now();
         let mut line = self.line.lock().await;
         if kind == CheckpointKind::Micro {
             let id = line.waiting.as_ref().map_or_else(|| self.new_id(at), |waiting| waiting.id);
-            line.waiting = Some(Waiting { id, at, state });
+            line.waiting = Some(Waiting { id, at, state, bytes });
             if self.left(&line).is_zero() {
                 self.write_waiting(&mut line).await;
             } else {
@@ -188,7 +192,7 @@ impl Keeper {
             .retryable(false));
         }
         let label = name.map(|name| name.chars().take(LABEL_CHARS_MAX).collect::<String>());
-        let durable = Waiting { id: self.new_id(at), at, state };
+        let durable = Waiting { id: self.new_id(at), at, state, bytes };
         self.write(&mut line, &durable, kind, label).await.map_err(|error| error.refusal())?;
         line.durable_count += 1;
         // It is older than what was just kept.
@@ -270,7 +274,7 @@ impl Keeper {
         label: Option<String>,
     ) -> Result<(), SaveError> {
         let Whose { tenant, invocation, owner, tool, version, fence } = self.whose.clone();
-        let Waiting { id, at, state } = waiting.clone();
+        let Waiting { id, at, state, bytes } = waiting.clone();
         let head = CheckpointHead {
             id,
             tenant,
@@ -286,10 +290,10 @@ impl Keeper {
         let record = Arc::new(CheckpointRecord { head, state });
         let base = if kind == CheckpointKind::Micro { line.newest.clone() } else { line.durable.clone() };
         let keep = self.checkpoints.retention.of(kind);
-        let (sealed, mut made) = self.seal(&record, base).await?;
+        let (sealed, mut made) = self.seal(&record, bytes, base).await?;
         let mut saved = self.checkpoints.store.save(&sealed, Some(fence), keep).await?;
         if saved == Saved::BaseGone {
-            let (whole, own) = self.seal(&record, None).await?;
+            let (whole, own) = self.seal(&record, bytes, None).await?;
             made = own;
             saved = self.checkpoints.store.save(&whole, Some(fence), keep).await?;
         }
@@ -314,13 +318,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// Compressing takes milliseconds, during which this thread has others to serve.
+    /// Compressing much takes milliseconds, during which this thread has others to serve.
     async fn seal(
         &self,
         record: &Arc<CheckpointRecord>,
+        bytes: usize,
         base: Option<Base>,
     ) -> Result<(SealedCheckpoint, Base), SaveError> {
-        let (record, gzip_from) = (Arc::clone(record), self.plan.gzip_from);
+        let gzip_from = self.plan.gzip_from;
+        if bytes.max(base.as_ref().map_or(0, |base| base.content.len())) <= INLINE_BYTES_MAX {
+            return Ok(codec::seal(record, base.as_ref(), gzip_from)?);
+        }
+        let record = Arc::clone(record);
         let sealed = tokio::task::spawn_blocking(move || codec::seal(&record, base.as_ref(), gzip_from)).await;
         Ok(sealed.map_err(|_| SaveError::Interrupted)??)
     }

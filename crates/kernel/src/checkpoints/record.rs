@@ -56,8 +56,8 @@ pub struct CheckpointRecord {
 }
 
 impl SavedState {
-    /// Within every bound?
-    pub(crate) fn check(&self) -> Result<(), CodecError> {
+    /// Within every bound? Gives about how many bytes it will take as text.
+    pub(crate) fn check(&self) -> Result<usize, CodecError> {
         let mut room = Room { left: STATE_BYTES_MAX };
         if serde_json::to_writer(&mut room, &self.custom_state).is_err() {
             return Err(CodecError::TooLarge { what: "state", max: STATE_BYTES_MAX });
@@ -76,7 +76,7 @@ impl SavedState {
         if names.any(|name| name.chars().count() > PART_NAME_CHARS_MAX) {
             return Err(CodecError::TooLarge { what: "name of a part", max: PART_NAME_CHARS_MAX });
         }
-        Ok(())
+        Ok(STATE_BYTES_MAX - room.left + self.binaries.values().map(Vec::len).sum::<usize>())
     }
 }
 

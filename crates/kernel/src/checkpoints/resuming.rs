@@ -152,7 +152,7 @@ impl FindError {
 }
 
 /// Unpacking takes milliseconds, during which this thread has others to serve.
-async fn opened(chain: Vec<SealedCheckpoint>) -> Result<Resumed, CodecError> {
+pub(super) async fn opened(chain: Vec<SealedCheckpoint>) -> Result<Resumed, CodecError> {
     let opened = tokio::task::spawn_blocking(move || codec::open(&chain)).await;
     let (record, base) = opened.map_err(|_| CodecError::Corrupt)??;
     Ok(Resumed { record, base })
