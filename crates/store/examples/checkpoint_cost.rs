@@ -18,7 +18,7 @@ use kernel::ports::clock::UnixMillis;
 use serde_json::{Value, json};
 
 /// Rows of the state; together about 1 MB.
-const ROWS: usize = 9_800;
+const ROWS: usize = 12_000;
 /// Saves of each kind.
 const ROUNDS: u128 = 20;
 

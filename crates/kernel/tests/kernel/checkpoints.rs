@@ -369,7 +369,7 @@ async fn nobody_goes_on_from_what_is_not_theirs() {
     let elsewhere = stage.mint(json!({ "tenant": "acme", "sub": "agent-1", "tools": tools })).await;
     stage.publish(json!({ "tool_id": "other", "timeout_class": "long_running" })).await;
     stage.publish(json!({ "version": "1.1.0", "timeout_class": "long_running" })).await;
-    let wider = json!({ "type": "object", "properties": {}, "required": [] });
+    let wider = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
     stage.publish(json!({ "version": "2.0.0", "timeout_class": "long_running", "parameters": wider })).await;
     scene.act(vec![save(Some("n"), json!("secret"))], answer());
     let id =

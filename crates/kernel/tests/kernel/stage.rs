@@ -98,7 +98,7 @@ pub(crate) enum Act {
     Ask(Vec<companion::Question>),
     Hang,
     /// Saves and lets time pass, then does something else.
-    Keep(Vec<Move>, Box<Act>),
+    Keep(Vec<Move>, Box<Self>),
 }
 
 /// What a tool does while it works.
@@ -138,7 +138,6 @@ impl Executor for Puppet {
             act = *then;
         }
         match act {
-            Act::Keep(..) => panic!("a tool keeps once"),
             Act::Answer(value) => Ok(ToolOutput::of(value)),
             Act::Fail(refusal) => Err(refusal),
             Act::Chat => {
@@ -156,7 +155,7 @@ impl Executor for Puppet {
                 let text: Vec<String> = answers.into_iter().map(|a| format!("{}={}", a.key, a.value)).collect();
                 Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
-            Act::Hang => std::future::pending().await,
+            Act::Keep(..) | Act::Hang => std::future::pending().await,
         }
     }
 }

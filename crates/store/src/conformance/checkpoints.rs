@@ -1,5 +1,6 @@
 //! Cases of `CheckpointStore`. Each takes a fresh store. Time is not waited for: what is kept for no time is over at once.
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
 use std::sync::Arc;
 use std::time::Duration;

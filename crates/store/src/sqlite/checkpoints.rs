@@ -20,11 +20,9 @@ use kernel::ports::registry_store::StoreError;
 
 use super::SqliteStore;
 
-impl SqliteStore {
-    /// The clock by which checkpoints live.
-    fn checkpoint_time(&self) -> UnixMillis {
-        UnixMillis(jiff::Timestamp::now().as_millisecond())
-    }
+/// The time by which checkpoints of this store live.
+fn now_of(_: &SqliteStore) -> UnixMillis {
+    UnixMillis(jiff::Timestamp::now().as_millisecond())
 }
 
 #[async_trait]
@@ -35,13 +33,13 @@ impl CheckpointStore for SqliteStore {
         fence: Option<u64>,
         keep: Option<Duration>,
     ) -> Result<Saved, StoreError> {
-        let (checkpoint, now) = (checkpoint.clone(), self.checkpoint_time());
+        let (checkpoint, now) = (checkpoint.clone(), now_of(self));
         let until = keep.map(|keep| now.plus(keep));
         self.writer()?.run(move |connection| writing::save(connection, &checkpoint, fence, until)).await
     }
 
     async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {
-        let (tenant, now) = (tenant.clone(), self.checkpoint_time());
+        let (tenant, now) = (tenant.clone(), now_of(self));
         self.readers.run(move |connection| reading::chain(connection, &tenant, id, now)).await
     }
 
@@ -51,7 +49,7 @@ impl CheckpointStore for SqliteStore {
         invocation: InvocationId,
         page: ListPage,
     ) -> Result<Vec<ListedCheckpoint>, StoreError> {
-        let (tenant, now) = (tenant.clone(), self.checkpoint_time());
+        let (tenant, now) = (tenant.clone(), now_of(self));
         self.readers.run(move |connection| reading::list(connection, &tenant, invocation, page, now)).await
     }
 
@@ -62,7 +60,7 @@ impl CheckpointStore for SqliteStore {
         id: CheckpointId,
         keep: Duration,
     ) -> Result<bool, StoreError> {
-        let (tenant, now) = (tenant.clone(), self.checkpoint_time());
+        let (tenant, now) = (tenant.clone(), now_of(self));
         let promote = move |connection: &rusqlite::Connection| {
             writing::promote(connection, (tenant.as_str(), invocation), id, now, now.plus(keep))
         };
@@ -76,7 +74,7 @@ impl CheckpointStore for SqliteStore {
         owner: &Subject,
         ending: Ending,
     ) -> Result<(), StoreError> {
-        let (tenant, owner, now) = (tenant.clone(), owner.clone(), self.checkpoint_time());
+        let (tenant, owner, now) = (tenant.clone(), owner.clone(), now_of(self));
         let settle = move |connection: &rusqlite::Connection| {
             writing::settle(connection, (tenant.as_str(), invocation), owner.as_str(), ending, now)
         };
@@ -84,7 +82,7 @@ impl CheckpointStore for SqliteStore {
     }
 
     async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError> {
-        let (tenant, now) = (tenant.clone(), self.checkpoint_time());
+        let (tenant, now) = (tenant.clone(), now_of(self));
         let delete = move |connection: &rusqlite::Connection| {
             writing::delete(connection, (tenant.as_str(), invocation), id, now)
         };
@@ -92,7 +90,7 @@ impl CheckpointStore for SqliteStore {
     }
 
     async fn prune(&self, batch: usize) -> Result<usize, StoreError> {
-        let now = self.checkpoint_time();
+        let now = now_of(self);
         self.writer()?.run(move |connection| writing::prune(connection, batch, now)).await
     }
 }

@@ -32,7 +32,7 @@ fn large_state(changed: usize) -> Value {
         let sum = if n.is_multiple_of(100) && n / 100 < changed { n * 31 } else { n * 7_919 };
         json!({ "id": n, "path": format!("/data/in/file-{n:05}.csv"), "rows": sum % 10_007, "sum": format!("{sum:020x}") })
     };
-    json!({ "next": changed, "done": (0..10_500).map(row).collect::<Vec<_>>() })
+    json!({ "next": changed, "done": (0..12_000).map(row).collect::<Vec<_>>() })
 }
 
 fn round_trip(chain: &[SealedCheckpoint]) -> CheckpointRecord {
@@ -76,7 +76,7 @@ fn small_micro_checkpoints_are_plain_and_all_others_are_compressed() {
 #[test]
 fn a_change_of_one_percent_takes_less_than_a_tenth() {
     let (first, base) = seal(&record(1, CheckpointKind::Micro, large_state(0)), None, GZIP_FROM_BYTES).unwrap();
-    let changed = record(2, CheckpointKind::Micro, large_state(105));
+    let changed = record(2, CheckpointKind::Micro, large_state(120));
     let (second, _) = seal(&changed, Some(&base), GZIP_FROM_BYTES).unwrap();
     assert_eq!((second.base, second.chain), (Some(first.head.id), 1));
     assert!(second.payload.len() * 10 < first.payload.len(), "{} of {}", second.payload.len(), first.payload.len());
