@@ -38,7 +38,7 @@ impl Stage {
 async fn a_call_that_failed_is_resumed_from_where_it_had_come_to() {
     let stage = stage().await;
     let (status, failed) = stage.save("fail at 7", json!({})).await;
-    assert_eq!(status, 502, "{failed}");
+    assert_eq!(status, 500, "{failed}");
     let id = failed["error"]["details"]["checkpoint_ref"].as_str().unwrap().to_owned();
     let listed = stage.kept("").await;
     assert_eq!(listed["checkpoints"][0]["checkpoint_id"], json!(id));
