@@ -7,6 +7,7 @@
 mod authorization;
 mod bad_input;
 mod calls;
+mod checkpoints;
 mod command_line;
 mod crash;
 mod crash_effects;

@@ -123,9 +123,49 @@ pub struct DocumentContext {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointOptions {
+    /// Absent: what the manifest says, else yes for `long_running` and `async` tools and no for others.
     pub enable_checkpointing: Option<bool>,
+    /// At most one micro-checkpoint is written in this time; the newest wins. Absent: what the manifest says, else 30.
+    #[schemars(range(min = 1, max = 3600))]
     pub checkpoint_interval_seconds: Option<u32>,
+    /// A checkpoint of an earlier call of the same tool, from which this one goes on.
+    #[schemars(length(max = 36))]
     pub resume_from_checkpoint_id: Option<String>,
+}
+
+/// What kind of checkpoint (CKPT-001).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointKind {
+    /// Taken by the clock; kept for an hour, and gone when the call has succeeded.
+    Micro,
+    /// At an event the manifest declares; kept for 90 days.
+    Macro,
+    /// Because the tool or a person gave it a name; kept until it is deleted.
+    Named,
+}
+
+impl CheckpointKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Micro, Self::Macro, Self::Named];
+
+    /// The word on the wire and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Micro => "micro",
+            Self::Macro => "macro",
+            Self::Named => "named",
+        }
+    }
+}
+
+/// A checkpoint that was made while a call ran (LIFE-019).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CheckpointNote {
+    pub checkpoint_id: String,
+    pub checkpoint_type: CheckpointKind,
+    /// RFC 3339, UTC.
+    pub timestamp: String,
 }
 
 /// The canonical status words (LIFE-020, X-30) and DESIGN §5's `indeterminate`.
@@ -172,6 +212,9 @@ pub struct InvokeResponse {
     pub cached: bool,
     pub execution_time_ms: u64,
     pub execution_metadata: ExecutionMetadata,
+    /// The newest state of the call that is still kept; a later call can go on from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_ref: Option<String>,
     pub trace_id: TraceId,
 }
 
@@ -211,6 +254,9 @@ pub struct ExecutionMetadata {
     pub tokens_used: Option<u64>,
     /// Decimal text in the currency of the price list.
     pub cost: String,
+    /// The newest of those that were made while it ran, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checkpoints_created: Vec<CheckpointNote>,
 }
 
 /// What a caller of a deprecated version should know (REG-010, REG-011).

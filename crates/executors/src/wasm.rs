@@ -180,7 +180,7 @@ impl WasmExecutor {
         let secrets = self.confinement.secrets(call, permissions).await?;
         let scrubber = Arc::new(secrets.scrubber());
         let companion = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(&scrubber)));
-        let host = Host::of(companion, Secrets::of(&secrets)?);
+        let host = Host::of(companion, Secrets::of(&secrets)?, call.resume.clone());
         let guest = self.guest(call, loaded, host, env, bounds)?;
         let ticking = self.engine.ticking();
         let threads = self.engine.guest_threads().ok_or_else(going)?;

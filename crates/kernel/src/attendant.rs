@@ -4,7 +4,7 @@
 //! Bounds: a tool may say [`BURST`] things at once and [`PER_SECOND`] a second after that. What is more is dropped and
 //! counted; it is never queued, because a tool that floods must not make anybody wait.
 //!
-//! Not here: keeping checkpoints and finding documents, which no part of this server does.
+//! Not here: keeping checkpoints (`checkpoints::keeper`) and finding documents, which no part of this server does.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,9 +14,10 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use serde_json::Value;
 
+use crate::checkpoints::Keeper;
 use crate::ports::clock::Clock;
 use crate::ports::companion::{
-    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, no_checkpoints, no_documents,
+    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, no_checkpoints, no_documents,
     nobody_to_ask,
 };
 use crate::ports::observer::{Observer, Spoken, Words};
@@ -34,6 +35,8 @@ const QUESTION_KEY_BYTES_MAX: usize = 256;
 const QUESTION_BYTES_MAX: usize = 256 * 1024;
 /// Longest name of a phase; the rest is cut.
 const PHASE_CHARS_MAX: usize = 100;
+/// Longest name of a checkpoint; the rest is cut.
+const NAME_CHARS_MAX: usize = 255;
 
 /// Accompanies one call.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct Attendant {
     pub(crate) pace: Mutex<Pace>,
     /// Who listens at the door, if somebody does.
     pub(crate) audience: Option<Arc<dyn Audience>>,
+    /// Keeps what the tool saves, if this call does.
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 /// How much may be said now: a bucket that fills with time.
@@ -103,6 +108,9 @@ impl Companion for Attendant {
             message: progress.message.map(|message| clean(&message, MESSAGE_CHARS_MAX)),
         };
         tracing::debug!(tool = %self.tool.id, invocation = %self.invocation_id, percent = progress.percent, phase = progress.phase, said = progress.message, "the tool reports progress");
+        if let Some(keeper) = &self.keeper {
+            keeper.progress(&progress);
+        }
         self.tell(Words::Progress(&progress));
         if let Some(audience) = &self.audience {
             audience.progress(&progress);
@@ -128,8 +136,10 @@ impl Companion for Attendant {
         }
     }
 
-    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
-        Err(no_checkpoints())
+    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+        let keeper = self.keeper.as_ref().ok_or_else(no_checkpoints)?;
+        let name = snapshot.name.map(|name| clean(&name, NAME_CHARS_MAX));
+        keeper.save(Snapshot { name, ..snapshot }).await.map(|id| id.to_string())
     }
 
     async fn document(&self, _: &str) -> Result<Value, Refusal> {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::availability::Availability;
+use crate::checkpoints::Checkpoints;
 use crate::concurrency::Concurrency;
 use crate::identity::{Identity, Principal};
 use crate::isolation::IsolationPolicy;
@@ -59,6 +60,8 @@ pub struct KernelParts {
 pub struct Kernel {
     pub(crate) parts: KernelParts,
     pub(crate) concurrency: Concurrency,
+    /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
+    pub(crate) checkpoints: Option<Arc<Checkpoints>>,
 }
 
 /// A call as it comes through a door.
@@ -99,7 +102,7 @@ impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
-        Self { parts, concurrency }
+        Self { parts, concurrency, checkpoints: None }
     }
 
     /// Which tools there are.
@@ -145,7 +148,8 @@ impl Kernel {
     /// Runs one call of one tool. There is no other way to run one.
     pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
         let mut facts = Facts::begin(self, &arrival);
-        let carried = self.carry(&mut facts, arrival).await;
+        let mut carried = self.carry(&mut facts, arrival).await;
+        facts.checkpointing.conclude(&mut carried).await;
         let settled = phases::settle(self, &mut facts, carried).await;
         phases::finish(self, facts, settled)
     }
@@ -157,10 +161,11 @@ impl Kernel {
         arrival: Arrival<'_>,
     ) -> Result<Returned, Box<Failed>> {
         let mut facts = Facts::begin(self, &arrival);
-        let carried = match phases::receive_again(self, &mut facts, caller, arrival).await {
+        let mut carried = match phases::receive_again(self, &mut facts, caller, arrival).await {
             Ok(received) => self.carry_on(&mut facts, received).await,
             Err(refusal) => Err(refusal),
         };
+        facts.checkpointing.conclude(&mut carried).await;
         let settled = phases::settle(self, &mut facts, carried).await;
         phases::finish(self, facts, settled)
     }

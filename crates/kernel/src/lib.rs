@@ -8,6 +8,7 @@ mod administration;
 mod attendant;
 mod availability;
 mod catalogue;
+pub mod checkpoints;
 mod concurrency;
 mod deadline;
 mod discovery;
@@ -31,6 +32,7 @@ pub use administration::{
 };
 pub use availability::{Availability, ToolKey, WhyUnavailable};
 pub use catalogue::{CatalogueMark, Compared, Side, Tier};
+pub use checkpoints::{CheckpointPage, CheckpointRetention, Checkpoints};
 pub use deadline::SYNC_MAX;
 pub use discovery::{Explanation, Reachable, Unreachable};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};

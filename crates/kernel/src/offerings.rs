@@ -24,7 +24,7 @@ use crate::attendant::{asks_too_much, is_too_much};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::companion::{
-    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Unaccompanied, no_checkpoints,
+    Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, Unaccompanied, no_checkpoints,
     no_documents,
 };
 use crate::ports::offerings::{
@@ -210,7 +210,7 @@ struct Questioner {
 impl Companion for Questioner {
     fn progress(&self, _: Progress) {}
     fn log(&self, _: LogLevel, _: &str) {}
-    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
+    async fn checkpoint(&self, _: Snapshot) -> Result<String, Refusal> {
         Err(no_checkpoints())
     }
     async fn document(&self, _: &str) -> Result<Value, Refusal> {

@@ -7,6 +7,7 @@
 pub mod access_store;
 pub mod audit_sink;
 pub mod change_bus;
+pub mod checkpoint_store;
 pub mod clock;
 pub mod companion;
 pub mod did_resolver;

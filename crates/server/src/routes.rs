@@ -28,6 +28,7 @@ mod activations;
 mod affordances;
 mod agents;
 mod batch;
+mod checkpoints;
 mod compat;
 mod discovery;
 mod explain;
@@ -139,6 +140,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         batch::OPERATIONS,
         invocations::OPERATIONS,
         jobs_admin::OPERATIONS,
+        checkpoints::OPERATIONS,
         explain::OPERATIONS,
         tokens::OPERATIONS,
         oauth::OPERATIONS,

@@ -9,11 +9,13 @@
 //! mod upstreams { gantry_store::upstreams_suite!(super::open); }
 //! mod ledger   { gantry_store::ledger_suite!(super::open); }
 //! mod jobs     { gantry_store::jobs_suite!(super::open); }
+//! mod checkpoints { gantry_store::checkpoints_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
 
 pub mod access;
+pub mod checkpoints;
 pub mod jobs;
 pub mod ledger;
 pub mod registry;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::registry_store::RegistryStore;
@@ -55,6 +58,8 @@ pub trait Adapter: Send {
     fn clock(&self) -> Arc<SteppedClock>;
     /// The same store as what keeps jobs.
     fn jobs(&self) -> Arc<dyn JobStore>;
+    /// The same store as what keeps checkpoints.
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

@@ -4,6 +4,7 @@
 //! something obvious to be compared with.
 
 mod access;
+mod checkpoints;
 mod jobs;
 mod ledger;
 mod upstreams;
@@ -36,6 +37,7 @@ pub struct MemoryStore {
     ledger: Mutex<ledger::Lines>,
     time: StoreTime,
     jobs: Mutex<jobs::Jobs>,
+    checkpoints: Mutex<checkpoints::Kept>,
 }
 
 /// Every version by what names it.

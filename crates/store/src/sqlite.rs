@@ -10,9 +10,10 @@
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
 //! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
-//! `upstreams`, `ledger`, `jobs`).
+//! `upstreams`, `ledger`, `jobs`, `checkpoints`).
 
 mod access;
+mod checkpoints;
 mod columns;
 mod faults;
 mod index;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
 use gantry_store::memory::MemoryStore;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
@@ -38,6 +39,10 @@ impl Adapter for Kept {
         Arc::clone(&self.1)
     }
 
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
+        Arc::clone(&self.0) as Arc<dyn CheckpointStore>
+    }
+
     async fn reopen(&mut self) {}
 }
 
@@ -57,6 +62,10 @@ mod ledger {
 
 mod jobs {
     gantry_store::jobs_suite!(super::open);
+}
+
+mod checkpoints {
+    gantry_store::checkpoints_suite!(super::open);
 }
 
 mod registry {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
@@ -45,6 +46,10 @@ impl Adapter for InFile {
         Arc::clone(&self.clock)
     }
 
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
+        Arc::clone(&self.store) as Arc<dyn CheckpointStore>
+    }
+
     async fn reopen(&mut self) {
         self.store.close().await;
         self.store = Arc::new(SqliteStore::open(&self.path, &options(&self.clock)).unwrap());
@@ -75,6 +80,10 @@ mod ledger {
 
 mod jobs {
     gantry_store::jobs_suite!(super::open);
+}
+
+mod checkpoints {
+    gantry_store::checkpoints_suite!(super::open);
 }
 
 mod registry {

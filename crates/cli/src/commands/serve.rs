@@ -41,6 +41,8 @@ use wiring::{House, Household};
 
 /// How long the audit log and the store have to finish after the last call.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often checkpoints whose time is over are cleaned away (CKPT-015).
+const CLEANING_INTERVAL: Duration = Duration::from_hours(24);
 
 /// Start a server
 ///
@@ -212,9 +214,19 @@ fn keepers(
         tokio::spawn(async move { following.access().follow().await }),
         tokio::spawn(async move { fetching.identity().keep_keys_fresh(&*keys_clock).await }),
         tokio::spawn(async move { warm.keep_in_order().await }),
+        tokio::spawn(clean_checkpoints(Arc::clone(kernel), clock())),
     ];
     keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
     keepers
+}
+
+/// Frees what is over once after the start and then once a day.
+async fn clean_checkpoints(kernel: Arc<Kernel>, clock: Arc<dyn Clock>) {
+    loop {
+        // A failure is in the log already, and tomorrow is another day.
+        let _ = kernel.prune_checkpoints().await;
+        clock.sleep(CLEANING_INTERVAL).await;
+    }
 }
 
 fn watch(loader: crate::tool_folders::loading::Loader, watched: &[PathBuf], house: &House) -> Option<JoinHandle<()>> {

@@ -1,10 +1,10 @@
 //! Session mode, `gantry/1`: newline-delimited JSON-RPC 2.0 on stdin and stdout, stderr is the log (DESIGN §3).
 //!
 //! ```text
-//!   Gantry ──▶ tool   invoke { invocation_id, tool_id, tool_version, parameters, deadline_ms, trace_id }   request
+//!   Gantry ──▶ tool   invoke { invocation_id, tool_id, tool_version, parameters, deadline_ms, trace_id, resume? } request
 //!                     cancel { reason }                                                               notification
 //!   tool ──▶ Gantry   progress { percent?, phase?, message? }    log { level, message }              notifications
-//!                     checkpoint { name?, state }    document { id }                                      requests
+//!                     checkpoint { name?, state, … }    document { id }                                   requests
 //!                     the response to `invoke`: the result, or an error { code, message, data? }
 //! ```
 //!
@@ -31,7 +31,7 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, ToolId, TraceId};
 use contract::version::Version;
-use kernel::ports::executor::ToolCall;
+use kernel::ports::executor::{ResumePoint, ToolCall};
 use serde_json::{Value, json};
 
 pub use self::scrubbed::Scrubbed;
@@ -44,6 +44,7 @@ use super::output::failed;
 use super::scrub::Scrubber;
 use super::streams::{Streams, last_lines};
 
+mod checkpointed;
 mod conversation;
 mod pipe;
 mod scrubbed;
@@ -104,6 +105,8 @@ pub struct Call {
     /// Until the deadline; the tool gets it as `deadline_ms`, because its clock need not be ours.
     pub time_left: Duration,
     pub trace_id: TraceId,
+    /// What the tool goes on from.
+    pub resume: Option<Arc<ResumePoint>>,
 }
 
 impl From<&ToolCall> for Call {
@@ -115,6 +118,7 @@ impl From<&ToolCall> for Call {
             parameters: Arc::clone(&call.parameters),
             time_left: call.time_left,
             trace_id: call.trace_id,
+            resume: call.resume.clone(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The host's side of `gantry:tool` (`wit/gantry-tool/tool.wit`): progress, log, documents, secrets.
+//! The host's side of `gantry:tool` (`wit/gantry-tool/tool.wit`): progress, log, documents, secrets, checkpoints.
 //!
 //! Invariants
 //! - HOST-1: a secret is given under its exact, declared name and to nobody else; every other name gets the same answer.
@@ -11,7 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::companion::{Companion, LogLevel, Progress, Unaccompanied};
+use contract::json::{self, JsonLimits};
+use kernel::checkpoints::record::STATE_BYTES_MAX;
+use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot, Unaccompanied};
+use kernel::ports::executor::ResumePoint;
 use kernel::ports::secret_source::Secret;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -63,25 +66,42 @@ pub(super) struct Host {
     /// The server's own threads: a guest's have not the rights that getting a document may need.
     server: Handle,
     secrets: Secrets,
+    /// What the call goes on from.
+    resume: Option<Arc<ResumePoint>>,
     /// Lines written so far.
     lines: u32,
 }
 
 impl Host {
     /// For one call, which comes on a thread of the server's.
-    pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets) -> Self {
-        Self { companion, server: Handle::current(), secrets, lines: 0 }
+    pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets, resume: Option<Arc<ResumePoint>>) -> Self {
+        Self { companion, server: Handle::current(), secrets, resume, lines: 0 }
     }
 
     /// For an instance that is made and never called.
     pub(super) fn of_nobody() -> Self {
-        Self::of(Unaccompanied::new(), Secrets::default())
+        Self::of(Unaccompanied::new(), Secrets::default(), None)
     }
 
     /// HOST-2: the line, unless the guest has said enough.
     fn line(&mut self, text: &str) -> Option<String> {
         self.lines = self.lines.saturating_add(1);
         (self.lines <= LINES_MAX).then(|| printable(&text.chars().take(LINE_CHARS_MAX).collect::<String>()))
+    }
+
+    /// Has something done for the guest on the server's own threads; it ends with the guest.
+    fn asked(
+        &self,
+        work: impl Future<Output = Result<String, Refusal>> + Send + 'static,
+    ) -> impl Future<Output = Result<String, String>> + Send + 'static {
+        let mut asked = JoinSet::new();
+        asked.spawn_on(work, &self.server);
+        async move {
+            match asked.join_next().await {
+                Some(Ok(answer)) => answer.map_err(|refusal| refusal.message),
+                Some(Err(_)) | None => Err("the server could not do it".to_owned()),
+            }
+        }
     }
 
     fn progress(&mut self, percent: Option<f64>, message: &str) {
@@ -143,6 +163,11 @@ pub(super) struct ToolError {
     pub(super) message: String,
 }
 
+/// Of the text of a state.
+fn state_limits() -> JsonLimits {
+    JsonLimits { bytes_max: STATE_BYTES_MAX, string_bytes_max: STATE_BYTES_MAX, ..JsonLimits::default() }
+}
+
 /// Gives the interfaces of `gantry:tool` to guests.
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut host = linker.instance("gantry:tool/host@1.0.0")?;
@@ -155,20 +180,30 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         Ok(())
     })?;
     host.func_wrap_async("get-document", |store: StoreContextMut<'_, State>, (id,): (String,)| {
-        let Host { companion, server, .. } = &store.data().host;
-        let companion = Arc::clone(companion);
-        // A set, because it ends with the guest.
-        let mut asked = JoinSet::new();
-        asked.spawn_on(async move { companion.document(&id).await }, server);
-        Box::new(async move {
-            let answer: Result<String, String> = match asked.join_next().await {
-                Some(Ok(Ok(document))) => Ok(document.to_string()),
-                Some(Ok(Err(refusal))) => Err(refusal.message),
-                Some(Err(_)) | None => Err("the document cannot be had".to_owned()),
-            };
-            Ok((answer,))
-        })
+        let host = &store.data().host;
+        let companion = Arc::clone(&host.companion);
+        let asked = host.asked(async move { companion.document(&id).await.map(|document| document.to_string()) });
+        Box::new(async move { Ok((asked.await,)) })
     })?;
+    let mut checkpoints = linker.instance("gantry:tool/checkpoints@1.0.0")?;
+    checkpoints.func_wrap("resume-state", |store: StoreContextMut<'_, State>, (): ()| {
+        let resume = store.data().host.resume.as_ref();
+        Ok((resume.map(|point| point.saved.custom_state.to_string()),))
+    })?;
+    checkpoints.func_wrap_async(
+        "save",
+        |store: StoreContextMut<'_, State>, (name, state): (Option<String>, String)| {
+            let host = &store.data().host;
+            let companion = Arc::clone(&host.companion);
+            let asked = host.asked(async move {
+                let state = json::read(state.as_bytes(), &state_limits()).map_err(|error| {
+                    Refusal::new(ErrorCode::E3906, format!("the state of a checkpoint is JSON: {error}"))
+                })?;
+                companion.checkpoint(Snapshot { name, state, ..Snapshot::default() }).await
+            });
+            Box::new(async move { Ok((asked.await,)) })
+        },
+    )?;
     let mut secrets = linker.instance("gantry:tool/secrets@1.0.0")?;
     secrets.func_wrap("get", |store: StoreContextMut<'_, State>, (name,): (String,)| {
         Ok((store.data().host.secrets.get(&name),))

@@ -11,7 +11,8 @@ use super::library::LoadError;
 use super::state::State;
 
 /// The interfaces a component may import, without their versions.
-const GIVEN: [&str; 11] = [
+const GIVEN: [&str; 12] = [
+    "gantry:tool/checkpoints",
     "gantry:tool/host",
     "gantry:tool/secrets",
     "gantry:tool/types",

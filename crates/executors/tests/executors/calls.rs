@@ -68,5 +68,6 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
             .unwrap(),
         isolation: tool.manifest.execution.as_ref().map_or_else(Isolation::default, Execution::isolation_asked),
         companion: Unaccompanied::new(),
+        resume: None,
     }
 }

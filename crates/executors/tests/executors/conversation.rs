@@ -13,7 +13,9 @@ use gantry_executors::process::scrub::Scrubber;
 use gantry_executors::process::session::{Call, Session, SessionBounds, SessionError};
 use gantry_executors::process::simple::{Bounds, talk_until};
 use gantry_executors::process::streams::Streams;
-use kernel::ports::companion::{Companion, LogLevel, Progress};
+use kernel::checkpoints::record::SavedState;
+use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot};
+use kernel::ports::executor::ResumePoint;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -117,8 +119,8 @@ impl Companion for Ear {
         self.hear(format!("{level:?} {message}"));
     }
 
-    async fn checkpoint(&self, name: Option<&str>, state: Value) -> Result<String, Refusal> {
-        self.hear(format!("checkpoint {name:?} {state}"));
+    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+        self.hear(format!("checkpoint {:?} {}", snapshot.name, snapshot.state));
         Ok("cp-1".to_owned())
     }
 
@@ -134,6 +136,33 @@ fn asked(parameters: Value) -> Call {
 async fn invoked(session: &mut Session, parameters: Value, ear: &Arc<Ear>) -> Result<Value, SessionError> {
     let companion: Arc<dyn Companion> = Arc::clone(ear) as _;
     tokio::time::timeout(PATIENCE, session.invoke(&asked(parameters), &companion)).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_example_that_saves_goes_on_where_it_was() {
+    let (manifest, command) = example("word_index");
+    let (mut child, streams) = start(&command, &Path::new(EXAMPLES).join("word_index"));
+    let mut session = Session::new(streams, SessionBounds::default());
+    let ear = Arc::new(Ear::default());
+    let companion: Arc<dyn Companion> = Arc::clone(&ear) as _;
+    let texts = json!(["a b", "b", "c", "a"]);
+    let mut first = call(&version_of(manifest), json!({ "texts": texts, "fail_after": 3 }));
+    let failed = tokio::time::timeout(PATIENCE, session.invoke(&Call::from(&first), &companion)).await.unwrap();
+    assert!(matches!(failed, Err(SessionError::Failed(_))), "{failed:?}");
+    let state = json!({ "next": 3, "words": { "a": 1, "b": 2, "c": 1 } });
+    let saved: Vec<String> = ear.heard().into_iter().filter(|line| line.starts_with("checkpoint")).collect();
+    assert_eq!(saved.len(), 3);
+    assert!(saved[1].starts_with("checkpoint Some(\"half_way\")"), "{saved:?}");
+    assert_eq!(saved[2], format!("checkpoint None {state}"));
+
+    let point = SavedState { custom_state: state, ..SavedState::default() };
+    let (checkpoint_id, invocation_id) = ("cp-1".to_owned(), first.invocation_id);
+    first.resume = Some(Arc::new(ResumePoint { checkpoint_id, invocation_id, saved: point }));
+    first.invocation_id = "00000000-0000-7000-8000-000000000002".parse().unwrap();
+    let done = tokio::time::timeout(PATIENCE, session.invoke(&Call::from(&first), &companion)).await.unwrap().unwrap();
+    assert_eq!(done, json!({ "texts": 4, "words": { "a": 2, "b": 2, "c": 1 }, "read_in_this_call": 1 }));
+    drop(session);
+    tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
 }
 
 #[tokio::test]

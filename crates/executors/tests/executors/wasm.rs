@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::calls::{call, version_of, version_of_tenant};
 
+mod checkpoints;
 mod loading;
 mod outgoing;
 mod probe;

@@ -11,6 +11,7 @@ use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{Facts, millis};
 use crate::attendant::{Attendant, Pace};
+use crate::checkpoints;
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
 use crate::ledger::{self, Claim, Kept, KeptResult, Wish};
@@ -102,6 +103,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let _place = (isolation > Isolation::Builtin)
         .then(|| kernel.concurrency.place(caller.tenant(), caller.subject()))
         .transpose()?;
+    // Under the id the call has by now.
+    let checkpointing = &mut facts.checkpointing;
+    let resume = checkpointing.begin(kernel, &caller, &tool, facts.invocation_id).await?;
+    let keeper = checkpointing.keeper();
     spend(kernel, &caller).await?;
     // A call that waited for another one has less time left for itself.
     let time_left = deadline.saturating_sub(kernel.clock().monotonic());
@@ -126,7 +131,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             observer: Arc::clone(&kernel.parts.observer),
             pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
             audience: facts.audience.take(),
+            keeper: keeper.clone(),
         }),
+        resume,
     };
     if let Some(held) = &mut facts.held {
         held.started = true;
@@ -136,6 +143,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         biased;
         output = executor.execute(call) => output?,
         () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
+        () = checkpoints::tend(keeper.as_deref()) => return Err(cancelled(&tool)),
         () = kernel.clock().sleep(time_left) => return Err(timed_out(&tool, millis(time_allowed))),
     };
     if facts.held.is_some() {

@@ -9,6 +9,7 @@ use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
 use tokio_util::sync::CancellationToken;
 
+use crate::checkpoints::Checkpointing;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::ledger::Held;
@@ -39,6 +40,8 @@ pub struct Facts {
     pub(super) audience: Option<Arc<dyn Audience>>,
     /// Says that nobody wants the result any more.
     pub(super) cancellation: CancellationToken,
+    /// What the call saves, and goes on from.
+    pub(crate) checkpointing: Checkpointing,
 }
 
 impl Facts {
@@ -59,6 +62,7 @@ impl Facts {
             slot: None,
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),
+            checkpointing: Checkpointing::default(),
         }
     }
 

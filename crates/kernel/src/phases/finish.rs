@@ -52,6 +52,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         slot.record(record);
     }
 
+    let checkpoints = std::mem::take(&mut facts.checkpointing.summary);
     // Both askers get the same answer, so it carries the id of the call that ran.
     let (invocation_id, trace_id) = (facts.replay_of.unwrap_or(facts.invocation_id), facts.trace_id);
     let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id }))?;
@@ -88,7 +89,9 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
                 .as_ref()
                 .and_then(|cost| cost.fixed_cost.clone())
                 .unwrap_or_else(|| "0".into()),
+            checkpoints_created: checkpoints.notes,
         },
+        checkpoint_ref: checkpoints.newest.map(|id| id.to_string()),
         result: verified.result,
         trace_id,
     }))

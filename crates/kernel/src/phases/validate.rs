@@ -48,6 +48,7 @@ pub struct Validated {
 pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
     let Received { caller, tool, request, parent_left, conditions, access } = received;
     refuse_what_is_not_built(&request)?;
+    facts.checkpointing.wish(request.checkpoint_config.as_ref())?;
     idempotency_key_shape(request.execution_options.idempotency_key.as_deref())?;
     let time_asked = time_asked(request.resource_limits.timeout_seconds)?;
 
@@ -87,13 +88,6 @@ fn refuse_what_is_not_built(request: &InvokeRequest) -> Result<(), Refusal> {
         (options.async_mode || request.execution_mode == Some(ExecutionMode::Async), "execution_options.async_mode"),
         (options.dry_run, "execution_options.dry_run"),
         (request.document_context.is_some(), "document_context"),
-        (
-            request
-                .checkpoint_config
-                .as_ref()
-                .is_some_and(|c| c.enable_checkpointing == Some(true) || c.resume_from_checkpoint_id.is_some()),
-            "checkpoint_config",
-        ),
     ];
     match asked.into_iter().find(|(wanted, _)| *wanted) {
         None => Ok(()),

@@ -48,6 +48,8 @@ pub enum AuditAction {
     /// What is known of a tool of such a server has changed: quarantined, released, withdrawn, accepted, rejected,
     /// classified.
     ToolPinChanged,
+    /// Somebody named, rolled back to or deleted what was kept of a call.
+    CheckpointsChanged,
     /// Somebody tried an administrative act without the right to it.
     ActRefused,
 }

@@ -4,12 +4,13 @@
 //! all of it, and an executor hands it over as it came. Whatever the tool is told back is a refusal or a value, never a
 //! reason that only the operator may read.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// How far a tool has come, in its own words.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,6 +53,27 @@ impl LogLevel {
     }
 }
 
+/// What a tool wants kept, so that a later call can go on from there.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// Absent: one of many, of which the newest counts.
+    pub name: Option<String>,
+    /// Any JSON: the tool's own.
+    pub state: Value,
+    pub counters: BTreeMap<String, Number>,
+    /// Bytes by name.
+    pub binaries: BTreeMap<String, Vec<u8>>,
+    /// Which version of which document it was made from.
+    pub document_versions: BTreeMap<String, String>,
+}
+
+impl Snapshot {
+    /// A state and nothing else.
+    pub fn of(name: Option<&str>, state: Value) -> Self {
+        Self { name: name.map(str::to_owned), state, ..Self::default() }
+    }
+}
+
 /// Hears and answers one running tool.
 ///
 /// ```
@@ -68,9 +90,10 @@ pub trait Companion: Send + Sync + fmt::Debug {
     /// A line of the tool's log. Never waits; too many of them are dropped.
     fn log(&self, level: LogLevel, message: &str);
 
-    /// Keeps the tool's state durably under a new id and returns that id. May wait for the store; whoever calls bounds
-    /// the wait by the call's deadline.
-    async fn checkpoint(&self, name: Option<&str>, state: Value) -> Result<String, Refusal>;
+    /// Keeps the tool's state under a new id and returns that id. With a name it is durable then; without one it is so
+    /// soon, unless a newer one takes its place. May wait for the store; whoever calls bounds the wait by the call's
+    /// deadline.
+    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal>;
 
     /// A document that the tool is allowed to see. May wait; whoever calls bounds the wait by the call's deadline.
     async fn document(&self, id: &str) -> Result<Value, Refusal>;
@@ -177,7 +200,7 @@ impl Unaccompanied {
 impl Companion for Unaccompanied {
     fn progress(&self, _: Progress) {}
     fn log(&self, _: LogLevel, _: &str) {}
-    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
+    async fn checkpoint(&self, _: Snapshot) -> Result<String, Refusal> {
         Err(no_checkpoints())
     }
     async fn document(&self, _: &str) -> Result<Value, Refusal> {
@@ -185,9 +208,9 @@ impl Companion for Unaccompanied {
     }
 }
 
-/// The refusal of a server that keeps no state of tools.
+/// The refusal where no state of the tool is kept.
 pub fn no_checkpoints() -> Refusal {
-    Refusal::new(ErrorCode::E3010, "checkpoints are not kept by this server")
+    Refusal::new(ErrorCode::E3010, "no checkpoints are kept of this call")
         .hint("go on without, and return the whole result at the end")
         .retryable(false)
 }

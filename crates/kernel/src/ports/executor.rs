@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::companion::Companion;
+use crate::checkpoints::record::SavedState;
 use crate::limits::ResolvedLimits;
 use crate::registry::ToolVersion;
 
@@ -42,6 +43,18 @@ pub struct ToolCall {
     pub isolation: Isolation,
     /// Hears what the tool says, and answers what it asks.
     pub companion: Arc<dyn Companion>,
+    /// What the tool goes on from; `None`: from the beginning. An executor whose tools cannot be told leaves it.
+    pub resume: Option<Arc<ResumePoint>>,
+}
+
+/// A state that an earlier call of the same tool has saved (CKPT-014).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResumePoint {
+    pub checkpoint_id: String,
+    /// The call that saved it.
+    pub invocation_id: InvocationId,
+    /// Exactly what was saved, with the versions of documents that it was made from.
+    pub saved: SavedState,
 }
 
 /// What a call used. Zero where an executor cannot know.

@@ -6,6 +6,7 @@
 
 mod access;
 mod agreement;
+mod checkpoints;
 mod door;
 mod identity;
 mod jobs;

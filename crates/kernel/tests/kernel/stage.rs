@@ -11,11 +11,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId};
 use contract::manifest::Isolation;
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use gantry_kernel::ports::checkpoint_store::CheckpointStore;
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
 use gantry_kernel::ports::companion::{self, LogLevel, Progress};
 use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
 use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use gantry_kernel::ports::executor::{Executor, ResumePoint, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use gantry_kernel::ports::ledger::{
@@ -27,9 +28,9 @@ use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use gantry_kernel::ports::registry_store::StoreError;
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
-    Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, ExternalIssuer, Failed, Identity,
-    IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResolvedLimits,
-    ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, CheckpointRetention, Checkpoints, ExternalIssuer,
+    Failed, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle,
+    ResolvedLimits, ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
 use serde_json::{Value, json};
@@ -102,6 +103,17 @@ pub(crate) enum Act {
     Hang,
     /// Answers once it is told to.
     Wait(Arc<Notify>, Value),
+    /// Saves and lets time pass, then does something else.
+    Keep(Vec<Move>, Box<Self>),
+}
+
+/// What a tool does while it works.
+#[derive(Debug, Clone)]
+pub(crate) enum Move {
+    Save(companion::Snapshot),
+    Progress(f64, &'static str),
+    /// Seconds pass.
+    Work(i64),
 }
 
 #[derive(Debug)]
@@ -110,6 +122,11 @@ pub(crate) struct Puppet {
     pub(crate) calls: Mutex<Vec<Value>>,
     /// What the last call had to be kept to.
     pub(crate) kept: Mutex<Option<(Isolation, ResolvedLimits)>>,
+    /// What the last call was told to go on from.
+    pub(crate) resumed: Mutex<Option<Arc<ResumePoint>>>,
+    /// What it was answered when it saved: an id, or the code of a refusal.
+    pub(crate) saved: Mutex<Vec<Result<String, ErrorCode>>>,
+    clock: Arc<HeldClock>,
 }
 
 #[async_trait::async_trait]
@@ -120,7 +137,12 @@ impl Executor for Puppet {
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
         self.calls.lock().unwrap().push((*call.parameters).clone());
         *self.kept.lock().unwrap() = Some((call.isolation, call.limits));
-        let act = self.act.lock().unwrap().clone();
+        self.resumed.lock().unwrap().clone_from(&call.resume);
+        let mut act = self.act.lock().unwrap().clone();
+        if let Act::Keep(moves, then) = act {
+            self.keep(&*call.companion, moves).await;
+            act = *then;
+        }
         match act {
             Act::Answer(value) => Ok(ToolOutput::of(value)),
             Act::Fail(refusal) => Err(refusal),
@@ -130,7 +152,7 @@ impl Executor for Puppet {
                     companion.progress(Progress { percent: Some(f64::from(percent)), ..Progress::default() });
                 }
                 companion.log(LogLevel::Warn, "this one is too much");
-                let checkpoint = companion.checkpoint(None, json!({})).await.unwrap_err();
+                let checkpoint = companion.checkpoint(companion::Snapshot::of(None, json!({}))).await.unwrap_err();
                 let document = companion.document("spec").await.unwrap_err();
                 Ok(ToolOutput::of(json!({ "text": format!("{} {}", checkpoint.code, document.code) })))
             }
@@ -139,10 +161,29 @@ impl Executor for Puppet {
                 let text: Vec<String> = answers.into_iter().map(|a| format!("{}={}", a.key, a.value)).collect();
                 Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
-            Act::Hang => std::future::pending().await,
+            Act::Keep(..) | Act::Hang => std::future::pending().await,
             Act::Wait(go, value) => {
                 go.notified().await;
                 Ok(ToolOutput::of(value))
+            }
+        }
+    }
+}
+
+impl Puppet {
+    async fn keep(&self, companion: &dyn companion::Companion, moves: Vec<Move>) {
+        for one in moves {
+            match one {
+                Move::Save(snapshot) => {
+                    let saved = companion.checkpoint(snapshot).await.map_err(|refusal| refusal.code);
+                    self.saved.lock().unwrap().push(saved);
+                }
+                Move::Progress(percent, phase) => {
+                    companion.progress(Progress { percent: Some(percent), phase: Some(phase.into()), message: None })
+                }
+                Move::Work(seconds) => {
+                    self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
+                }
             }
         }
     }
@@ -335,6 +376,7 @@ pub(crate) struct Props {
     pub(crate) offerings: Option<Arc<dyn Offerings>>,
     /// What stands between the kernel and its ledger.
     pub(crate) blotter: Option<Arc<Blotter>>,
+    pub(crate) checkpoints: Option<Arc<dyn CheckpointStore>>,
 }
 
 impl Stage {
@@ -350,6 +392,9 @@ impl Stage {
             act: Mutex::new(Act::Answer(json!({ "text": "hi" }))),
             calls: Mutex::default(),
             kept: Mutex::default(),
+            resumed: Mutex::default(),
+            saved: Mutex::default(),
+            clock: Arc::clone(&held),
         });
         let paper = Arc::new(Paper::default());
         let tally = Arc::new(Tally::default());
@@ -408,6 +453,10 @@ impl Stage {
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,
         });
+        let kernel = match props.checkpoints {
+            None => kernel,
+            Some(store) => kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())),
+        };
         Self { kernel, clock: held, puppet, paper, tally, recorder, store }
     }
 

@@ -52,6 +52,10 @@ pub(super) const CODES: &[ErrorCode] = &[
     ErrorCode::E3701,
     ErrorCode::E3801,
     ErrorCode::E3803,
+    ErrorCode::E3903,
+    ErrorCode::E3904,
+    ErrorCode::E3905,
+    ErrorCode::E3908,
 ];
 
 /// Other names of `parameters`.

@@ -14,7 +14,7 @@ use contract::manifest::Execution;
 use gantry_server::{Door, Drained, serve};
 use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::companion::{LogLevel, Progress, Question, QuestionKind};
+use kernel::ports::companion::{LogLevel, Progress, Question, QuestionKind, Snapshot};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
@@ -22,8 +22,8 @@ use kernel::ports::observer::Unwatched;
 use kernel::ports::offerings::{NothingOffered, Offerings};
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts,
-    Mint, Recorder, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Bookkeeper, CheckpointRetention, Checkpoints, Identity, IdentitySettings,
+    IsolationPolicy, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
 };
 use policy::{MintRequest, Minter, SigningKey};
 use serde_json::{Value, json};
@@ -125,6 +125,18 @@ impl Executor for Tools {
                     "upstream_code": -32021, "upstream_data": { "requiredCapabilities": { "sampling": {} } },
                 })));
             }
+            // Saves what it is given, says what it goes on from, and fails if it is told to.
+            "save" => {
+                let text = call.parameters["text"].as_str().unwrap().to_owned();
+                let name = text.strip_prefix("named ");
+                let state = json!({ "text": text });
+                call.companion.checkpoint(Snapshot::of(name.or(Some("event")), state)).await?;
+                if text.starts_with("fail") {
+                    return Err(Refusal::new(ErrorCode::E3401, "the tool fell over"));
+                }
+                let before = call.resume.as_ref().map_or(Value::Null, |point| point.saved.custom_state["text"].clone());
+                return Ok(ToolOutput::of(json!({ "text": text, "before": before })));
+            }
             "large" => return Ok(ToolOutput::of(json!({ "text": "x".repeat(5_000) }))),
             _ => {}
         }
@@ -198,6 +210,7 @@ impl House {
             &CountingEntropy::default(),
             Arc::new(Unwatched),
         );
+        let checkpoints = Checkpoints::new(Arc::clone(&store) as _, CheckpointRetention::default());
         let access = Access::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
@@ -229,7 +242,8 @@ impl House {
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),
-        });
+        })
+        .with_checkpoints(checkpoints);
         Self { kernel: Arc::new(kernel), clock, tools, paper }
     }
 }

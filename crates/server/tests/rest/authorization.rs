@@ -16,6 +16,9 @@ const ADMINISTRATORS: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "403 E
 /// What this stage does not have, said to whoever shows a good token.
 const NOT_HERE: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "501 E3010", "501 E3010"];
 
+/// What was never kept, for whoever shows a good token.
+const NOT_KEPT: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "404 E3903", "404 E3903"];
+
 const TABLE: &[Row] = &[
     ("POST", "/v1/tools/register", "registerTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
     ("GET", "/v1/tools", "listTools", EVERYBODY),
@@ -58,6 +61,17 @@ const TABLE: &[Row] = &[
     ("GET", "/v1/agents/agent-1/tools", "listAgentTools", EVERYBODY),
     ("GET", "/v1/agents/agent-1/tools/unavailable", "listUnavailableTools", EVERYBODY),
     ("POST", "/v1/affordances", "compileAffordances", EVERYBODY),
+    // Nothing was kept of this call, which nobody has made.
+    ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/checkpoints", "listCheckpoints", EVERYBODY),
+    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/checkpoints", "nameCheckpoint", NOT_KEPT),
+    (
+        "DELETE",
+        "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/checkpoints/019b0000-0000-7000-8000-00000000fffe",
+        "deleteCheckpoint",
+        NOT_KEPT,
+    ),
+    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/rollback", "rollBackInvocation", NOT_KEPT),
+    ("POST", "/v1/tools/resume/019b0000-0000-7000-8000-00000000ffff", "resumeInvocation", NOT_KEPT),
     (
         "GET",
         "/.well-known/oauth-protected-resource",
@@ -92,6 +106,9 @@ fn body(operation: &str) -> Option<Value> {
         "putActivations" => Some(json!({ "activations": [{ "tool_id": "demo.panic_tool" }] })),
         "putServer" => Some(json!({ "reach": { "type": "stdio", "command": "node" } })),
         "classifyServerTool" => Some(json!({ "side_effect_policy": "pure" })),
+        "nameCheckpoint" => Some(json!({ "label": "mine" })),
+        "rollBackInvocation" => Some(json!({ "checkpoint_id": "019b0000-0000-7000-8000-00000000fffe" })),
+        "resumeInvocation" => Some(json!({ "parameters": { "text": "x" } })),
         "putPolicies" => Some(json!({ "policies": "permit (principal, action, resource);" })),
         "explainCall" => Some(json!({ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } })),
         "compileAffordances" => Some(json!({ "objective": "echo", "token_budget": 500, "counter": "estimate" })),

@@ -13,6 +13,7 @@ mod access;
 mod affordances;
 mod authorization;
 mod bad_input;
+mod checkpoints;
 mod client;
 mod document;
 mod exchange;

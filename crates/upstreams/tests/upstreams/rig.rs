@@ -92,7 +92,7 @@ impl Companion for Listener {
     fn log(&self, level: LogLevel, message: &str) {
         self.heard.lock().unwrap().push(format!("{} {message}", level.as_str()));
     }
-    async fn checkpoint(&self, _: Option<&str>, _: Value) -> Result<String, Refusal> {
+    async fn checkpoint(&self, _: kernel::ports::companion::Snapshot) -> Result<String, Refusal> {
         Err(kernel::ports::companion::no_checkpoints())
     }
     async fn document(&self, _: &str) -> Result<Value, Refusal> {
@@ -349,6 +349,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         limits: ResolvedLimits::default(),
         isolation: Isolation::Builtin,
         companion: Unaccompanied::new(),
+        resume: None,
     }
 }
 

@@ -11,6 +11,7 @@ use executors::{
     Walls, WasmConfig, WasmExecutor,
 };
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
@@ -20,8 +21,8 @@ use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::{
-    Access, AccessParts, AccessSettings, Actor, Bookkeeper, ExternalIssuer, Identity, IdentitySettings, Kernel,
-    KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope,
+    Access, AccessParts, AccessSettings, Actor, Bookkeeper, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
+    IdentitySettings, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
@@ -154,7 +155,7 @@ impl House {
         })
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
-        let kernel = Arc::new(Kernel::new(KernelParts {
+        let kernel = Kernel::new(KernelParts {
             registry,
             identity: self.identity(config, issuer)?,
             access,
@@ -182,7 +183,9 @@ impl House {
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
-        }));
+        });
+        let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
+        let kernel = Arc::new(kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())));
         let loader = Loader {
             kernel: Arc::clone(&kernel),
             tool_homes: homes,

@@ -17,9 +17,9 @@ use tracing::Instrument as _;
 
 use super::pipe::{Heard, Pipe};
 use super::wire::{self, Fault, Id, Message};
-use super::{SessionBounds, SessionError};
+use super::{SessionBounds, SessionError, checkpointed};
 use crate::process::streams::clean;
-use kernel::ports::companion::{Companion, LogLevel, Progress};
+use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot};
 
 /// Characters of a progress message or a phase, of a line of the log, of a checkpoint's name and of a document's id.
 const WORDS_CHARS_MAX: usize = 1000;
@@ -157,11 +157,11 @@ impl Open {
         &self,
         id: &Id,
         method: &str,
-        mut params: Value,
+        params: Value,
         companion: &Arc<dyn Companion>,
     ) -> Result<impl Future<Output = Result<Value, Refusal>> + Send + 'static, (i32, String)> {
         enum Wanted {
-            Checkpoint { name: Option<String>, state: Value },
+            Checkpoint(Snapshot),
             Document { id: String },
         }
         let text =
@@ -173,8 +173,7 @@ impl Open {
                     None | Some(Value::Null) => None,
                     Some(_) => Some(text("name").ok_or_else(|| unfit("`name` must be a short string"))?),
                 };
-                let state = params.get_mut("state").map(Value::take).ok_or_else(|| unfit("`state` is missing"))?;
-                Wanted::Checkpoint { name, state }
+                Wanted::Checkpoint(checkpointed::snapshot(name, params).map_err(unfit)?)
             }
             "document" => Wanted::Document { id: text("id").ok_or_else(|| unfit("`id` must be a short string"))? },
             other => {
@@ -192,8 +191,8 @@ impl Open {
         let companion = Arc::clone(companion);
         Ok(async move {
             match wanted {
-                Wanted::Checkpoint { name, state } => {
-                    let id = companion.checkpoint(name.as_deref(), state).await?;
+                Wanted::Checkpoint(snapshot) => {
+                    let id = companion.checkpoint(snapshot).await?;
                     Ok(json!({ "checkpoint_id": id }))
                 }
                 Wanted::Document { id } => companion.document(&id).await,

@@ -11,7 +11,7 @@ use contract::error::Refusal;
 use serde_json::Value;
 
 use crate::process::scrub::Scrubber;
-use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question, QuestionKind};
+use kernel::ports::companion::{Answer, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot};
 
 /// Stands between a tool and its companion.
 #[derive(Debug)]
@@ -29,6 +29,15 @@ impl Scrubbed {
     fn text(&self, text: Option<String>) -> Option<String> {
         text.map(|text| self.secrets.text(&text).into_owned())
     }
+
+    /// Bytes that are text lose secrets as text does. Others are left: what stands in them in another form is found by no
+    /// search, and cutting into them would spoil them.
+    fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        match String::from_utf8(bytes) {
+            Ok(text) => self.secrets.text(&text).into_owned().into_bytes(),
+            Err(error) => error.into_bytes(),
+        }
+    }
 }
 
 #[async_trait]
@@ -42,9 +51,17 @@ impl Companion for Scrubbed {
         self.inner.log(level, &self.secrets.text(message));
     }
 
-    async fn checkpoint(&self, name: Option<&str>, state: Value) -> Result<String, Refusal> {
-        let name = name.map(|name| self.secrets.text(name));
-        self.inner.checkpoint(name.as_deref(), self.secrets.value(state)).await
+    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+        let Snapshot { name, state, counters, binaries, document_versions } = snapshot;
+        let shown = |text: String| self.secrets.text(&text).into_owned();
+        let snapshot = Snapshot {
+            name: self.text(name),
+            state: self.secrets.value(state),
+            counters: counters.into_iter().map(|(name, count)| (shown(name), count)).collect(),
+            binaries: binaries.into_iter().map(|(name, bytes)| (shown(name), self.bytes(bytes))).collect(),
+            document_versions: document_versions.into_iter().map(|(id, version)| (shown(id), shown(version))).collect(),
+        };
+        self.inner.checkpoint(snapshot).await
     }
 
     async fn document(&self, id: &str) -> Result<Value, Refusal> {

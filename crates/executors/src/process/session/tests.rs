@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use kernel::ports::companion::{LogLevel, Progress};
+use kernel::ports::companion::{LogLevel, Progress, Snapshot};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -43,8 +43,8 @@ impl Companion for Ear {
         self.hear(format!("{level:?}: {message}"));
     }
 
-    async fn checkpoint(&self, name: Option<&str>, state: Value) -> Result<String, Refusal> {
-        self.hear(format!("checkpoint {name:?} {state}"));
+    async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {
+        self.hear(format!("checkpoint {:?} {}", snapshot.name, snapshot.state));
         Ok("cp-1".to_owned())
     }
 
@@ -112,6 +112,7 @@ fn call() -> Call {
         parameters: Arc::new(json!({ "text": "line\nline" })),
         time_left: Duration::from_millis(1500),
         trace_id: TraceId::from_bytes([1; 16]),
+        resume: None,
     }
 }
 
@@ -502,7 +503,7 @@ async fn a_scrubbed_companion_hears_no_secret() {
     let words = || Some("it is hunter22".to_owned());
     companion.progress(Progress { percent: None, phase: words(), message: words() });
     companion.log(LogLevel::Info, "aHVudGVyMjI= is hunter22");
-    companion.checkpoint(Some("hunter22"), json!({ "hunter22": ["hunter22"] })).await.unwrap();
+    companion.checkpoint(Snapshot::of(Some("hunter22"), json!({ "hunter22": ["hunter22"] }))).await.unwrap();
     assert_eq!(companion.document("hunter22").await.unwrap(), json!({ "id": "[secret key]" }));
     let heard = ear.heard().join("\n");
     assert!(!heard.contains("hunter22") && !heard.contains("aHVudGVyMj"), "{heard}");

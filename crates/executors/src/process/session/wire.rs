@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Call;
+use super::checkpointed::Resume;
 use crate::process::streams::clean;
 
 /// The JSON-RPC number for a request that is none, for example one whose id is still in use.
@@ -149,6 +150,8 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         parameters: &'a Value,
         deadline_ms: u64,
         trace_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resume: Option<Resume<'a>>,
     }
     let id = call.invocation_id.to_string();
     let params = Params {
@@ -158,6 +161,7 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         parameters: &call.parameters,
         deadline_ms: u64::try_from(call.time_left.as_millis()).unwrap_or(u64::MAX),
         trace_id: call.trace_id.to_string(),
+        resume: call.resume.as_deref().map(Resume::from),
     };
     line(&Line { jsonrpc: "2.0", id: &id, method: "invoke", params })
 }

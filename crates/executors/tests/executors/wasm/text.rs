@@ -20,6 +20,11 @@ fn component_with(imports: &str, memory: &str, body: &str) -> Vec<u8> {
             HOST_CORE,
         ),
         "secrets" => (SECRETS, "(with \"secrets\" (instance (export \"get\" (func $get))))", SECRETS_CORE),
+        "checkpoints" => (
+            CHECKPOINTS,
+            "(with \"checkpoints\" (instance (export \"resume-state\" (func $resume)) (export \"save\" (func $save))))",
+            CHECKPOINTS_CORE,
+        ),
         _ => ("", "", ""),
     };
     let text = format!(
@@ -76,6 +81,15 @@ const SECRETS: &str = r#"
   (import "gantry:tool/secrets@1.0.0" (instance $secrets
     (export "get" (func (param "name" string) (result (result string (error string)))))))
   (core func $get (canon lower (func $secrets "get") (memory $libc "memory") (realloc (func $libc "cabi_realloc"))))"#;
+const CHECKPOINTS: &str = r#"
+  (import "gantry:tool/checkpoints@1.0.0" (instance $checkpoints
+    (export "resume-state" (func (result (option string))))
+    (export "save" (func (param "name" (option string)) (param "state-json" string) (result (result string (error string)))))))
+  (core func $resume (canon lower (func $checkpoints "resume-state") (memory $libc "memory") (realloc (func $libc "cabi_realloc"))))
+  (core func $save (canon lower (func $checkpoints "save") (memory $libc "memory") (realloc (func $libc "cabi_realloc"))))"#;
+const CHECKPOINTS_CORE: &str = r#"
+    (import "checkpoints" "resume-state" (func $resume (param i32)))
+    (import "checkpoints" "save" (func $save (param i32 i32 i32 i32 i32 i32)))"#;
 const SECRETS_CORE: &str = r#"(import "secrets" "get" (func $get (param i32 i32 i32)))"#;
 
 /// A tool in a folder of its own, which stays as long as the first part of the answer.

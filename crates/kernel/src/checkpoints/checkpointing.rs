@@ -1,0 +1,87 @@
+//! What a call has to do with checkpoints, from its wish to its answer. Carried along in the facts of the call, because it
+//! concerns validation (the wish), execution (going on, saving) and the answer alike.
+
+use std::sync::Arc;
+
+use contract::envelope::CheckpointOptions;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::InvocationId;
+use policy::Caller;
+use serde_json::{Value, json};
+
+use super::keeper::{Keeper, Summary, Whose};
+use super::plan::{CheckpointPlan, wish_shape};
+use crate::invoke::Kernel;
+use crate::ports::checkpoint_store::CheckpointId;
+use crate::ports::executor::ResumePoint;
+use crate::registry::ToolVersion;
+
+/// The checkpoints of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpointing {
+    wish: CheckpointOptions,
+    resume_from: Option<CheckpointId>,
+    keeper: Option<Arc<Keeper>>,
+    /// There once the call has ended.
+    pub(crate) summary: Summary,
+}
+
+impl Checkpointing {
+    /// What the caller wants, if it can be wanted.
+    pub(crate) fn wish(&mut self, wish: Option<&CheckpointOptions>) -> Result<(), Refusal> {
+        if let Some(wish) = wish {
+            self.resume_from = wish_shape(wish)?;
+            self.wish = wish.clone();
+        }
+        Ok(())
+    }
+
+    /// Before the tool starts, and before anything is counted: finds what it goes on from, and begins to keep.
+    pub(crate) async fn begin(
+        &mut self,
+        kernel: &Kernel,
+        caller: &Caller,
+        tool: &ToolVersion,
+        invocation: InvocationId,
+    ) -> Result<Option<Arc<ResumePoint>>, Refusal> {
+        let Some(checkpoints) = &kernel.checkpoints else {
+            if self.wish.enable_checkpointing == Some(true) || self.resume_from.is_some() {
+                return Err(Refusal::new(ErrorCode::E3010, "`checkpoint_config` is not available on this server")
+                    .hint("leave `checkpoint_config` out; the call was not run"));
+            }
+            return Ok(None);
+        };
+        let resumed = kernel.resumed(caller, tool, invocation, self.resume_from).await?;
+        if let Some(plan) = CheckpointPlan::of(&self.wish, &tool.manifest) {
+            let whose = Whose {
+                tenant: caller.tenant().clone(),
+                invocation,
+                owner: caller.subject().clone(),
+                tool: tool.id.clone(),
+                version: tool.version.clone(),
+                fence: 0,
+            };
+            let ports = (Arc::clone(&kernel.parts.clock), Arc::clone(&kernel.parts.entropy));
+            self.keeper = Some(Arc::new(Keeper::new(Arc::clone(checkpoints), plan, whose, resumed.as_ref(), ports)));
+        }
+        Ok(resumed.map(|resumed| resumed.point()))
+    }
+
+    pub(crate) fn keeper(&self) -> Option<Arc<Keeper>> {
+        self.keeper.clone()
+    }
+
+    /// The call has ended. A failed one says in its details what it can be resumed from.
+    pub(crate) async fn conclude<T>(&mut self, carried: &mut Result<T, Refusal>) {
+        let Some(keeper) = self.keeper.take() else { return };
+        self.summary = keeper.conclude(carried.is_ok()).await;
+        let (Some(newest), Err(refusal)) = (self.summary.newest, carried) else { return };
+        match refusal.details.as_deref_mut() {
+            None => refusal.details = Some(Box::new(json!({ "checkpoint_ref": newest.to_string() }))),
+            Some(Value::Object(members)) => {
+                members.insert("checkpoint_ref".to_owned(), Value::String(newest.to_string()));
+            }
+            Some(_) => {}
+        }
+    }
+}

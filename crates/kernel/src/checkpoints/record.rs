@@ -1,0 +1,210 @@
+//! What a checkpoint holds, and its text (CKPT-003): the complete state, so that resuming gives back exactly what was saved
+//! (CKPT-004).
+//!
+//! The text is JSON with the names of the requirement. It repeats what the head says, so that a record which was put under
+//! another head is noticed. Numbers keep the spelling they were parsed from, as far as `serde_json` knows it.
+//!
+//! Not here: compression, deltas, checksums (`codec`).
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use contract::envelope::CheckpointKind;
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
+
+use super::codec::CodecError;
+use crate::ports::checkpoint_store::{CheckpointHead, CheckpointId};
+
+/// The version that this program writes, and the only one it reads (CKPT-017).
+pub const SCHEMA_VERSION: &str = "1.0";
+/// Bytes of a tool's own state, as JSON.
+pub const STATE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one binary part: it stands in the record, and larger ones would need an object store (CKPT-008).
+pub const BINARY_BYTES_MAX: usize = 1 << 20;
+/// Most binary parts, counters and documents of one checkpoint, and the longest name of one.
+pub const PARTS_MAX: usize = 64;
+pub const PART_NAME_CHARS_MAX: usize = 255;
+/// Longest label.
+pub const LABEL_CHARS_MAX: usize = 255;
+/// Deepest nesting of a state; what reads it again goes a little deeper than this.
+const DEPTH_MAX: usize = 100;
+/// What stands before the text of an inline part.
+const DATA_URI: &str = "data:application/octet-stream;base64,";
+
+/// What a tool saves.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SavedState {
+    /// How far the call had come, by its last word about that.
+    pub progress_percent: Option<f64>,
+    pub phase: Option<String>,
+    pub counters: BTreeMap<String, Number>,
+    /// Any JSON: the tool's own.
+    pub custom_state: Value,
+    /// Bytes by name.
+    pub binaries: BTreeMap<String, Vec<u8>>,
+    /// Which version of which document the state was made from.
+    pub document_versions: BTreeMap<String, String>,
+}
+
+/// One checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckpointRecord {
+    pub head: CheckpointHead,
+    pub state: SavedState,
+}
+
+impl SavedState {
+    /// Within every bound? Gives about how many bytes it will take as text.
+    pub(crate) fn check(&self) -> Result<usize, CodecError> {
+        let mut room = Room { left: STATE_BYTES_MAX };
+        if serde_json::to_writer(&mut room, &self.custom_state).is_err() {
+            return Err(CodecError::TooLarge { what: "state", max: STATE_BYTES_MAX });
+        }
+        if is_deeper(&self.custom_state, DEPTH_MAX) {
+            return Err(CodecError::TooDeep { max: DEPTH_MAX });
+        }
+        if self.binaries.values().any(|bytes| bytes.len() >= BINARY_BYTES_MAX) {
+            return Err(CodecError::TooLarge { what: "binary part", max: BINARY_BYTES_MAX - 1 });
+        }
+        let parts = [self.binaries.len(), self.counters.len(), self.document_versions.len()];
+        let mut names = self.binaries.keys().chain(self.counters.keys()).chain(self.document_versions.keys());
+        if parts.into_iter().any(|count| count > PARTS_MAX) {
+            return Err(CodecError::TooLarge { what: "number of parts", max: PARTS_MAX });
+        }
+        if names.any(|name| name.chars().count() > PART_NAME_CHARS_MAX) {
+            return Err(CodecError::TooLarge { what: "name of a part", max: PART_NAME_CHARS_MAX });
+        }
+        Ok(STATE_BYTES_MAX - room.left + self.binaries.values().map(Vec::len).sum::<usize>())
+    }
+}
+
+impl CheckpointRecord {
+    /// The text.
+    pub(super) fn content(&self) -> Result<Vec<u8>, CodecError> {
+        let Self { head, state } = self;
+        let wire = Wire {
+            schema_version: SCHEMA_VERSION.into(),
+            checkpoint_id: head.id.to_string(),
+            tenant_id: head.tenant.to_string(),
+            invocation_id: head.invocation.to_string(),
+            tool_id: head.tool.to_string(),
+            tool_version: head.version.to_string(),
+            checkpoint_type: head.kind,
+            timestamp: head.saved_at.to_string(),
+            parent_checkpoint_id: head.parent.as_ref().map(CheckpointId::to_string),
+            label: head.label.clone(),
+            document_versions: state.document_versions.clone(),
+            binary_refs: state.binaries.iter().map(inline).collect(),
+            state: WireState {
+                progress_percent: state.progress_percent,
+                phase: state.phase.clone(),
+                counters: state.counters.clone(),
+                custom_state: std::borrow::Cow::Borrowed(&state.custom_state),
+            },
+        };
+        serde_json::to_vec(&wire).map_err(|_| CodecError::Corrupt)
+    }
+
+    /// What a text says, if it belongs to this head.
+    pub(super) fn read(head: &CheckpointHead, content: &[u8]) -> Result<Self, CodecError> {
+        let wire: Wire<'_> = serde_json::from_slice(content).map_err(|_| CodecError::Corrupt)?;
+        let same = wire.schema_version == SCHEMA_VERSION
+            && wire.checkpoint_id == head.id.to_string()
+            && wire.tenant_id == head.tenant.as_str()
+            && wire.invocation_id == head.invocation.to_string()
+            && wire.tool_id == head.tool.as_str()
+            && wire.tool_version == head.version.to_string()
+            && wire.checkpoint_type == head.kind
+            && wire.parent_checkpoint_id == head.parent.as_ref().map(CheckpointId::to_string)
+            && wire.label == head.label;
+        if !same {
+            return Err(CodecError::Corrupt);
+        }
+        let binaries = wire.binary_refs.into_iter().map(bytes).collect::<Result<_, _>>()?;
+        let WireState { progress_percent, phase, counters, custom_state } = wire.state;
+        let custom_state = custom_state.into_owned();
+        let document_versions = wire.document_versions;
+        let state = SavedState { progress_percent, phase, counters, custom_state, binaries, document_versions };
+        Ok(Self { head: head.clone(), state })
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------- text
+
+/// The record as it is written. Members in the order in which they change least, which is what a delta likes.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire<'a> {
+    schema_version: String,
+    checkpoint_id: String,
+    tenant_id: String,
+    invocation_id: String,
+    tool_id: String,
+    tool_version: String,
+    checkpoint_type: CheckpointKind,
+    timestamp: String,
+    parent_checkpoint_id: Option<String>,
+    label: Option<String>,
+    document_versions: BTreeMap<String, String>,
+    binary_refs: Vec<BinaryRef>,
+    state: WireState<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireState<'a> {
+    progress_percent: Option<f64>,
+    phase: Option<String>,
+    counters: BTreeMap<String, Number>,
+    custom_state: std::borrow::Cow<'a, Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BinaryRef {
+    key: String,
+    storage: Storage,
+    uri: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Storage {
+    Inline,
+}
+
+fn inline((key, bytes): (&String, &Vec<u8>)) -> BinaryRef {
+    let uri = format!("{DATA_URI}{}", STANDARD.encode(bytes));
+    BinaryRef { key: key.clone(), storage: Storage::Inline, uri }
+}
+
+fn bytes(part: BinaryRef) -> Result<(String, Vec<u8>), CodecError> {
+    let text = part.uri.strip_prefix(DATA_URI).ok_or(CodecError::Corrupt)?;
+    Ok((part.key, STANDARD.decode(text).map_err(|_| CodecError::Corrupt)?))
+}
+
+fn is_deeper(value: &Value, than: usize) -> bool {
+    let Some(left) = than.checked_sub(1) else { return value.is_array() || value.is_object() };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, left)),
+        Value::Object(members) => members.values().any(|member| is_deeper(member, left)),
+        _ => false,
+    }
+}
+
+/// Counts what is written, and stops at the bound.
+struct Room {
+    left: usize,
+}
+
+impl std::io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| std::io::Error::other("no room"))?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! The durable truth about what running tools have saved of their state. (CKPT-001…015, DESIGN §5)
+//!
+//! A store keeps checkpoints as they were sealed and does not look into them: a [`SealedCheckpoint`] never changes. What a
+//! store decides is which of them is the *newest* of an invocation (the one saved or promoted last) and until when each is
+//! kept. Spans come in, its own clock makes times of them.
+//!
+//! Every method is one atomic act, durable before it is answered. A checkpoint of another tenant is like one that is not
+//! there, and so is one whose time is over, except as the base of another.
+//!
+//! Invariants
+//! - CKPT-A: what a kept checkpoint is based on is kept too, however old it is.
+//! - CKPT-B: an invocation's checkpoints are all of one owner and one tool.
+//! - CKPT-C: who has an old fence saves nothing.
+//!
+//! Not here: what is in them (`checkpoints::record`), how they are sealed (`checkpoints::codec`), who may see them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::envelope::CheckpointKind;
+use contract::ids::{InvocationId, Subject, TenantId, ToolId};
+use contract::version::Version;
+use uuid::Uuid;
+
+use super::clock::UnixMillis;
+use super::entropy::{Entropy, new_invocation_id};
+use super::registry_store::StoreError;
+
+/// Most checkpoints of one invocation that a store lists at once.
+pub const LIST_MAX: usize = 256;
+/// Most deltas that stand on each other before there is a whole one.
+pub const CHAIN_MAX: u8 = 16;
+
+/// The name of one checkpoint: unique, and not guessable from another (CKPT-005).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CheckpointId(pub Uuid);
+
+impl CheckpointId {
+    /// A new one: UUIDv7.
+    pub fn new(entropy: &dyn Entropy, now: UnixMillis) -> Self {
+        Self(new_invocation_id(entropy, now).0)
+    }
+}
+
+impl fmt::Display for CheckpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for CheckpointId {
+    type Err = uuid::Error;
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        Uuid::try_parse(text).map(Self)
+    }
+}
+
+/// What is known of a checkpoint without opening it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointHead {
+    pub id: CheckpointId,
+    pub tenant: TenantId,
+    pub invocation: InvocationId,
+    /// Who made the call.
+    pub owner: Subject,
+    pub tool: ToolId,
+    pub version: Version,
+    pub kind: CheckpointKind,
+    pub label: Option<String>,
+    /// The state it followed, perhaps of another invocation.
+    pub parent: Option<CheckpointId>,
+    /// By the clock of whoever saved it.
+    pub saved_at: UnixMillis,
+}
+
+/// A checkpoint as it is kept. Made and opened by `checkpoints::codec` only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedCheckpoint {
+    pub head: CheckpointHead,
+    /// What the payload is a delta against; of the same invocation.
+    pub base: Option<CheckpointId>,
+    /// How many deltas are below it.
+    pub chain: u8,
+    pub schema_version: String,
+    pub is_gzip: bool,
+    /// Bytes of the whole content, decoded.
+    pub content_bytes: u64,
+    /// Of the whole content, decoded.
+    pub checksum: Digest,
+    /// Of everything above and the payload.
+    pub seal: Digest,
+    pub payload: Arc<[u8]>,
+}
+
+/// A line of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedCheckpoint {
+    pub head: CheckpointHead,
+    pub base: Option<CheckpointId>,
+    pub content_bytes: u64,
+    pub stored_bytes: u64,
+    /// Until when it is kept; `None`: until it is deleted.
+    pub expires_at: Option<UnixMillis>,
+}
+
+/// What became of a checkpoint that was to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Saved {
+    /// It is kept and the newest of its invocation. Also if the very same one had been kept before.
+    Kept,
+    /// What it is based on is not there.
+    BaseGone,
+    /// The invocation has checkpoints of another owner or tool (CKPT-B), or the id is taken.
+    Foreign,
+    /// Somebody with a higher fence has taken the invocation over (CKPT-C).
+    Fenced,
+}
+
+/// How the call ended, and what follows for what was kept of it (CKPT-015).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Micro-checkpoints go.
+    Completed,
+    /// The newest micro-checkpoint and all macro-checkpoints are kept for this long from now; other micro-checkpoints for
+    /// what is left of their time.
+    Failed { keep: Duration },
+}
+
+/// Which part of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListPage {
+    /// Those that come after this one in the list; all of them if it is not there.
+    pub after: Option<CheckpointId>,
+    /// At most this many, and never more than [`LIST_MAX`].
+    pub limit: usize,
+}
+
+/// Keeps checkpoints.
+#[async_trait]
+pub trait CheckpointStore: Send + Sync + fmt::Debug {
+    /// Keeps one for this long, or until it is deleted. `fence` grows with every hand-over of the invocation; who belongs
+    /// to no attempt has none, and is never refused for it.
+    async fn save(
+        &self,
+        checkpoint: &SealedCheckpoint,
+        fence: Option<u64>,
+        keep: Option<Duration>,
+    ) -> Result<Saved, StoreError>;
+
+    /// A checkpoint and what it is based on, itself first. Empty if it is not there; shorter than it should be if a base
+    /// is missing, which must not be and is for the caller to notice.
+    async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError>;
+
+    /// Those of an invocation, the newest first.
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        page: ListPage,
+    ) -> Result<Vec<ListedCheckpoint>, StoreError>;
+
+    /// Makes a checkpoint the newest of its invocation. It and the one that was the newest are kept for at least this
+    /// long from now. False if it is not there.
+    async fn promote(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        id: CheckpointId,
+        keep: Duration,
+    ) -> Result<bool, StoreError>;
+
+    /// The call has ended. Nothing happens to checkpoints of another owner.
+    async fn settle(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        owner: &Subject,
+        ending: Ending,
+    ) -> Result<(), StoreError>;
+
+    /// Deletes one; its room is freed once nothing is based on it. False if it is not there.
+    async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError>;
+
+    /// Frees the room of at most `batch` checkpoints whose time is over and on which nothing is based; answers of how many.
+    /// What stood below them can be freed by the next call, so whoever cleans repeats until the answer is zero.
+    async fn prune(&self, batch: usize) -> Result<usize, StoreError>;
+}

@@ -1,0 +1,99 @@
+//! `CheckpointStore` on SQLite: what running tools have saved, durable before it is answered. (CKPT-*)
+//!
+//! A row whose time is over is deleted as soon as nothing is based on it: at the end of its call, when it is deleted by
+//! somebody, or by `prune`. Until then it is out of every list, but can be what another stands on.
+//!
+//! Not here: what is in a checkpoint; whether it is damaged is found by whoever opens it.
+
+mod reading;
+mod writing;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ids::{InvocationId, Subject, TenantId};
+use kernel::ports::checkpoint_store::{
+    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
+};
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::StoreError;
+
+use super::SqliteStore;
+
+/// The time by which checkpoints of this store live.
+fn now_of(_: &SqliteStore) -> UnixMillis {
+    UnixMillis(jiff::Timestamp::now().as_millisecond())
+}
+
+#[async_trait]
+impl CheckpointStore for SqliteStore {
+    async fn save(
+        &self,
+        checkpoint: &SealedCheckpoint,
+        fence: Option<u64>,
+        keep: Option<Duration>,
+    ) -> Result<Saved, StoreError> {
+        let (checkpoint, now) = (checkpoint.clone(), now_of(self));
+        let until = keep.map(|keep| now.plus(keep));
+        self.writer()?.run(move |connection| writing::save(connection, &checkpoint, fence, until)).await
+    }
+
+    async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {
+        let (tenant, now) = (tenant.clone(), now_of(self));
+        self.readers.run(move |connection| reading::chain(connection, &tenant, id, now)).await
+    }
+
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        page: ListPage,
+    ) -> Result<Vec<ListedCheckpoint>, StoreError> {
+        let (tenant, now) = (tenant.clone(), now_of(self));
+        self.readers.run(move |connection| reading::list(connection, &tenant, invocation, page, now)).await
+    }
+
+    async fn promote(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        id: CheckpointId,
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
+        let (tenant, now) = (tenant.clone(), now_of(self));
+        let promote = move |connection: &rusqlite::Connection| {
+            writing::promote(connection, (tenant.as_str(), invocation), id, now, now.plus(keep))
+        };
+        self.writer()?.run(promote).await
+    }
+
+    async fn settle(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        owner: &Subject,
+        ending: Ending,
+    ) -> Result<(), StoreError> {
+        let (tenant, owner, now) = (tenant.clone(), owner.clone(), now_of(self));
+        let settle = move |connection: &rusqlite::Connection| {
+            writing::settle(connection, (tenant.as_str(), invocation), owner.as_str(), ending, now)
+        };
+        self.writer()?.run(settle).await
+    }
+
+    async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError> {
+        let (tenant, now) = (tenant.clone(), now_of(self));
+        let delete = move |connection: &rusqlite::Connection| {
+            writing::delete(connection, (tenant.as_str(), invocation), id, now)
+        };
+        self.writer()?.run(delete).await
+    }
+
+    async fn prune(&self, batch: usize) -> Result<usize, StoreError> {
+        let now = now_of(self);
+        self.writer()?.run(move |connection| writing::prune(connection, batch, now)).await
+    }
+}
+
+/// An invocation of a tenant.
+type Of<'a> = (&'a str, InvocationId);
