@@ -44,7 +44,7 @@ impl Kernel {
     }
 
     /// Recognises the caller and checks that its role lets it act. A refusal is recorded.
-    async fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Principal>, Refusal> {
+    pub(crate) async fn permitted(&self, actor: Actor<'_>, action: Action) -> Result<Arc<Principal>, Refusal> {
         let caller = self.recognise(actor).await?;
         if caller.may(action) {
             return Ok(caller);
@@ -87,7 +87,7 @@ impl Kernel {
 }
 
 /// The tenant an act is about: the own one, or any if the caller administers the installation.
-fn tenant_of(caller: &Principal, named: Option<&TenantId>) -> Result<TenantId, Refusal> {
+pub(crate) fn tenant_of(caller: &Principal, named: Option<&TenantId>) -> Result<TenantId, Refusal> {
     match named {
         Some(named) if named != caller.tenant() && !caller.tenant().is_home() => Err(elsewhere()),
         Some(named) => Ok(named.clone()),

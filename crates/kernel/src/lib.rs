@@ -21,6 +21,7 @@ pub mod phases;
 pub mod ports;
 mod recorder;
 pub mod registry;
+pub mod webhooks;
 
 pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{

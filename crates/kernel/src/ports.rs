@@ -6,6 +6,7 @@
 
 pub mod access_store;
 pub mod audit_sink;
+pub mod call_out;
 pub mod change_bus;
 pub mod clock;
 pub mod companion;
@@ -22,3 +23,5 @@ pub mod secret_source;
 pub mod server_desk;
 pub mod tool_search;
 pub mod upstream_store;
+pub mod webhook_store;
+pub mod workflow_runs;

@@ -40,6 +40,16 @@ pub enum AuditAction {
     /// What is known of a tool of such a server has changed: quarantined, released, withdrawn, accepted, rejected,
     /// classified.
     ToolPinChanged,
+    /// A subscription to webhooks was added, changed, tried or taken away, or something sent again.
+    WebhooksChanged,
+    /// A webhook was given up (E3704).
+    WebhookFailed,
+    /// An embedding was made outside.
+    EmbeddingGenerated,
+    /// A workflow outside has come to its end.
+    WorkflowCompleted,
+    /// A notification was sent.
+    NotificationSent,
     /// Somebody tried an administrative act without the right to it.
     ActRefused,
 }

@@ -1,0 +1,155 @@
+//! One attempt to deliver: sign, call, write down what came of it, and say what is next. (WHK-2, WHK-3)
+//!
+//! The attempt is written down after the call, so a server that dies in between calls again. The other order would lose
+//! what a receiver never got.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::error::Refusal;
+use contract::ids::TenantId;
+
+use super::schedule::pause_after;
+use super::signature::{SIGNATURE_HEADER, sign};
+use super::Webhooks;
+use crate::ports::call_out::CallOut;
+use crate::ports::secret_source::Secret;
+use crate::ports::webhook_store::{
+    Attempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, EventKind, Noted, Target,
+};
+
+/// The kind of job that delivers.
+pub const DELIVERY_JOB: &str = "webhook";
+
+/// Where deliveries wait for their turn.
+#[async_trait]
+pub trait DeliveryQueue: Send + Sync + fmt::Debug {
+    /// Has [`Webhooks::deliver`] called for this delivery and round, soon, and again as it says. Durable before it answers;
+    /// a second time for the same round changes nothing.
+    async fn enqueue(&self, tenant: &TenantId, delivery: DeliveryId, round: u32) -> Result<(), Refusal>;
+}
+
+/// What is next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivered {
+    /// The receiver has it.
+    Done,
+    /// Not yet; after this pause once more.
+    Again { after: Duration, error: String },
+    /// Given up (E3704).
+    Dead { error: String },
+    /// Somebody else has done it, or it is not wanted any more.
+    Nothing,
+}
+
+/// What came of a call.
+pub(super) struct Outcome {
+    pub(super) status: Option<u16>,
+    pub(super) took: Duration,
+    /// A word, unless it was delivered.
+    pub(super) error: Option<String>,
+    /// Another try would fail in the same way.
+    pub(super) is_final: bool,
+}
+
+impl Outcome {
+    fn refused(word: &str, is_final: bool) -> Self {
+        Self { status: None, took: Duration::ZERO, error: Some(word.to_owned()), is_final }
+    }
+}
+
+impl Webhooks {
+    /// Makes one attempt. An error means that nothing could be read or written down: try again.
+    pub async fn deliver(&self, tenant: &TenantId, id: DeliveryId, round: u32) -> Result<Delivered, Refusal> {
+        let found = self.parts.store.delivery(tenant, id).await.map_err(|error| error.refusal())?;
+        let Some(DeliveryDetail { record, body: Some(body) }) = found else { return Ok(Delivered::Nothing) };
+        if record.state != DeliveryState::Pending || record.round != round {
+            return Ok(Delivered::Nothing);
+        }
+        let number = record.attempts.saturating_add(1);
+        let at = self.parts.clock.now();
+        let outcome = self.attempt(&record, &body, number).await?;
+        let given_up = outcome.is_final || number >= self.parts.settings.attempts_max;
+        let (state, next) = match outcome.error.clone() {
+            None => (DeliveryState::Delivered, Delivered::Done),
+            Some(error) if given_up => (DeliveryState::Dead, Delivered::Dead { error }),
+            Some(error) => (DeliveryState::Pending, Delivered::Again { after: self.pause(number), error }),
+        };
+        let attempt = attempt_of(&outcome, round, number, at);
+        match self.parts.store.note_attempt(tenant, id, &attempt, state).await.map_err(|error| error.refusal())? {
+            Noted::Kept => Ok(next),
+            Noted::Stale => Ok(Delivered::Nothing),
+        }
+    }
+
+    async fn attempt(&self, record: &DeliveryRecord, body: &str, number: u32) -> Result<Outcome, Refusal> {
+        let now = self.parts.clock.now();
+        let (url, secrets) = match &record.target {
+            Target::Webhook(webhook) => {
+                let found = self.parts.store.webhook(&record.tenant, *webhook).await.map_err(|error| error.refusal())?;
+                let Some(found) = found else { return Ok(Outcome::refused("webhook_removed", true)) };
+                let secrets = self.secrets_of(&found, now).await;
+                (found.url, secrets)
+            }
+            Target::Callback { url, secret } => {
+                (url.clone(), self.named(&record.tenant, secret).await.map(|secret| vec![secret]))
+            }
+        };
+        // A body nobody can check is not sent. Somebody may provision the credential meanwhile.
+        let Ok(secrets) = secrets else { return Ok(Outcome::refused("no_secret", false)) };
+        Ok(self.send(&url, &secrets, (record.event, record.id), body, number).await)
+    }
+
+    /// Sends a signed body once.
+    pub(super) async fn send(
+        &self,
+        url: &str,
+        secrets: &[Secret],
+        (event, id): (EventKind, DeliveryId),
+        body: &str,
+        number: u32,
+    ) -> Outcome {
+        let headers = [
+            (SIGNATURE_HEADER, sign(secrets, self.parts.clock.now(), body.as_bytes())),
+            ("gantry-event", event.as_str().to_owned()),
+            ("gantry-delivery-id", id.0.to_string()),
+            ("gantry-attempt", number.to_string()),
+        ];
+        match self.parts.calls.post(CallOut { url, headers: &headers, body: body.as_bytes() }).await {
+            Ok(answer) if (200..300).contains(&answer.status) => {
+                Outcome { status: Some(answer.status), took: answer.took, error: None, is_final: false }
+            }
+            Ok(answer) => Outcome {
+                status: Some(answer.status),
+                took: answer.took,
+                error: Some("bad_status".to_owned()),
+                // 410: the receiver says that nobody will ever be there again.
+                is_final: answer.status == 410,
+            },
+            Err(error) => Outcome::refused(error.word(), error.is_final()),
+        }
+    }
+
+    fn pause(&self, failed: u32) -> Duration {
+        let mut draw = [0; 2];
+        self.parts.entropy.fill(&mut draw);
+        pause_after(failed, u16::from_be_bytes(draw))
+    }
+}
+
+pub(super) fn attempt_of(
+    outcome: &Outcome,
+    round: u32,
+    number: u32,
+    at: crate::ports::clock::UnixMillis,
+) -> Attempt {
+    Attempt {
+        round,
+        number,
+        at,
+        status: outcome.status,
+        took_ms: u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
+        error: outcome.error.clone(),
+    }
+}
