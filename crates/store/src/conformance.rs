@@ -7,6 +7,7 @@
 //! mod search   { gantry_store::search_suite!(super::open); }
 //! mod access   { gantry_store::access_suite!(super::open); }
 //! mod upstreams { gantry_store::upstreams_suite!(super::open); }
+//! mod webhooks { gantry_store::webhooks_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
@@ -16,14 +17,18 @@ pub mod registry;
 mod samples;
 pub mod search;
 pub mod upstreams;
+pub mod webhooks;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
 
 pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
@@ -40,6 +45,12 @@ pub trait Adapter: Send {
     fn access(&self) -> Arc<dyn AccessStore>;
     /// The same store as what keeps servers, apart for the same reason.
     fn upstreams(&self) -> Arc<dyn UpstreamStore>;
+    /// The same store as what keeps webhooks.
+    fn webhooks(&self) -> Arc<dyn WebhookStore>;
+    /// The same store as what keeps runs of workflows.
+    fn runs(&self) -> Arc<dyn WorkflowRuns>;
+    /// Lets so much of the store's own time pass.
+    async fn let_time_pass(&self, span: Duration);
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

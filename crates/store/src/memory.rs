@@ -5,6 +5,7 @@
 
 mod access;
 mod upstreams;
+mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,7 @@ pub struct MemoryStore {
     versions: Mutex<Versions>,
     access: Mutex<access::Access>,
     upstreams: Mutex<upstreams::Upstreams>,
+    webhooks: Mutex<webhooks::Webhooks>,
 }
 
 /// Every version by what names it.
