@@ -33,7 +33,7 @@ use crate::ports::secret_source::{Secret, SecretSource};
 use crate::ports::webhook_store::WebhookStore;
 
 pub use announce::{Completion, EVENT_BYTES_MAX};
-pub use deliver::{DELIVERY_JOB, Delivered, DeliveryQueue};
+pub use deliver::{DELIVERY_JOB, Delivered, DeliveryQueue, Turn};
 pub use desk::{DeliveryReport, Resent, Tried, WebhookWish};
 pub use schedule::ATTEMPTS_DEFAULT;
 pub use signature::{SIGNATURE_HEADER, SIGNATURE_TOLERANCE, SignatureError, sign, verify};

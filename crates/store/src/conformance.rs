@@ -7,12 +7,15 @@
 //! mod search   { gantry_store::search_suite!(super::open); }
 //! mod access   { gantry_store::access_suite!(super::open); }
 //! mod upstreams { gantry_store::upstreams_suite!(super::open); }
+//! mod jobs     { gantry_store::jobs_suite!(super::open); }
 //! mod webhooks { gantry_store::webhooks_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
 
 pub mod access;
+mod hand_clock;
+pub mod jobs;
 pub mod registry;
 mod samples;
 pub mod search;
@@ -20,16 +23,17 @@ pub mod upstreams;
 pub mod webhooks;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::job_store::JobStore;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 
+pub use hand_clock::HandClock;
 pub use samples::{deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
 
 /// What a store offers to the registry.
@@ -49,8 +53,10 @@ pub trait Adapter: Send {
     fn webhooks(&self) -> Arc<dyn WebhookStore>;
     /// The same store as what keeps runs of workflows.
     fn runs(&self) -> Arc<dyn WorkflowRuns>;
-    /// Lets so much of the store's own time pass.
-    async fn let_time_pass(&self, span: Duration);
+    /// The same store as what keeps jobs.
+    fn jobs(&self) -> Arc<dyn JobStore>;
+    /// The time the store lives by.
+    fn clock(&self) -> Arc<HandClock>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

@@ -4,15 +4,17 @@
 //! something obvious to be compared with.
 
 mod access;
+mod jobs;
 mod upstreams;
 mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
+use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
@@ -31,6 +33,8 @@ pub struct MemoryStore {
     access: Mutex<access::Access>,
     upstreams: Mutex<upstreams::Upstreams>,
     webhooks: Mutex<webhooks::Webhooks>,
+    jobs: Mutex<jobs::Jobs>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 /// Every version by what names it.
@@ -40,6 +44,19 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that lives by this time.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..Self::default() }
+    }
+
+    /// The store's own time.
+    fn now(&self) -> UnixMillis {
+        match &self.clock {
+            Some(clock) => clock.now(),
+            None => UnixMillis(jiff::Timestamp::now().as_millisecond()),
+        }
     }
 
     fn versions(&self) -> MutexGuard<'_, Versions> {

@@ -10,11 +10,12 @@
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
 //! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
-//! `upstreams`, `webhooks`, `workflow_runs`).
+//! `upstreams`, `jobs`, `webhooks`, `workflow_runs`).
 
 mod access;
 mod faults;
 mod index;
+mod jobs;
 mod migrations;
 mod opening;
 mod readers;
@@ -26,10 +27,12 @@ mod workflow_runs;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
+use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
@@ -46,6 +49,8 @@ use writer::Writer;
 pub struct Options {
     /// Largest size of the database file. Writes beyond it fail as on a full disk. Default: what the disk has.
     pub bytes_max: Option<u64>,
+    /// The time that leases, delays and windows are measured with. Default: the machine's.
+    pub clock: Option<Arc<dyn Clock>>,
 }
 
 /// Some numbers about the work done, for metrics.
@@ -65,6 +70,7 @@ pub struct SqliteStore {
     readers: Readers,
     /// `None` if opened for reading only.
     writer: Option<Writer>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl SqliteStore {
@@ -76,14 +82,14 @@ impl SqliteStore {
             limit_pages(&connection, bytes).map_err(|error| location.classify(error))?;
         }
         let writer = Writer::start(connection, lock).map_err(|source| location.unreadable(source))?;
-        Ok(Self { readers: Readers::new(location), writer: Some(writer) })
+        Ok(Self { readers: Readers::new(location), writer: Some(writer), clock: options.clock.clone() })
     }
 
     /// Opens the file for reading, beside a running server or alone. Writes answer `Unavailable`.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
         let location = Location::new(path);
         location.check_for_reading()?;
-        Ok(Self { readers: Readers::new(location), writer: None })
+        Ok(Self { readers: Readers::new(location), writer: None, clock: None })
     }
 
     /// Changes [`Options::bytes_max`] of an open store.
@@ -105,6 +111,14 @@ impl SqliteStore {
             if let Some(thread) = handle {
                 let _ = tokio::task::spawn_blocking(move || writer::wait_for(thread)).await;
             }
+        }
+    }
+
+    /// The store's own time, by which it judges leases and windows (IDEM-015).
+    fn now(&self) -> UnixMillis {
+        match &self.clock {
+            Some(clock) => clock.now(),
+            None => UnixMillis(jiff::Timestamp::now().as_millisecond()),
         }
     }
 

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use gantry_store::conformance::{Adapter, AnyStore};
+use gantry_store::conformance::{Adapter, AnyStore, HandClock};
 use gantry_store::memory::MemoryStore;
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::clock::Clock;
+use kernel::ports::job_store::JobStore;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
 
-struct Kept(Arc<MemoryStore>);
+struct Kept(Arc<MemoryStore>, Arc<HandClock>);
 
 #[async_trait::async_trait]
 impl Adapter for Kept {
@@ -23,15 +27,36 @@ impl Adapter for Kept {
         Arc::clone(&self.0) as Arc<dyn UpstreamStore>
     }
 
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.0) as Arc<dyn JobStore>
+    }
+
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::clone(&self.0) as Arc<dyn WebhookStore>
+    }
+
+    fn runs(&self) -> Arc<dyn WorkflowRuns> {
+        Arc::clone(&self.0) as Arc<dyn WorkflowRuns>
+    }
+
+    fn clock(&self) -> Arc<HandClock> {
+        Arc::clone(&self.1)
+    }
+
     async fn reopen(&mut self) {}
 }
 
 async fn open() -> Kept {
-    Kept(Arc::default())
+    let clock = Arc::new(HandClock::at_noon());
+    Kept(Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as Arc<dyn Clock>)), clock)
 }
 
 mod access {
     gantry_store::access_suite!(super::open);
+}
+
+mod jobs {
+    gantry_store::jobs_suite!(super::open);
 }
 
 mod registry {
@@ -44,4 +69,8 @@ mod search {
 
 mod upstreams {
     gantry_store::upstreams_suite!(super::open);
+}
+
+mod webhooks {
+    gantry_store::webhooks_suite!(super::open);
 }

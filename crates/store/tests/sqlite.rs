@@ -4,13 +4,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gantry_store::conformance::{Adapter, AnyStore};
+use gantry_store::conformance::{Adapter, AnyStore, HandClock};
 use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::clock::Clock;
+use kernel::ports::job_store::JobStore;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
 
 struct InFile {
     store: Arc<SqliteStore>,
+    clock: Arc<HandClock>,
     path: PathBuf,
     _directory: tempfile::TempDir,
 }
@@ -29,21 +34,48 @@ impl Adapter for InFile {
         Arc::clone(&self.store) as Arc<dyn UpstreamStore>
     }
 
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.store) as Arc<dyn JobStore>
+    }
+
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::clone(&self.store) as Arc<dyn WebhookStore>
+    }
+
+    fn runs(&self) -> Arc<dyn WorkflowRuns> {
+        Arc::clone(&self.store) as Arc<dyn WorkflowRuns>
+    }
+
+    fn clock(&self) -> Arc<HandClock> {
+        Arc::clone(&self.clock)
+    }
+
     async fn reopen(&mut self) {
         self.store.close().await;
-        self.store = Arc::new(SqliteStore::open(&self.path, &Options::default()).unwrap());
+        self.store = Arc::new(SqliteStore::open(&self.path, &options(&self.clock)).unwrap());
     }
+}
+
+fn options(clock: &Arc<HandClock>) -> Options {
+    let mut options = Options::default();
+    options.clock = Some(Arc::clone(clock) as Arc<dyn Clock>);
+    options
 }
 
 async fn open() -> InFile {
     let directory = tempfile::tempdir().unwrap();
+    let clock = Arc::new(HandClock::at_noon());
     let path = directory.path().join("gantry.db");
-    let store = Arc::new(SqliteStore::open(&path, &Options::default()).unwrap());
-    InFile { store, path, _directory: directory }
+    let store = Arc::new(SqliteStore::open(&path, &options(&clock)).unwrap());
+    InFile { store, clock, path, _directory: directory }
 }
 
 mod access {
     gantry_store::access_suite!(super::open);
+}
+
+mod jobs {
+    gantry_store::jobs_suite!(super::open);
 }
 
 mod registry {
@@ -56,4 +88,8 @@ mod search {
 
 mod upstreams {
     gantry_store::upstreams_suite!(super::open);
+}
+
+mod webhooks {
+    gantry_store::webhooks_suite!(super::open);
 }

@@ -3,6 +3,8 @@
 //! The body is made once, when it is announced, so that every attempt sends the same bytes. A result that is too long for
 //! it is left out, and the receiver is told so: it can ask for it.
 
+use std::time::Duration;
+
 use contract::envelope::{Callback, InvocationStatus};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
@@ -11,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::Webhooks;
+use super::deliver::Turn;
 use crate::ports::clock::UnixMillis;
 use crate::ports::webhook_store::{DeliveryId, EventKind, NewDelivery, Target, WebhookId};
 
@@ -112,7 +115,7 @@ impl Webhooks {
                 NewDelivery { tenant: tenant.clone(), id, target: target.clone(), event, invocation, body: body.clone() };
             self.parts.store.add_delivery(&delivery).await.map_err(|error| error.refusal())?;
             // Also if it was there: whoever kept it may have died before this.
-            self.parts.queue.enqueue(tenant, id, 1).await?;
+            self.parts.queue.enqueue(tenant, Turn::first(id, 1), Duration::ZERO).await?;
         }
         Ok(targets.len())
     }

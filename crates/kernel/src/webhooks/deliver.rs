@@ -1,7 +1,8 @@
 //! One attempt to deliver: sign, call, write down what came of it, and say what is next. (WHK-2, WHK-3)
 //!
 //! The attempt is written down after the call, so a server that dies in between calls again. The other order would lose
-//! what a receiver never got.
+//! what a receiver never got. Every attempt is a job of its own, delayed by its pause: a day between two attempts is no
+//! matter of how patient the queue is with jobs that fail.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,9 +26,25 @@ pub const DELIVERY_JOB: &str = "webhook";
 /// Where deliveries wait for their turn.
 #[async_trait]
 pub trait DeliveryQueue: Send + Sync + fmt::Debug {
-    /// Has [`Webhooks::deliver`] called for this delivery and round, soon, and again as it says. Durable before it answers;
-    /// a second time for the same round changes nothing.
-    async fn enqueue(&self, tenant: &TenantId, delivery: DeliveryId, round: u32) -> Result<(), Refusal>;
+    /// Has [`Webhooks::deliver`] called for this turn after `delay`, and again if that fails. Durable before it answers; a
+    /// second time for the same turn changes nothing.
+    async fn enqueue(&self, tenant: &TenantId, turn: Turn, delay: Duration) -> Result<(), Refusal>;
+}
+
+/// Which attempt of which delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    pub delivery: DeliveryId,
+    pub round: u32,
+    /// 1 is the first of its round.
+    pub number: u32,
+}
+
+impl Turn {
+    /// The first of a round.
+    pub(super) fn first(delivery: DeliveryId, round: u32) -> Self {
+        Self { delivery, round, number: 1 }
+    }
 }
 
 /// What is next.
@@ -60,27 +77,41 @@ impl Outcome {
 }
 
 impl Webhooks {
-    /// Makes one attempt. An error means that nothing could be read or written down: try again.
-    pub async fn deliver(&self, tenant: &TenantId, id: DeliveryId, round: u32) -> Result<Delivered, Refusal> {
+    /// Makes one attempt, and puts the next into the queue if there is to be one. An error means that nothing could be read
+    /// or written down: try again.
+    pub async fn deliver(&self, tenant: &TenantId, turn: Turn) -> Result<Delivered, Refusal> {
+        let Turn { delivery: id, round, number } = turn;
         let found = self.parts.store.delivery(tenant, id).await.map_err(|error| error.refusal())?;
         let Some(DeliveryDetail { record, body: Some(body) }) = found else { return Ok(Delivered::Nothing) };
         if record.state != DeliveryState::Pending || record.round != round {
             return Ok(Delivered::Nothing);
         }
-        let number = record.attempts.saturating_add(1);
+        if record.attempts >= number {
+            // It was made, and whoever made it died before the next was in the queue.
+            return self.again(tenant, turn, "interrupted".to_owned()).await;
+        }
         let at = self.parts.clock.now();
         let outcome = self.attempt(&record, &body, number).await?;
         let given_up = outcome.is_final || number >= self.parts.settings.attempts_max;
         let (state, next) = match outcome.error.clone() {
             None => (DeliveryState::Delivered, Delivered::Done),
             Some(error) if given_up => (DeliveryState::Dead, Delivered::Dead { error }),
-            Some(error) => (DeliveryState::Pending, Delivered::Again { after: self.pause(number), error }),
+            Some(error) => (DeliveryState::Pending, Delivered::Again { after: Duration::ZERO, error }),
         };
         let attempt = attempt_of(&outcome, round, number, at);
         match self.parts.store.note_attempt(tenant, id, &attempt, state).await.map_err(|error| error.refusal())? {
-            Noted::Kept => Ok(next),
             Noted::Stale => Ok(Delivered::Nothing),
+            Noted::Kept => match next {
+                Delivered::Again { error, .. } => self.again(tenant, turn, error).await,
+                end => Ok(end),
+            },
         }
+    }
+
+    async fn again(&self, tenant: &TenantId, turn: Turn, error: String) -> Result<Delivered, Refusal> {
+        let after = self.pause(turn.number);
+        self.parts.queue.enqueue(tenant, Turn { number: turn.number.saturating_add(1), ..turn }, after).await?;
+        Ok(Delivered::Again { after, error })
     }
 
     async fn attempt(&self, record: &DeliveryRecord, body: &str, number: u32) -> Result<Outcome, Refusal> {

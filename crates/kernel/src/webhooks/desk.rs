@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 use uuid::Uuid;
 
 use super::announce::body;
-use super::deliver::attempt_of;
+use super::deliver::{Turn, attempt_of};
 use super::{OVERLAP_MAX, WEBHOOKS_PER_TENANT_MAX, Webhooks};
 use crate::administration::{Actor, tenant_of};
 use crate::invoke::Kernel;
@@ -256,7 +256,8 @@ impl Webhooks {
                 record
             }
         };
-        self.parts.queue.enqueue(&tenant, id, record.round).await?;
+        let turn = Turn { number: record.attempts.saturating_add(1), ..Turn::first(id, record.round) };
+        self.parts.queue.enqueue(&tenant, turn, Duration::ZERO).await?;
         let note = format!("sent {} again", id.0);
         slot.record(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note)));
         Ok(Resent { record })

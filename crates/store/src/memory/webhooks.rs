@@ -1,6 +1,4 @@
 //! `WebhookStore` and `WorkflowRuns` without durability: maps under one lock. Passes the same suites as the real ones.
-//!
-//! Its time stands still unless somebody sets it: tests of windows and retention need no sleep.
 
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -22,7 +20,6 @@ use super::MemoryStore;
 /// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Webhooks {
-    now: UnixMillis,
     subscriptions: BTreeMap<(TenantId, WebhookId), WebhookRecord>,
     /// By their mark, which is their place in time.
     deliveries: BTreeMap<u64, (DeliveryDetail, Vec<Attempt>)>,
@@ -40,11 +37,6 @@ impl Webhooks {
 impl MemoryStore {
     fn hooks(&self) -> MutexGuard<'_, Webhooks> {
         self.webhooks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sets the time by which webhooks and runs are kept.
-    pub fn set_webhook_time(&self, now: UnixMillis) {
-        self.hooks().now = now;
     }
 }
 
@@ -83,7 +75,7 @@ impl WebhookStore for MemoryStore {
         overlap: Duration,
     ) -> Result<Option<WebhookRecord>, StoreError> {
         let mut kept = self.hooks();
-        let until = kept.now.plus(overlap);
+        let until = self.now().plus(overlap);
         let Some(webhook) = kept.subscriptions.get_mut(&(tenant.clone(), id)).filter(|webhook| webhook.secret == *from)
         else {
             return Ok(None);
@@ -100,7 +92,7 @@ impl WebhookStore for MemoryStore {
             return Ok(false);
         }
         kept.marks += 1;
-        let (mark, created_at) = (kept.marks, kept.now);
+        let (mark, created_at) = (kept.marks, self.now());
         let record = DeliveryRecord {
             tenant,
             id,
@@ -129,7 +121,7 @@ impl WebhookStore for MemoryStore {
         state: DeliveryState,
     ) -> Result<Noted, StoreError> {
         let mut kept = self.hooks();
-        let now = kept.now;
+        let now = self.now();
         let Some((detail, attempts)) = kept.delivery(tenant, id) else { return Ok(Noted::Stale) };
         let record = &mut detail.record;
         let repeated = attempts.iter().any(|known| (known.round, known.number) == (attempt.round, attempt.number));
@@ -189,7 +181,7 @@ impl WebhookStore for MemoryStore {
 
     async fn first_sight(&self, key: &str, window: Duration) -> Result<bool, StoreError> {
         let mut kept = self.hooks();
-        let now = kept.now;
+        let now = self.now();
         if kept.sights.get(key).is_some_and(|until| now < *until) {
             return Ok(false);
         }
@@ -199,7 +191,7 @@ impl WebhookStore for MemoryStore {
 
     async fn prune_webhooks(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
         let mut kept = self.hooks();
-        let now = kept.now;
+        let now = self.now();
         let is_old = |record: &DeliveryRecord| record.ended_at.is_some_and(|at| at.plus(retention) < now);
         let old = kept.deliveries.iter().filter(|(_, (detail, _))| is_old(&detail.record));
         let old: Vec<u64> = old.map(|(mark, _)| *mark).take(most).collect();
@@ -229,7 +221,7 @@ impl WorkflowRuns for MemoryStore {
             state: RunState::Pending,
             output: None,
             error: None,
-            created_at: kept.now,
+            created_at: self.now(),
             completed_at: None,
         };
         kept.runs.insert((tenant, id), (record, idempotency_key));
@@ -238,7 +230,7 @@ impl WorkflowRuns for MemoryStore {
 
     async fn end_run(&self, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, StoreError> {
         let mut kept = self.hooks();
-        let now = kept.now;
+        let now = self.now();
         let Some((record, _)) = kept.runs.get_mut(&(tenant.clone(), id)) else { return Ok(RunEnded::Unknown) };
         if record.state != RunState::Pending {
             return Ok(RunEnded::Before);
@@ -257,7 +249,7 @@ impl WorkflowRuns for MemoryStore {
 
     async fn prune_runs(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
         let mut kept = self.hooks();
-        let now = kept.now;
+        let now = self.now();
         let is_old = |record: &RunRecord| record.completed_at.is_some_and(|at| at.plus(retention) < now);
         let old = kept.runs.iter().filter(|(_, (record, _))| is_old(record));
         let old: Vec<_> = old.map(|(key, _)| key.clone()).take(most).collect();

@@ -14,7 +14,8 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0002_search.sql"),
     include_str!("../../migrations/0003_access.sql"),
     include_str!("../../migrations/0004_upstreams.sql"),
-    include_str!("../../migrations/0005_webhooks.sql"),
+    include_str!("../../migrations/0005_jobs.sql"),
+    include_str!("../../migrations/0006_webhooks.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

@@ -54,12 +54,13 @@ impl WebhookStore for SqliteStore {
         overlap: Duration,
     ) -> Result<Option<WebhookRecord>, StoreError> {
         let (tenant, from, to) = (tenant.clone(), from.clone(), to.clone());
-        self.writer()?.run(move |connection| rotate(connection, &tenant, id, &from, &to, overlap)).await
+        let until = self.now().plus(overlap);
+        self.writer()?.run(move |connection| rotate(connection, &tenant, id, &from, &to, until)).await
     }
 
     async fn add_delivery(&self, delivery: &NewDelivery) -> Result<bool, StoreError> {
-        let delivery = delivery.clone();
-        self.writer()?.run(move |connection| deliveries::add(connection, &delivery)).await
+        let (delivery, now) = (delivery.clone(), self.now());
+        self.writer()?.run(move |connection| deliveries::add(connection, &delivery, now)).await
     }
 
     async fn delivery(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryDetail>, StoreError> {
@@ -74,8 +75,8 @@ impl WebhookStore for SqliteStore {
         attempt: &Attempt,
         state: DeliveryState,
     ) -> Result<Noted, StoreError> {
-        let (tenant, attempt) = (tenant.clone(), attempt.clone());
-        self.writer()?.run(move |connection| deliveries::note(connection, &tenant, id, &attempt, state)).await
+        let (tenant, attempt, now) = (tenant.clone(), attempt.clone(), self.now());
+        self.writer()?.run(move |connection| deliveries::note(connection, (&tenant, id), &attempt, state, now)).await
     }
 
     async fn reopen(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryRecord>, StoreError> {
@@ -99,9 +100,8 @@ impl WebhookStore for SqliteStore {
     }
 
     async fn first_sight(&self, key: &str, window: Duration) -> Result<bool, StoreError> {
-        let key = key.to_owned();
+        let (key, now) = (key.to_owned(), self.now());
         let see = move |connection: &Connection| {
-            let now = now(connection)?;
             // A sight whose window is over is as if it had never been.
             let mut insert = connection.prepare_cached(
                 "INSERT INTO first_sights (key, until) VALUES (?1, ?2)
@@ -113,14 +113,9 @@ impl WebhookStore for SqliteStore {
     }
 
     async fn prune_webhooks(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
-        self.writer()?.run(move |connection| deliveries::prune(connection, retention, most)).await
+        let now = self.now();
+        self.writer()?.run(move |connection| deliveries::prune(connection, now, retention, most)).await
     }
-}
-
-/// The store's own time (IDEM-015).
-pub(super) fn now(connection: &Connection) -> Result<UnixMillis, Fault> {
-    let mut ask = connection.prepare_cached("SELECT CAST(round(unixepoch('subsec') * 1000) AS INTEGER)")?;
-    Ok(UnixMillis(ask.query_row([], |row| row.get(0))?))
 }
 
 /// This instant minus a span.
@@ -139,7 +134,7 @@ fn columns(secret: &SigningSecret) -> (Option<u32>, Option<&str>) {
 }
 
 fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<Added, Fault> {
-    let there: u64 = connection
+    let there: i64 = connection
         .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant_id = ?1")?
         .query_row([webhook.tenant.as_str()], |row| row.get(0))?;
     if usize::try_from(there).unwrap_or(usize::MAX) >= most {
@@ -177,9 +172,8 @@ fn rotate(
     id: WebhookId,
     from: &SigningSecret,
     to: &SigningSecret,
-    overlap: Duration,
+    until: UnixMillis,
 ) -> Result<Option<WebhookRecord>, Fault> {
-    let until = now(connection)?.plus(overlap);
     let ((generation, name), (former_generation, former_name)) = (columns(to), columns(from));
     let changed = connection
         .prepare_cached(

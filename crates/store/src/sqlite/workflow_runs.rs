@@ -12,18 +12,18 @@ use serde_json::Value;
 
 use super::SqliteStore;
 use super::faults::Fault;
-use super::webhooks::{before, now, unreadable, word};
+use super::webhooks::{before, unreadable, word};
 
 #[async_trait]
 impl WorkflowRuns for SqliteStore {
     async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError> {
-        let run = run.clone();
-        self.writer()?.run(move |connection| begin(connection, &run)).await
+        let (run, now) = (run.clone(), self.now());
+        self.writer()?.run(move |connection| begin(connection, &run, now)).await
     }
 
     async fn end_run(&self, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, StoreError> {
-        let (tenant, end) = (tenant.clone(), end.clone());
-        self.writer()?.run(move |connection| end_one(connection, &tenant, id, &end)).await
+        let (tenant, end, now) = (tenant.clone(), end.clone(), self.now());
+        self.writer()?.run(move |connection| end_one(connection, (&tenant, id), &end, now)).await
     }
 
     async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {
@@ -32,8 +32,8 @@ impl WorkflowRuns for SqliteStore {
     }
 
     async fn prune_runs(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
+        let old = before(self.now(), retention);
         let prune = move |connection: &Connection| {
-            let old = before(now(connection)?, retention);
             let forgotten = connection
                 .prepare_cached(
                     "DELETE FROM workflow_runs WHERE (tenant_id, id) IN
@@ -46,7 +46,7 @@ impl WorkflowRuns for SqliteStore {
     }
 }
 
-fn begin(connection: &Connection, run: &NewRun) -> Result<Begun, Fault> {
+fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<Begun, Fault> {
     let key = params![run.tenant.as_str(), run.workflow, run.idempotency_key];
     let known: Option<String> = connection
         .prepare_cached(
@@ -68,12 +68,17 @@ fn begin(connection: &Connection, run: &NewRun) -> Result<Begun, Fault> {
             run.workflow,
             run.idempotency_key,
             run.input.to_string(),
-            now(connection)?.0,
+            now.0,
         ])?;
     Ok(Begun::New)
 }
 
-fn end_one(connection: &Connection, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, Fault> {
+fn end_one(
+    connection: &Connection,
+    (tenant, id): (&TenantId, InvocationId),
+    end: &RunEnd,
+    now: UnixMillis,
+) -> Result<RunEnded, Fault> {
     let Some(record) = one(connection, tenant, id)? else { return Ok(RunEnded::Unknown) };
     if record.state != RunState::Pending {
         return Ok(RunEnded::Before);
@@ -82,7 +87,6 @@ fn end_one(connection: &Connection, tenant: &TenantId, id: InvocationId, end: &R
         RunEnd::Success(output) => (RunState::Success, Some(output.to_string()), None),
         RunEnd::Failure(error) => (RunState::Failure, None, Some(error.to_string())),
     };
-    let now = now(connection)?;
     connection
         .prepare_cached(
             "UPDATE workflow_runs SET state = ?3, output = ?4, error = ?5, completed_at = ?6

@@ -11,12 +11,12 @@ use kernel::ports::webhook_store::{
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::super::faults::Fault;
-use super::{before, now, unreadable, word};
+use super::{before, unreadable, word};
 
 const COLUMNS: &str = "seq, tenant_id, id, webhook_id, callback_url, callback_secret, event, invocation_id, body, state,
                        round, attempts, created_at, ended_at";
 
-pub(super) fn add(connection: &Connection, delivery: &NewDelivery) -> Result<bool, Fault> {
+pub(super) fn add(connection: &Connection, delivery: &NewDelivery, now: UnixMillis) -> Result<bool, Fault> {
     let (webhook, url, secret) = match &delivery.target {
         Target::Webhook(WebhookId(id)) => (Some(id.to_string()), None, None),
         Target::Callback { url, secret } => (None, Some(url), Some(secret)),
@@ -37,7 +37,7 @@ pub(super) fn add(connection: &Connection, delivery: &NewDelivery) -> Result<boo
             delivery.event.as_str(),
             delivery.invocation.map(|id| id.to_string()),
             delivery.body,
-            now(connection)?.0,
+            now.0,
         ])?;
     Ok(added > 0)
 }
@@ -55,10 +55,10 @@ fn pending(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result
 
 pub(super) fn note(
     connection: &Connection,
-    tenant: &TenantId,
-    id: DeliveryId,
+    (tenant, id): (&TenantId, DeliveryId),
     attempt: &Attempt,
     state: DeliveryState,
+    now: UnixMillis,
 ) -> Result<Noted, Fault> {
     let Some((seq, _)) = pending(connection, tenant, id)?.filter(|(_, round)| *round == attempt.round) else {
         return Ok(Noted::Stale);
@@ -87,7 +87,7 @@ pub(super) fn note(
                   ORDER BY round DESC, number DESC LIMIT ?2)",
         )?
         .execute(params![seq, ATTEMPTS_KEPT_MAX])?;
-    let ended_at = (state != DeliveryState::Pending).then(|| now(connection)).transpose()?;
+    let ended_at = (state != DeliveryState::Pending).then_some(now);
     connection
         .prepare_cached(
             "UPDATE webhook_deliveries
@@ -114,8 +114,13 @@ pub(super) fn reopen(
     Ok(one(connection, tenant, id)?.map(|detail| detail.record))
 }
 
-pub(super) fn prune(connection: &Connection, retention: Duration, most: usize) -> Result<u64, Fault> {
-    let (now, most) = (now(connection)?, i64::try_from(most).unwrap_or(i64::MAX));
+pub(super) fn prune(
+    connection: &Connection,
+    now: UnixMillis,
+    retention: Duration,
+    most: usize,
+) -> Result<u64, Fault> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
     let old = "SELECT seq FROM webhook_deliveries WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2";
     let limit = params![before(now, retention).0, most];
     connection

@@ -1,0 +1,562 @@
+//! Cases of `JobStore`. Each takes a fresh store whose time is moved by hand.
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::canonical;
+use contract::ids::{InvocationId, TenantId};
+use kernel::ports::job_store::{
+    AGEING_PER_LEVEL, Adopted, CancelAsked, Dedupe, End, Enqueued, Fence, JobCounts, JobFilter, JobKey, JobPriority,
+    JobState, JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
+};
+use serde_json::{Value, json};
+
+use super::Adapter;
+
+/// All cases of `JobStore` against one adapter.
+#[macro_export]
+macro_rules! jobs_suite {
+    ($open:path) => {
+        $crate::conformance_cases!(
+            $open,
+            jobs,
+            [
+                a_job_is_queued_taken_and_done_and_its_events_tell_so,
+                everything_about_a_job_survives_a_reopening,
+                the_more_urgent_job_is_first_and_waiting_is_worth_urgency,
+                tenants_take_turns_whatever_they_call_urgent,
+                a_tenant_runs_no_more_than_its_share,
+                a_delayed_job_is_taken_when_it_is_due,
+                the_queue_is_bounded_per_tenant_and_in_total,
+                one_dedupe_key_makes_one_job_within_its_window,
+                one_id_makes_one_job_in_each_tenant,
+                concurrent_takers_share_the_jobs_without_overlap,
+                concurrent_enqueues_with_one_key_make_one_job,
+                a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_new_fence,
+                an_owner_that_is_alone_ends_all_other_leases,
+                a_retry_waits_for_its_pause_and_keeps_the_error,
+                a_job_handed_back_waits_again_and_the_attempt_does_not_count,
+                a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told,
+                a_retry_of_a_job_that_was_asked_to_end_ends_it,
+                an_ended_job_never_changes,
+                progress_is_kept_within_its_bound_and_changes_of_state_always,
+                adopted_work_is_a_running_job,
+                lists_are_filtered_and_paged_newest_first,
+                ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later,
+                a_foreign_tenant_sees_nothing,
+                counts_follow_every_move,
+            ]
+        );
+    };
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const WIDE: TakeRules = TakeRules { most: 100, running_per_tenant: 1_000 };
+
+type Store = Arc<dyn JobStore>;
+
+// ---------------------------------------------------------------------------------------------------------- samples
+
+fn tenant(name: &str) -> TenantId {
+    name.parse().unwrap()
+}
+
+fn owner(number: u128) -> OwnerId {
+    OwnerId(uuid(number).0)
+}
+
+fn uuid(number: u128) -> InvocationId {
+    format!("{:08x}-0000-7000-8000-{:012x}", number >> 48, number & 0xffff_ffff_ffff).parse().unwrap()
+}
+
+fn key(of: &str, number: u128) -> JobKey {
+    JobKey { tenant: tenant(of), id: uuid(number) }
+}
+
+fn job(of: &str, number: u128) -> NewJob {
+    let payload = json!({ "number": number.to_string() });
+    NewJob {
+        key: key(of, number),
+        kind: "tool_call".into(),
+        label: "demo.echo".into(),
+        subject: "agent-1".parse().unwrap(),
+        digest: canonical::digest(&payload),
+        payload,
+        priority: JobPriority::near(5),
+        delay: Duration::ZERO,
+        attempts_max: 3,
+        dedupe: None,
+        bounds: QueueBounds { per_tenant: 1_000, total: 10_000 },
+    }
+}
+
+async fn ready(adapter: &impl Adapter) -> Store {
+    let store = adapter.jobs();
+    store.enlist(owner(1), LEASE, false).await.unwrap();
+    store
+}
+
+async fn put(store: &Store, job: NewJob) {
+    assert_eq!(store.enqueue(job).await.unwrap(), Enqueued::New);
+}
+
+/// The ids of what is taken, and the fence of each.
+async fn take(store: &Store, by: OwnerId, rules: TakeRules) -> Vec<(JobKey, Fence)> {
+    store.take(by, rules).await.unwrap().jobs.into_iter().map(|job| (job.record.key, job.fence)).collect()
+}
+
+async fn take_one(store: &Store) -> (JobKey, Fence) {
+    take(store, owner(1), TakeRules { most: 1, ..WIDE }).await.pop().unwrap()
+}
+
+async fn state(store: &Store, key: &JobKey) -> JobState {
+    store.find(key).await.unwrap().unwrap().record.state
+}
+
+fn error() -> Value {
+    json!({ "code": "E3401" })
+}
+
+// ------------------------------------------------------------------------------------------------------------ cases
+
+pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    assert_eq!(state(&store, &key("local", 1)).await, JobState::Queued);
+    let taken = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
+    assert_eq!((taken.payload, taken.record.attempts), (json!({ "number": "1" }), 1));
+    assert_eq!(take(&store, owner(1), WIDE).await, []);
+    let done = store.finish(&taken.record.key, taken.fence, End::Done(json!({ "words": 2 }))).await.unwrap();
+    assert_eq!(done, Written::Kept(JobState::Done));
+    let found = store.find(&key("local", 1)).await.unwrap().unwrap();
+    assert_eq!((found.record.state, found.result), (JobState::Done, Some(json!({ "words": 2 }))));
+    assert!(found.record.ended_at.is_some());
+    let events = store.events(&key("local", 1), 0, 100).await.unwrap();
+    let told: Vec<(u64, &str)> = events.iter().map(|event| (event.seq, event.kind.as_str())).collect();
+    assert_eq!(told, [(1, "queued"), (2, "started"), (3, "done")]);
+    assert_eq!(store.events(&key("local", 1), 2, 100).await.unwrap().len(), 1, "from where one left off");
+    assert_eq!(store.events(&key("local", 1), 3, 100).await.unwrap(), []);
+}
+
+pub async fn everything_about_a_job_survives_a_reopening(mut adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let dedupe = Some(Dedupe { key: "it's \"quoted\" \u{202e}".into(), window: HOUR });
+    put(&store, NewJob { dedupe, priority: JobPriority::near(9), ..job("local", 1) }).await;
+    put(&store, NewJob { delay: HOUR, ..job("acme", 2) }).await;
+    let (taken, fence) = take_one(&store).await;
+    store.report(&taken, fence, Some(40.0), Some("parsing".into())).await.unwrap();
+    store.ask_cancel(&taken, "not wanted", error()).await.unwrap();
+    let before = [store.find(&key("local", 1)).await.unwrap(), store.find(&key("acme", 2)).await.unwrap()];
+    let events = store.events(&key("local", 1), 0, 100).await.unwrap();
+    drop(store);
+    adapter.reopen().await;
+    let store = adapter.jobs();
+    assert_eq!([store.find(&key("local", 1)).await.unwrap(), store.find(&key("acme", 2)).await.unwrap()], before);
+    assert_eq!(store.events(&key("local", 1), 0, 100).await.unwrap(), events);
+    assert_eq!(store.counts().await.unwrap(), JobCounts { waiting: 1, running: 1 });
+    let done = store.finish(&taken, fence, End::Done(json!(null))).await.unwrap();
+    assert_eq!(done, Written::Kept(JobState::Done), "the lease is still good");
+    assert_eq!(store.find(&key("local", 1)).await.unwrap().unwrap().result, Some(json!(null)), "null is a result");
+}
+
+pub async fn the_more_urgent_job_is_first_and_waiting_is_worth_urgency(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for (number, level) in [(1, 5), (2, 1), (3, 10), (4, 5)] {
+        put(&store, NewJob { priority: JobPriority::near(level), ..job("local", number) }).await;
+    }
+    let order: Vec<JobKey> = take(&store, owner(1), WIDE).await.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(order, [3, 1, 4, 2].map(|number| key("local", number)));
+
+    put(&store, NewJob { priority: JobPriority::near(1), ..job("local", 5) }).await;
+    adapter.clock().pass(AGEING_PER_LEVEL * 9 + SECOND);
+    store.enlist(owner(1), LEASE, false).await.unwrap();
+    put(&store, NewJob { priority: JobPriority::near(10), ..job("local", 6) }).await;
+    assert_eq!(take_one(&store).await.0, key("local", 5), "it has waited long enough");
+}
+
+pub async fn tenants_take_turns_whatever_they_call_urgent(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..60 {
+        put(&store, NewJob { priority: JobPriority::near(10), ..job("loud", number) }).await;
+    }
+    for (of, numbers) in [("quiet", 100..105), ("other", 200..205)] {
+        for number in numbers {
+            put(&store, NewJob { priority: JobPriority::near(1), ..job(of, number) }).await;
+        }
+    }
+    // One worker, so nothing ever runs when it takes: turns, not running jobs, make the difference.
+    let mut served: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..15 {
+        let (key, fence) = take_one(&store).await;
+        *served.entry(key.tenant.to_string()).or_default() += 1;
+        store.finish(&key, fence, End::Done(json!(1))).await.unwrap();
+    }
+    assert_eq!(served, [("loud", 5), ("other", 5), ("quiet", 5)].map(|(of, n)| (of.to_owned(), n)).into());
+    // Many at once: whoever has fewer running is next.
+    put(&store, job("quiet", 300)).await;
+    let taken = take(&store, owner(1), TakeRules { most: 3, ..WIDE }).await;
+    assert_eq!(taken.iter().filter(|(key, _)| key.tenant == tenant("quiet")).count(), 1);
+}
+
+pub async fn a_tenant_runs_no_more_than_its_share(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..10 {
+        put(&store, job("loud", number)).await;
+    }
+    put(&store, job("quiet", 100)).await;
+    let rules = TakeRules { most: 100, running_per_tenant: 3 };
+    let taken = take(&store, owner(1), rules).await;
+    assert_eq!(taken.len(), 4);
+    assert_eq!(take(&store, owner(1), rules).await, []);
+    let (loud, fence) = taken.into_iter().find(|(key, _)| key.tenant == tenant("loud")).unwrap();
+    store.finish(&loud, fence, End::Failed(error())).await.unwrap();
+    assert_eq!(take(&store, owner(1), rules).await.len(), 1);
+}
+
+pub async fn a_delayed_job_is_taken_when_it_is_due(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, NewJob { delay: SECOND * 20, priority: JobPriority::near(10), ..job("local", 1) }).await;
+    put(&store, NewJob { delay: SECOND * 10, priority: JobPriority::near(1), ..job("local", 2) }).await;
+    let early = store.take(owner(1), WIDE).await.unwrap();
+    assert_eq!((early.jobs.len(), early.next_due_in), (0, Some(SECOND * 10)));
+    adapter.clock().pass(SECOND * 10);
+    assert_eq!(take_one(&store).await.0, key("local", 2));
+    adapter.clock().pass(SECOND * 10);
+    let late = store.take(owner(1), WIDE).await.unwrap();
+    assert_eq!((late.jobs.len(), late.next_due_in), (1, None));
+}
+
+pub async fn the_queue_is_bounded_per_tenant_and_in_total(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let bounds = QueueBounds { per_tenant: 2, total: 3 };
+    let bounded = |of: &str, number| NewJob { bounds, ..job(of, number) };
+    put(&store, bounded("local", 1)).await;
+    put(&store, NewJob { delay: HOUR, ..bounded("local", 2) }).await;
+    assert_eq!(store.enqueue(bounded("local", 3)).await.unwrap(), Enqueued::Full);
+    assert_eq!(store.find(&key("local", 3)).await.unwrap(), None);
+    put(&store, bounded("acme", 4)).await;
+    assert_eq!(store.enqueue(bounded("acme", 5)).await.unwrap(), Enqueued::Full, "in total");
+    let again = store.enqueue(bounded("local", 1)).await.unwrap();
+    assert_eq!(again, Enqueued::Existing { id: uuid(1), same: true }, "what is there is found in a full queue too");
+    take_one(&store).await;
+    put(&store, bounded("acme", 5)).await;
+}
+
+pub async fn one_dedupe_key_makes_one_job_within_its_window(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let keyed = |of: &str, number| NewJob { dedupe: Some(Dedupe { key: "k".into(), window: HOUR }), ..job(of, number) };
+    put(&store, keyed("local", 1)).await;
+    let same = NewJob { digest: keyed("local", 1).digest, ..keyed("local", 2) };
+    assert_eq!(store.enqueue(same.clone()).await.unwrap(), Enqueued::Existing { id: uuid(1), same: true });
+    assert_eq!(
+        store.enqueue(keyed("local", 3)).await.unwrap(),
+        Enqueued::Existing { id: uuid(1), same: false },
+        "other parameters"
+    );
+    put(&store, keyed("acme", 1)).await;
+    put(&store, NewJob { kind: "webhook".into(), ..keyed("local", 4) }).await;
+    adapter.clock().pass(HOUR + SECOND);
+    assert!(matches!(store.enqueue(same.clone()).await.unwrap(), Enqueued::Existing { .. }), "it has not ended yet");
+    store.ask_cancel(&key("local", 1), "", error()).await.unwrap();
+    assert_eq!(store.enqueue(same).await.unwrap(), Enqueued::New, "its window is over");
+}
+
+pub async fn one_id_makes_one_job_in_each_tenant(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    put(&store, job("acme", 1)).await;
+    let other = NewJob { digest: job("local", 2).digest, ..job("local", 1) };
+    assert_eq!(store.enqueue(other).await.unwrap(), Enqueued::Existing { id: uuid(1), same: false });
+    assert_eq!(store.counts().await.unwrap().waiting, 2);
+}
+
+pub async fn concurrent_takers_share_the_jobs_without_overlap(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..60 {
+        put(&store, job(if number % 2 == 0 { "even" } else { "odd" }, number)).await;
+    }
+    let mut takers = Vec::new();
+    for _ in 0..12 {
+        let store = Arc::clone(&store);
+        takers.push(tokio::spawn(async move { take(&store, owner(1), TakeRules { most: 10, ..WIDE }).await }));
+    }
+    let mut all = Vec::new();
+    for taker in takers {
+        all.extend(taker.await.unwrap());
+    }
+    assert_eq!(all.len(), 60);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 60);
+}
+
+pub async fn concurrent_enqueues_with_one_key_make_one_job(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let mut askers = Vec::new();
+    for number in 0..40 {
+        let store = Arc::clone(&store);
+        let dedupe = Some(Dedupe { key: "k".into(), window: HOUR });
+        let new = NewJob { dedupe, digest: job("local", 1).digest, ..job("local", number) };
+        askers.push(tokio::spawn(async move { store.enqueue(new).await.unwrap() }));
+    }
+    let mut new = 0;
+    for asker in askers {
+        match asker.await.unwrap() {
+            Enqueued::New => new += 1,
+            Enqueued::Existing { same, .. } => assert!(same),
+            Enqueued::Full => panic!("there is room"),
+        }
+    }
+    assert_eq!((new, store.counts().await.unwrap().waiting), (1, 1));
+}
+
+pub async fn a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_new_fence(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    put(&store, job("local", 2)).await;
+    let (first, old) = take_one(&store).await;
+    store.enlist(owner(2), LEASE * 10, false).await.unwrap();
+    assert_eq!(store.take_over(owner(2), 10).await.unwrap(), [], "its owner is alive");
+    adapter.clock().pass(LEASE - SECOND);
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Alive { cancel: vec![] });
+    adapter.clock().pass(LEASE - SECOND);
+    assert_eq!(store.take_over(owner(2), 10).await.unwrap(), [], "it has said so");
+    adapter.clock().pass(SECOND * 2);
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Lapsed);
+    assert_eq!(take(&store, owner(1), WIDE).await, [], "a lapsed owner takes nothing");
+    let over = store.take_over(owner(2), 10).await.unwrap();
+    assert_eq!(over.len(), 1);
+    let new = over.first().unwrap().fence;
+    assert!(new > old);
+    assert_eq!(over.first().unwrap().record.attempts, 2);
+    for write in [
+        store.finish(&first, old, End::Done(json!("late"))).await.unwrap(),
+        store.report(&first, old, Some(50.0), None).await.unwrap(),
+    ] {
+        assert_eq!(write, Written::Fenced);
+    }
+    assert_eq!(store.take_over(owner(2), 10).await.unwrap(), [], "it is in good hands");
+    assert_eq!(store.finish(&first, new, End::Done(json!("once"))).await.unwrap(), Written::Kept(JobState::Done));
+    assert_eq!(store.find(&first).await.unwrap().unwrap().result, Some(json!("once")));
+}
+
+pub async fn an_owner_that_is_alone_ends_all_other_leases(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    take_one(&store).await;
+    store.enlist(owner(2), LEASE, true).await.unwrap();
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Lapsed);
+    assert_eq!(store.take_over(owner(2), 10).await.unwrap().len(), 1);
+    assert_eq!(store.renew(owner(2), LEASE).await.unwrap(), Renewed::Alive { cancel: vec![] });
+}
+
+pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    let (key, fence) = take_one(&store).await;
+    let retry = End::Retry { error: error(), after: SECOND * 5 };
+    assert_eq!(store.finish(&key, fence, retry).await.unwrap(), Written::Kept(JobState::Delayed));
+    assert_eq!(store.find(&key).await.unwrap().unwrap().record.error, Some(error()));
+    assert_eq!(take(&store, owner(1), WIDE).await, []);
+    adapter.clock().pass(SECOND * 5);
+    let again = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
+    assert_eq!(again.record.attempts, 2);
+    assert!(again.fence > fence);
+    store.finish(&key, again.fence, End::Dead(error())).await.unwrap();
+    assert_eq!(state(&store, &key).await, JobState::Dead);
+    let kinds: Vec<String> = store.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, ["queued", "started", "retry", "started", "dead"]);
+}
+
+pub async fn a_job_handed_back_waits_again_and_the_attempt_does_not_count(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    let (key, fence) = take_one(&store).await;
+    assert_eq!(store.finish(&key, fence, End::HandBack).await.unwrap(), Written::Kept(JobState::Queued));
+    let again = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
+    assert_eq!(again.record.attempts, 1);
+    assert_eq!(store.finish(&key, fence, End::HandBack).await.unwrap(), Written::Fenced);
+}
+
+pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for (number, delay) in [(1, Duration::ZERO), (2, HOUR), (3, Duration::ZERO)] {
+        put(&store, NewJob { delay, priority: JobPriority::near(number as u8 * 3), ..job("local", number) }).await;
+    }
+    let (running, fence) = take_one(&store).await;
+    assert_eq!(running, key("local", 3));
+    for waiting in [key("local", 1), key("local", 2)] {
+        for _ in 0..2 {
+            let asked = store.ask_cancel(&waiting, "not wanted", error()).await.unwrap();
+            assert_eq!(asked, CancelAsked::Now(JobState::Cancelled));
+        }
+        assert_eq!(store.find(&waiting).await.unwrap().unwrap().record.error, Some(error()));
+    }
+    adapter.clock().pass(SECOND);
+    assert_eq!(take(&store, owner(1), WIDE).await, [], "they never start");
+    for _ in 0..2 {
+        let asked = store.ask_cancel(&running, "not wanted", error()).await.unwrap();
+        assert_eq!(asked, CancelAsked::Now(JobState::Running));
+    }
+    let heard = store.renew(owner(1), LEASE).await.unwrap();
+    assert_eq!(heard, Renewed::Alive { cancel: vec![running.clone()] });
+    store.finish(&running, fence, End::Cancelled(error())).await.unwrap();
+    assert_eq!(store.ask_cancel(&running, "x", error()).await.unwrap(), CancelAsked::Now(JobState::Cancelled));
+    let events = store.events(&running, 0, 100).await.unwrap();
+    assert_eq!(events.iter().filter(|event| event.kind == "cancel_asked").count(), 1, "asking twice is asking once");
+    assert_eq!(store.ask_cancel(&key("local", 9), "x", error()).await.unwrap(), CancelAsked::Unknown);
+}
+
+pub async fn a_retry_of_a_job_that_was_asked_to_end_ends_it(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for (number, end) in [(1, End::Retry { error: error(), after: SECOND }), (2, End::HandBack)] {
+        put(&store, job("local", number)).await;
+        let (key, fence) = take_one(&store).await;
+        store.ask_cancel(&key, "x", error()).await.unwrap();
+        assert_eq!(store.finish(&key, fence, end).await.unwrap(), Written::Kept(JobState::Cancelled));
+    }
+    assert_eq!(store.counts().await.unwrap(), JobCounts::default());
+}
+
+pub async fn an_ended_job_never_changes(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    let (key, fence) = take_one(&store).await;
+    store.finish(&key, fence, End::Done(json!(1))).await.unwrap();
+    let before = store.find(&key).await.unwrap();
+    for end in [End::Done(json!(2)), End::Failed(error()), End::HandBack, End::Dead(error()), End::Cancelled(error())] {
+        assert_eq!(store.finish(&key, fence, end).await.unwrap(), Written::Fenced);
+    }
+    assert_eq!(store.report(&key, fence, Some(1.0), None).await.unwrap(), Written::Fenced);
+    assert_eq!(store.ask_cancel(&key, "late", error()).await.unwrap(), CancelAsked::Now(JobState::Done));
+    adapter.clock().pass(LEASE * 2);
+    store.enlist(owner(2), LEASE, true).await.unwrap();
+    assert_eq!(store.take_over(owner(2), 10).await.unwrap(), []);
+    assert_eq!(store.find(&key).await.unwrap(), before);
+    assert_eq!(store.events(&key, 0, 100).await.unwrap().len(), 3);
+}
+
+pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    let (key, fence) = take_one(&store).await;
+    store.report(&key, fence, None, Some("parsing".into())).await.unwrap();
+    for _ in 0..PROGRESS_KEPT_MAX + 20 {
+        store.report(&key, fence, Some(12.5), None).await.unwrap();
+    }
+    let record = store.find(&key).await.unwrap().unwrap().record;
+    assert_eq!((record.progress_percent, record.phase.as_deref()), (Some(12.5), Some("parsing")));
+    let (mut after, mut all) = (0, Vec::new());
+    loop {
+        let some = store.events(&key, after, 50).await.unwrap();
+        let Some(last) = some.last() else { break };
+        after = last.seq;
+        all.extend(some);
+    }
+    let progress = all.iter().filter(|event| event.kind == "progress").count();
+    assert_eq!(progress, usize::try_from(PROGRESS_KEPT_MAX).unwrap());
+    let kinds: Vec<&str> = all.iter().map(|event| event.kind.as_str()).take(3).collect();
+    assert_eq!(kinds, ["queued", "started", "progress"]);
+    assert!(all.array_windows().all(|[left, right]| left.seq < right.seq));
+}
+
+pub async fn adopted_work_is_a_running_job(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let full = QueueBounds { per_tenant: 0, total: 0 };
+    let adopted = store.adopt(NewJob { bounds: full, ..job("local", 1) }, owner(1)).await.unwrap();
+    let Adopted::Running(fence) = adopted else { panic!("{adopted:?}") };
+    assert_eq!(state(&store, &key("local", 1)).await, JobState::Running);
+    let again = store.adopt(job("local", 1), owner(1)).await.unwrap();
+    assert_eq!(again, Adopted::Existing { id: uuid(1), same: true });
+    assert_eq!(take(&store, owner(1), WIDE).await, []);
+    adapter.clock().pass(LEASE * 2);
+    store.enlist(owner(2), LEASE, true).await.unwrap();
+    assert_eq!(store.take_over(owner(2), 1).await.unwrap().len(), 1, "its process is gone");
+    assert_eq!(store.finish(&key("local", 1), fence, End::Done(json!(1))).await.unwrap(), Written::Fenced);
+}
+
+pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..7 {
+        let of = if number % 2 == 0 { "local" } else { "acme" };
+        let subject = if number < 4 { "agent-1" } else { "agent-2" };
+        put(&store, NewJob { subject: subject.parse().unwrap(), ..job(of, number) }).await;
+    }
+    let local = JobFilter { tenant: Some(tenant("local")), ..JobFilter::default() };
+    let first = store.list(&local, None, 3).await.unwrap();
+    let ids = |jobs: &[kernel::ports::job_store::JobRecord]| jobs.iter().map(|job| job.key.id).collect::<Vec<_>>();
+    assert_eq!(ids(&first.jobs), [6, 4, 2].map(uuid));
+    let second = store.list(&local, first.next, 3).await.unwrap();
+    assert_eq!((ids(&second.jobs), second.next), (vec![uuid(0)], None));
+    let agent = JobFilter { subject: Some("agent-2".parse().unwrap()), ..local.clone() };
+    assert_eq!(ids(&store.list(&agent, None, 100).await.unwrap().jobs), [6, 4].map(uuid));
+    take_one(&store).await;
+    let running = JobFilter { state: Some(JobState::Running), ..JobFilter::default() };
+    assert_eq!(store.list(&running, None, 100).await.unwrap().jobs.len(), 1);
+    let other = JobFilter { kind: Some("webhook".into()), ..JobFilter::default() };
+    assert_eq!(store.list(&other, None, 100).await.unwrap().jobs, []);
+    assert_eq!(store.list(&JobFilter::default(), None, 100).await.unwrap().jobs.len(), 7);
+}
+
+pub async fn ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let ends = [End::Done(json!(1)), End::Failed(error()), End::Dead(error()), End::Cancelled(error())];
+    for (number, end) in (1..).zip(ends) {
+        put(&store, job("local", number)).await;
+        let (key, fence) = take_one(&store).await;
+        store.finish(&key, fence, end).await.unwrap();
+    }
+    put(&store, job("local", 5)).await;
+    adapter.clock().pass(HOUR + SECOND);
+    assert_eq!(store.prune(HOUR * 2, HOUR * 4, 100).await.unwrap(), 0);
+    assert_eq!(store.prune(HOUR, HOUR * 4, 2).await.unwrap(), 2, "no more than asked for");
+    assert_eq!(store.prune(HOUR, HOUR * 4, 100).await.unwrap(), 1);
+    assert_eq!(store.find(&key("local", 1)).await.unwrap(), None);
+    assert_eq!(store.events(&key("local", 1), 0, 100).await.unwrap(), []);
+    assert_eq!(state(&store, &key("local", 3)).await, JobState::Dead);
+    assert_eq!(state(&store, &key("local", 5)).await, JobState::Queued, "what waits is never forgotten");
+    adapter.clock().pass(HOUR * 4);
+    assert_eq!(store.prune(HOUR, HOUR * 4, 100).await.unwrap(), 1);
+}
+
+pub async fn a_foreign_tenant_sees_nothing(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    let foreign = key("acme", 1);
+    assert_eq!(store.find(&foreign).await.unwrap(), None);
+    assert_eq!(store.events(&foreign, 0, 100).await.unwrap(), []);
+    assert_eq!(store.ask_cancel(&foreign, "x", error()).await.unwrap(), CancelAsked::Unknown);
+    let (_, fence) = take_one(&store).await;
+    assert_eq!(store.finish(&foreign, fence, End::Done(json!(1))).await.unwrap(), Written::Fenced);
+    assert_eq!(store.report(&foreign, fence, None, None).await.unwrap(), Written::Fenced);
+}
+
+pub async fn counts_follow_every_move(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let counts = async |waiting, running| {
+        assert_eq!(store.counts().await.unwrap(), JobCounts { waiting, running });
+    };
+    counts(0, 0).await;
+    put(&store, job("local", 1)).await;
+    put(&store, NewJob { delay: SECOND, ..job("acme", 2) }).await;
+    counts(2, 0).await;
+    let (key, fence) = take_one(&store).await;
+    counts(1, 1).await;
+    store.finish(&key, fence, End::Retry { error: error(), after: SECOND }).await.unwrap();
+    counts(2, 0).await;
+    adapter.clock().pass(SECOND);
+    let taken = take(&store, owner(1), WIDE).await;
+    counts(0, 2).await;
+    for (key, fence) in taken {
+        store.finish(&key, fence, End::HandBack).await.unwrap();
+    }
+    counts(2, 0).await;
+    for (of, number) in [("local", 1), ("acme", 2)] {
+        store.ask_cancel(&self::key(of, number), "x", error()).await.unwrap();
+    }
+    counts(0, 0).await;
+}

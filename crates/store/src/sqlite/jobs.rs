@@ -1,0 +1,118 @@
+//! `JobStore` on SQLite: the durable queue. (ASYNC-006, ASYNC-015, DESIGN §4)
+//!
+//! Every change goes through the one writer and shares its commits, so a method is atomic and durable when it answers. What
+//! waits is counted per tenant in the transaction that changes it; nothing is ever counted by walking over jobs.
+//!
+//! Not here: the contract (`kernel::ports::job_store`), what is done to a queue (`writing`), whose turn it is (`taking`),
+//! rows to records (`reading`).
+
+mod reading;
+mod taking;
+mod writing;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::job_store::{
+    Adopted, CancelAsked, End, Enqueued, Fence, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobStore,
+    NewJob, OwnerId, Renewed, TakeRules, Taken, TakenJob, Written,
+};
+use kernel::ports::registry_store::StoreError;
+use rusqlite::Connection;
+use serde_json::Value;
+
+use super::SqliteStore;
+
+#[async_trait]
+impl JobStore for SqliteStore {
+    async fn enlist(&self, owner: OwnerId, lease: Duration, alone: bool) -> Result<(), StoreError> {
+        let now = self.now();
+        self.writer()?.run(move |connection| taking::enlist(connection, now, owner, lease, alone)).await
+    }
+
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError> {
+        let now = self.now();
+        self.writer()?.run(move |connection| taking::renew(connection, now, owner, lease)).await
+    }
+
+    async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
+        let now = self.now();
+        // Before the queue, so that the writer thread only writes.
+        let payload = job.payload.to_string();
+        self.writer()?.run(move |connection| writing::enqueue(connection, now, &job, &payload)).await
+    }
+
+    async fn adopt(&self, job: NewJob, owner: OwnerId) -> Result<Adopted, StoreError> {
+        let now = self.now();
+        let payload = job.payload.to_string();
+        self.writer()?.run(move |connection| writing::adopt(connection, now, &job, &payload, owner)).await
+    }
+
+    async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError> {
+        let now = self.now();
+        self.writer()?.run(move |connection| taking::take(connection, now, owner, rules)).await
+    }
+
+    async fn take_over(&self, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, StoreError> {
+        let now = self.now();
+        self.writer()?.run(move |connection| taking::take_over(connection, now, owner, most)).await
+    }
+
+    async fn report(
+        &self,
+        key: &JobKey,
+        fence: Fence,
+        percent: Option<f64>,
+        phase: Option<String>,
+    ) -> Result<Written, StoreError> {
+        let (now, key) = (self.now(), key.clone());
+        let work =
+            move |connection: &Connection| writing::report(connection, now, &key, fence, percent, phase.as_deref());
+        self.writer()?.run(work).await
+    }
+
+    async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
+        let (now, key) = (self.now(), key.clone());
+        self.writer()?.run(move |connection| writing::finish(connection, now, &key, fence, &end)).await
+    }
+
+    async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {
+        let (now, key, reason) = (self.now(), key.clone(), reason.to_owned());
+        self.writer()?.run(move |connection| writing::ask_cancel(connection, now, &key, &reason, &error)).await
+    }
+
+    async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
+        let key = key.clone();
+        self.readers.run(move |connection| reading::find(connection, &key)).await
+    }
+
+    async fn list(&self, filter: &JobFilter, before: Option<u64>, most: usize) -> Result<JobPage, StoreError> {
+        let filter = filter.clone();
+        self.readers.run(move |connection| reading::list(connection, &filter, before, most)).await
+    }
+
+    async fn events(&self, key: &JobKey, after: u64, most: usize) -> Result<Vec<JobEvent>, StoreError> {
+        let key = key.clone();
+        self.readers.run(move |connection| reading::events(connection, &key, after, most)).await
+    }
+
+    async fn counts(&self) -> Result<JobCounts, StoreError> {
+        self.readers.run(reading::counts).await
+    }
+
+    async fn prune(&self, retention: Duration, dead_retention: Duration, most: usize) -> Result<u64, StoreError> {
+        let now = self.now();
+        self.writer()?.run(move |connection| writing::prune(connection, now, retention, dead_retention, most)).await
+    }
+}
+
+/// A moment so long ago.
+fn ago(now: UnixMillis, span: Duration) -> i64 {
+    now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// A count as SQLite has it.
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,185 @@
+//! Whose turn it is: leases of owners, taking jobs, and taking over those of owners that are gone.
+//!
+//! Choosing is two look-ups in an index for each job: the tenant whose turn it is (JOB-6), then its first job (JOB-5).
+
+use std::time::Duration;
+
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::job_store::{Fence, JobKey, OwnerId, Renewed, TakeRules, Taken, TakenJob};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde_json::json;
+
+use super::reading::{COLUMNS, json as parsed, number, record, unreadable};
+use super::writing::{event, moved};
+use super::{ago, count};
+use crate::sqlite::faults::Fault;
+
+/// Delayed jobs that one take makes ready at most; the next take goes on.
+const DUE_MAX: usize = 256;
+/// For how long a lapsed owner is remembered before its row is removed, once it holds nothing.
+const OWNERS_KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) fn enlist(
+    connection: &Connection,
+    now: UnixMillis,
+    owner: OwnerId,
+    lease: Duration,
+    alone: bool,
+) -> Result<(), Fault> {
+    if alone {
+        connection.execute("UPDATE job_owners SET lease_until = min(lease_until, ?1)", [now.0])?;
+    }
+    connection
+        .prepare_cached(
+            "DELETE FROM job_owners WHERE lease_until < ?1
+             AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'running' AND jobs.owner_id = job_owners.owner_id)",
+        )?
+        .execute([ago(now, OWNERS_KEPT_FOR)])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO job_owners (owner_id, lease_until) VALUES (?1, ?2)
+             ON CONFLICT (owner_id) DO UPDATE SET lease_until = excluded.lease_until",
+        )?
+        .execute(params![owner.0.to_string(), now.plus(lease).0])?;
+    Ok(())
+}
+
+pub(super) fn renew(
+    connection: &Connection,
+    now: UnixMillis,
+    owner: OwnerId,
+    lease: Duration,
+) -> Result<Renewed, Fault> {
+    let name = owner.0.to_string();
+    let renewed = connection
+        .prepare_cached("UPDATE job_owners SET lease_until = ?2 WHERE owner_id = ?1 AND lease_until > ?3")?
+        .execute(params![name, now.plus(lease).0, now.0])?;
+    if renewed == 0 {
+        return Ok(Renewed::Lapsed);
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT tenant_id, id FROM jobs WHERE state = 'running' AND owner_id = ?1 AND cancel_asked IS NOT NULL",
+    )?;
+    let mut rows = statement.query([name])?;
+    let mut cancel = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id: String = row.get("id")?;
+        cancel.push(JobKey {
+            tenant: row.get::<_, String>("tenant_id")?.parse().map_err(|_| unreadable("tenant_id", &id))?,
+            id: id.parse().map_err(|_| unreadable("id", &id))?,
+        });
+    }
+    Ok(Renewed::Alive { cancel })
+}
+
+fn holds_lease(connection: &Connection, now: UnixMillis, owner: OwnerId) -> Result<bool, Fault> {
+    let held: Option<i64> = connection
+        .prepare_cached("SELECT 1 FROM job_owners WHERE owner_id = ?1 AND lease_until > ?2")?
+        .query_row(params![owner.0.to_string(), now.0], |row| row.get(0))
+        .optional()?;
+    Ok(held.is_some())
+}
+
+pub(super) fn take(connection: &Connection, now: UnixMillis, owner: OwnerId, rules: TakeRules) -> Result<Taken, Fault> {
+    let mut taken = Taken::default();
+    if !holds_lease(connection, now, owner)? {
+        return Ok(taken);
+    }
+    make_due_ready(connection, now)?;
+    while taken.jobs.len() < rules.most {
+        let Some(seq) = next(connection, rules.running_per_tenant)? else { break };
+        taken.jobs.push(hold(connection, now, owner, seq, "started")?);
+    }
+    let next_due: Option<i64> = connection
+        .prepare_cached("SELECT min(due_at) FROM jobs WHERE state = 'delayed'")?
+        .query_row([], |row| row.get(0))?;
+    taken.next_due_in = next_due.map(|due| UnixMillis(due).since(now));
+    Ok(taken)
+}
+
+/// Delayed jobs whose time has come wait like all others.
+fn make_due_ready(connection: &Connection, now: UnixMillis) -> Result<(), Fault> {
+    let mut due = connection.prepare_cached(
+        "SELECT seq, tenant_id FROM jobs WHERE state = 'delayed' AND due_at <= ?1 ORDER BY due_at LIMIT ?2",
+    )?;
+    let due: Vec<(i64, String)> = due
+        .query_map(params![now.0, count(DUE_MAX)], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (seq, tenant) in due {
+        connection.prepare_cached("UPDATE jobs SET state = 'queued' WHERE seq = ?1")?.execute([seq])?;
+        moved(connection, &tenant, 0, 1, 0)?;
+    }
+    Ok(())
+}
+
+/// The job whose turn it is.
+fn next(connection: &Connection, running_per_tenant: u32) -> Result<Option<i64>, Fault> {
+    let tenant: Option<String> = connection
+        .prepare_cached(
+            "SELECT tenant_id FROM job_tenants WHERE ready > 0 AND running < ?1 ORDER BY running, served LIMIT 1",
+        )?
+        .query_row([running_per_tenant], |row| row.get(0))
+        .optional()?;
+    let Some(tenant) = tenant else { return Ok(None) };
+    let seq: i64 = connection
+        .prepare_cached("SELECT seq FROM jobs WHERE state = 'queued' AND tenant_id = ?1 ORDER BY rank, seq LIMIT 1")?
+        .query_row([&tenant], |row| row.get(0))?;
+    let ticket: i64 = connection
+        .prepare_cached("UPDATE job_tenants SET served = served + 1 WHERE tenant_id = '' RETURNING served")?
+        .query_row([], |row| row.get(0))?;
+    connection
+        .prepare_cached("UPDATE job_tenants SET served = ?2 WHERE tenant_id = ?1")?
+        .execute(params![tenant, ticket])?;
+    moved(connection, &tenant, -1, -1, 1)?;
+    Ok(Some(seq))
+}
+
+/// Gives a job to an owner under a new fence.
+fn hold(
+    connection: &Connection,
+    now: UnixMillis,
+    owner: OwnerId,
+    seq: i64,
+    event_kind: &str,
+) -> Result<TakenJob, Fault> {
+    connection
+        .prepare_cached(
+            "UPDATE jobs SET state = 'running', owner_id = ?2, fence = fence + 1, attempts = attempts + 1,
+                             started_at = ?3, progress = NULL, phase = NULL
+             WHERE seq = ?1",
+        )?
+        .execute(params![seq, owner.0.to_string(), now.0])?;
+    let sql = format!("SELECT {COLUMNS}, fence, payload FROM jobs JOIN job_bodies USING (seq) WHERE jobs.seq = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([seq])?;
+    let Some(row) = rows.next()? else { return Err(rusqlite::Error::QueryReturnedNoRows.into()) };
+    let record = record(row)?;
+    let of = record.key.id.to_string();
+    let taken = TakenJob {
+        payload: parsed(&row.get::<_, String>("payload")?, "payload", &of)?,
+        fence: Fence(number(row, "fence", &of)?),
+        record,
+    };
+    event(connection, now, seq, event_kind, &json!({ "attempt": taken.record.attempts }))?;
+    Ok(taken)
+}
+
+pub(super) fn take_over(
+    connection: &Connection,
+    now: UnixMillis,
+    owner: OwnerId,
+    most: usize,
+) -> Result<Vec<TakenJob>, Fault> {
+    if !holds_lease(connection, now, owner)? {
+        return Ok(Vec::new());
+    }
+    let mut lapsed = connection.prepare_cached(
+        "SELECT seq FROM jobs
+         WHERE state = 'running'
+           AND owner_id NOT IN (SELECT owner_id FROM job_owners WHERE lease_until > ?1)
+         ORDER BY seq LIMIT ?2",
+    )?;
+    let lapsed: Vec<i64> =
+        lapsed.query_map(params![now.0, count(most)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    lapsed.into_iter().map(|seq| hold(connection, now, owner, seq, "taken_over")).collect()
+}

@@ -1,0 +1,360 @@
+//! What is done to a queue, each in one savepoint of the writer: job, counters and event change together.
+
+use std::time::Duration;
+
+use contract::ids::InvocationId;
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::job_store::{
+    Adopted, CancelAsked, End, Enqueued, Fence, JobKey, JobState, NewJob, OwnerId, PROGRESS_KEPT_MAX, Written, rank,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde_json::{Value, json};
+
+use super::reading::unreadable;
+use super::{ago, count};
+use crate::sqlite::faults::Fault;
+
+/// Changes the counters of a tenant, and of all tenants together.
+pub(super) fn moved(
+    connection: &Connection,
+    tenant: &str,
+    waiting: i64,
+    ready: i64,
+    running: i64,
+) -> Result<(), Fault> {
+    // The row of a new tenant is made first: an upsert would check the proposed row, whose counters may be below zero.
+    connection.prepare_cached("INSERT OR IGNORE INTO job_tenants (tenant_id) VALUES (?1)")?.execute([tenant])?;
+    connection
+        .prepare_cached(
+            "UPDATE job_tenants SET waiting = waiting + ?2, ready = ready + ?3, running = running + ?4 WHERE tenant_id = ?1",
+        )?
+        .execute(params![tenant, waiting, ready, running])?;
+    connection
+        .prepare_cached("UPDATE job_tenants SET waiting = waiting + ?1, running = running + ?2 WHERE tenant_id = ''")?
+        .execute([waiting, running])?;
+    Ok(())
+}
+
+/// Adds an event; too much progress makes room.
+pub(super) fn event(connection: &Connection, now: UnixMillis, seq: i64, kind: &str, data: &Value) -> Result<(), Fault> {
+    let number: i64 = connection
+        .prepare_cached("UPDATE jobs SET events = events + 1 WHERE seq = ?1 RETURNING events")?
+        .query_row([seq], |row| row.get(0))?;
+    connection
+        .prepare_cached("INSERT INTO job_events (seq, number, at, kind, data) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![seq, number, now.0, kind, data.to_string()])?;
+    if kind == "progress" {
+        let oldest = number.saturating_sub(i64::try_from(PROGRESS_KEPT_MAX).unwrap_or(i64::MAX));
+        connection
+            .prepare_cached("DELETE FROM job_events WHERE seq = ?1 AND number <= ?2 AND kind = 'progress'")?
+            .execute([seq, oldest])?;
+    }
+    Ok(())
+}
+
+pub(super) fn enqueue(
+    connection: &Connection,
+    now: UnixMillis,
+    job: &NewJob,
+    payload: &str,
+) -> Result<Enqueued, Fault> {
+    if let Some((id, same)) = existing(connection, now, job)? {
+        return Ok(Enqueued::Existing { id, same });
+    }
+    let waiting = |tenant: &str| -> Result<u64, Fault> {
+        let waiting: Option<i64> = connection
+            .prepare_cached("SELECT waiting FROM job_tenants WHERE tenant_id = ?1")?
+            .query_row([tenant], |row| row.get(0))
+            .optional()?;
+        Ok(waiting.unwrap_or_default().unsigned_abs())
+    };
+    if waiting(job.key.tenant.as_str())? >= job.bounds.per_tenant || waiting("")? >= job.bounds.total {
+        return Ok(Enqueued::Full);
+    }
+    let (state, ready) = if job.delay.is_zero() { (JobState::Queued, 1) } else { (JobState::Delayed, 0) };
+    let seq = insert(connection, now, job, payload, state, None)?;
+    moved(connection, job.key.tenant.as_str(), 1, ready, 0)?;
+    event(connection, now, seq, "queued", &json!({}))?;
+    Ok(Enqueued::New)
+}
+
+pub(super) fn adopt(
+    connection: &Connection,
+    now: UnixMillis,
+    job: &NewJob,
+    payload: &str,
+    owner: OwnerId,
+) -> Result<Adopted, Fault> {
+    if let Some((id, same)) = existing(connection, now, job)? {
+        return Ok(Adopted::Existing { id, same });
+    }
+    let seq = insert(connection, now, job, payload, JobState::Running, Some(owner))?;
+    moved(connection, job.key.tenant.as_str(), 0, 0, 1)?;
+    event(connection, now, seq, "started", &json!({ "attempt": 1 }))?;
+    Ok(Adopted::Running(Fence(1)))
+}
+
+/// The job that this one would be again. A dedupe key whose window has passed is given up first.
+fn existing(connection: &Connection, now: UnixMillis, job: &NewJob) -> Result<Option<(InvocationId, bool)>, Fault> {
+    let tenant = job.key.tenant.as_str();
+    let of_id: Option<(String, String)> = connection
+        .prepare_cached("SELECT id, digest FROM jobs WHERE tenant_id = ?1 AND id = ?2")?
+        .query_row(params![tenant, job.key.id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let found = match (&job.dedupe, of_id) {
+        (_, Some(found)) => Some(found),
+        (None, None) => None,
+        (Some(dedupe), None) => {
+            connection
+                .prepare_cached(
+                    "UPDATE jobs SET dedupe_key = NULL, dedupe_until = NULL
+                     WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3 AND dedupe_until <= ?4 AND ended_at IS NOT NULL",
+                )?
+                .execute(params![tenant, job.kind, dedupe.key, now.0])?;
+            connection
+                .prepare_cached("SELECT id, digest FROM jobs WHERE tenant_id = ?1 AND kind = ?2 AND dedupe_key = ?3")?
+                .query_row(params![tenant, job.kind, dedupe.key], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?
+        }
+    };
+    found
+        .map(|(id, digest)| {
+            let same = digest == job.digest.to_string();
+            Ok((id.parse().map_err(|_| unreadable("id", &id))?, same))
+        })
+        .transpose()
+}
+
+fn insert(
+    connection: &Connection,
+    now: UnixMillis,
+    job: &NewJob,
+    payload: &str,
+    state: JobState,
+    owner: Option<OwnerId>,
+) -> Result<i64, Fault> {
+    let due = now.plus(job.delay);
+    let runs = owner.is_some();
+    let dedupe = job.dedupe.as_ref();
+    let seq: i64 = connection
+        .prepare_cached(
+            "INSERT INTO jobs (tenant_id, id, kind, label, subject, digest, priority, state, rank, attempts, attempts_max,
+                               dedupe_key, dedupe_until, owner_id, fence, created_at, due_at, started_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+             RETURNING seq",
+        )?
+        .query_row(
+            params![
+                job.key.tenant.as_str(),
+                job.key.id.to_string(),
+                job.kind,
+                job.label,
+                job.subject.as_str(),
+                job.digest.to_string(),
+                job.priority.level(),
+                state.as_str(),
+                rank(due, job.priority),
+                i64::from(runs),
+                job.attempts_max.max(1),
+                dedupe.map(|dedupe| dedupe.key.as_str()),
+                dedupe.map(|dedupe| now.plus(dedupe.window).0),
+                owner.map(|owner| owner.0.to_string()),
+                i64::from(runs),
+                now.0,
+                due.0,
+                runs.then_some(now.0),
+            ],
+            |row| row.get(0),
+        )?;
+    connection
+        .prepare_cached("INSERT INTO job_bodies (seq, payload) VALUES (?1, ?2)")?
+        .execute(params![seq, payload])?;
+    Ok(seq)
+}
+
+/// The running job of this key under this fence.
+fn held(connection: &Connection, key: &JobKey, fence: Fence) -> Result<Option<(i64, bool)>, Fault> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT seq, cancel_asked IS NOT NULL FROM jobs
+             WHERE tenant_id = ?1 AND id = ?2 AND fence = ?3 AND state = 'running'",
+        )?
+        .query_row(
+            params![key.tenant.as_str(), key.id.to_string(), i64::try_from(fence.0).unwrap_or(i64::MAX)],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?)
+}
+
+pub(super) fn report(
+    connection: &Connection,
+    now: UnixMillis,
+    key: &JobKey,
+    fence: Fence,
+    percent: Option<f64>,
+    phase: Option<&str>,
+) -> Result<Written, Fault> {
+    let Some((seq, _)) = held(connection, key, fence)? else { return Ok(Written::Fenced) };
+    let (percent, phase): (Option<f64>, Option<String>) = connection
+        .prepare_cached(
+            "UPDATE jobs SET progress = coalesce(?2, progress), phase = coalesce(?3, phase) WHERE seq = ?1
+             RETURNING progress, phase",
+        )?
+        .query_row(params![seq, percent, phase], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    event(connection, now, seq, "progress", &json!({ "progress_percent": percent, "current_phase": phase }))?;
+    Ok(Written::Kept(JobState::Running))
+}
+
+pub(super) fn finish(
+    connection: &Connection,
+    now: UnixMillis,
+    key: &JobKey,
+    fence: Fence,
+    end: &End,
+) -> Result<Written, Fault> {
+    let Some((seq, cancel_asked)) = held(connection, key, fence)? else { return Ok(Written::Fenced) };
+    let tenant = key.tenant.as_str();
+    let (state, error) = match end {
+        End::Done(result) => {
+            connection
+                .prepare_cached("UPDATE job_bodies SET result = ?2 WHERE seq = ?1")?
+                .execute(params![seq, result.to_string()])?;
+            (JobState::Done, None)
+        }
+        End::Failed(error) => (JobState::Failed, Some(error)),
+        End::Dead(error) => (JobState::Dead, Some(error)),
+        End::Cancelled(error) => (JobState::Cancelled, Some(error)),
+        End::Retry { error, .. } if cancel_asked => (JobState::Cancelled, Some(error)),
+        End::HandBack if cancel_asked => (JobState::Cancelled, None),
+        End::Retry { error, after } => return retry(connection, now, tenant, seq, error, *after),
+        End::HandBack => return hand_back(connection, now, tenant, seq),
+    };
+    ended(connection, now, seq, state, error)?;
+    moved(connection, tenant, 0, 0, -1)?;
+    Ok(Written::Kept(state))
+}
+
+fn ended(
+    connection: &Connection,
+    now: UnixMillis,
+    seq: i64,
+    state: JobState,
+    error: Option<&Value>,
+) -> Result<(), Fault> {
+    // The event first: afterwards the job does not change any more.
+    let data = error.map_or_else(|| json!({}), |error| json!({ "error": error }));
+    event(connection, now, seq, state.as_str(), &data)?;
+    connection
+        .prepare_cached(
+            "UPDATE jobs SET state = ?2, owner_id = NULL, ended_at = ?3, error = ?4,
+                             progress = CASE ?2 WHEN 'done' THEN 100.0 ELSE progress END
+             WHERE seq = ?1",
+        )?
+        .execute(params![seq, state.as_str(), now.0, error.map(Value::to_string)])?;
+    Ok(())
+}
+
+fn retry(
+    connection: &Connection,
+    now: UnixMillis,
+    tenant: &str,
+    seq: i64,
+    error: &Value,
+    after: Duration,
+) -> Result<Written, Fault> {
+    let (state, ready) = if after.is_zero() { (JobState::Queued, 1) } else { (JobState::Delayed, 0) };
+    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    wait_again(connection, seq, state, now.plus(after), Some(error))?;
+    moved(connection, tenant, 1, ready, -1)?;
+    event(connection, now, seq, "retry", &json!({ "error": error, "after_ms": after_ms }))?;
+    Ok(Written::Kept(state))
+}
+
+fn hand_back(connection: &Connection, now: UnixMillis, tenant: &str, seq: i64) -> Result<Written, Fault> {
+    wait_again(connection, seq, JobState::Queued, now, None)?;
+    connection
+        .prepare_cached("UPDATE jobs SET attempts = attempts - 1 WHERE seq = ?1 AND attempts > 0")?
+        .execute([seq])?;
+    moved(connection, tenant, 1, 1, -1)?;
+    event(connection, now, seq, "handed_back", &json!({}))?;
+    Ok(Written::Kept(JobState::Queued))
+}
+
+/// Lets a job wait for its next attempt, in the order of `due`.
+fn wait_again(
+    connection: &Connection,
+    seq: i64,
+    state: JobState,
+    due: UnixMillis,
+    error: Option<&Value>,
+) -> Result<(), Fault> {
+    // `rank` of a due time of zero is what the priority is worth, as a negative number.
+    connection
+        .prepare_cached(
+            "UPDATE jobs SET state = ?2, owner_id = NULL, rank = rank - due_at + ?3, due_at = ?3,
+                             error = coalesce(?4, error)
+             WHERE seq = ?1",
+        )?
+        .execute(params![seq, state.as_str(), due.0, error.map(Value::to_string)])?;
+    Ok(())
+}
+
+pub(super) fn ask_cancel(
+    connection: &Connection,
+    now: UnixMillis,
+    key: &JobKey,
+    reason: &str,
+    error: &Value,
+) -> Result<CancelAsked, Fault> {
+    let found: Option<(i64, String, bool)> = connection
+        .prepare_cached("SELECT seq, state, cancel_asked IS NOT NULL FROM jobs WHERE tenant_id = ?1 AND id = ?2")?
+        .query_row(params![key.tenant.as_str(), key.id.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((seq, word, asked)) = found else { return Ok(CancelAsked::Unknown) };
+    let state = JobState::of_word(&word).ok_or_else(|| unreadable("state", &key.id.to_string()))?;
+    if state.is_end() || asked {
+        return Ok(CancelAsked::Now(state));
+    }
+    connection.prepare_cached("UPDATE jobs SET cancel_asked = ?2 WHERE seq = ?1")?.execute(params![seq, reason])?;
+    event(connection, now, seq, "cancel_asked", &json!({ "reason": reason }))?;
+    let ready = match state {
+        JobState::Running => return Ok(CancelAsked::Now(state)),
+        JobState::Queued => -1,
+        _ => 0,
+    };
+    ended(connection, now, seq, JobState::Cancelled, Some(error))?;
+    moved(connection, key.tenant.as_str(), -1, ready, 0)?;
+    Ok(CancelAsked::Now(JobState::Cancelled))
+}
+
+pub(super) fn prune(
+    connection: &Connection,
+    now: UnixMillis,
+    retention: Duration,
+    dead_retention: Duration,
+    most: usize,
+) -> Result<u64, Fault> {
+    let mut over = connection.prepare_cached(
+        "SELECT seq FROM jobs
+         WHERE ended_at IS NOT NULL AND ended_at < CASE state WHEN 'dead' THEN ?2 ELSE ?1 END AND ended_at < max(?1, ?2)
+           AND (dedupe_until IS NULL OR dedupe_until <= ?3)
+         ORDER BY ended_at LIMIT ?4",
+    )?;
+    let (ended, dead) = (ago(now, retention), ago(now, dead_retention));
+    let over: Vec<i64> =
+        over.query_map(params![ended, dead, now.0, count(most)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    for seq in &over {
+        for sql in [
+            "DELETE FROM job_events WHERE seq = ?1",
+            "DELETE FROM job_bodies WHERE seq = ?1",
+            "DELETE FROM jobs WHERE seq = ?1",
+        ] {
+            connection.prepare_cached(sql)?.execute([seq])?;
+        }
+    }
+    // Tenants that have nothing to do with the queue any more need no turn.
+    connection
+        .prepare_cached("DELETE FROM job_tenants WHERE tenant_id <> '' AND waiting = 0 AND ready = 0 AND running = 0")?
+        .execute([])?;
+    Ok(u64::try_from(over.len()).unwrap_or(u64::MAX))
+}
