@@ -11,6 +11,7 @@ mod catalogue;
 mod deadline;
 mod discovery;
 mod identity;
+pub mod inbound_jobs;
 mod invoke;
 mod isolation;
 mod limits;

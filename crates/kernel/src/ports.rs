@@ -13,6 +13,7 @@ pub mod companion;
 pub mod did_resolver;
 pub mod entropy;
 pub mod executor;
+pub mod job_entrance;
 pub mod job_store;
 pub mod key_source;
 pub mod key_vault;

@@ -29,11 +29,12 @@ use std::time::Duration;
 use crate::ports::call_out::CallsOut;
 use crate::ports::clock::Clock;
 use crate::ports::entropy::Entropy;
+use crate::ports::job_entrance::JobEntrance;
 use crate::ports::secret_source::{Secret, SecretSource};
 use crate::ports::webhook_store::WebhookStore;
 
 pub use announce::{Completion, EVENT_BYTES_MAX};
-pub use deliver::{DELIVERY_JOB, Delivered, DeliveryQueue, Turn};
+pub use deliver::{DELIVERY_JOB, Delivered, Turn};
 pub use desk::{DeliveryReport, Resent, Tried, WebhookWish};
 pub use schedule::ATTEMPTS_DEFAULT;
 pub use signature::{SIGNATURE_HEADER, SIGNATURE_TOLERANCE, SignatureError, sign, verify};
@@ -49,7 +50,7 @@ pub const OVERLAP_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct WebhookParts {
     pub store: Arc<dyn WebhookStore>,
     pub calls: Arc<dyn CallsOut>,
-    pub queue: Arc<dyn DeliveryQueue>,
+    pub queue: Arc<dyn JobEntrance>,
     pub secrets: Arc<dyn SecretSource>,
     /// What generated secrets are derived from: 32 unpredictable bytes that live as long as the installation.
     pub root: Secret,

@@ -115,7 +115,7 @@ impl Webhooks {
                 NewDelivery { tenant: tenant.clone(), id, target: target.clone(), event, invocation, body: body.clone() };
             self.parts.store.add_delivery(&delivery).await.map_err(|error| error.refusal())?;
             // Also if it was there: whoever kept it may have died before this.
-            self.parts.queue.enqueue(tenant, Turn::first(id, 1), Duration::ZERO).await?;
+            self.enqueue(tenant, Turn::first(id, 1), Duration::ZERO).await?;
         }
         Ok(targets.len())
     }

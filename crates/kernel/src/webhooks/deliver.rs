@@ -4,17 +4,17 @@
 //! what a receiver never got. Every attempt is a job of its own, delayed by its pause: a day between two attempts is no
 //! matter of how patient the queue is with jobs that fail.
 
-use std::fmt;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use contract::error::Refusal;
 use contract::ids::TenantId;
+use serde_json::{Value, json};
 
 use super::schedule::pause_after;
 use super::signature::{SIGNATURE_HEADER, sign};
 use super::Webhooks;
 use crate::ports::call_out::CallOut;
+use crate::ports::job_entrance::EnteringJob;
 use crate::ports::secret_source::Secret;
 use crate::ports::webhook_store::{
     Attempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, EventKind, Noted, Target,
@@ -22,14 +22,10 @@ use crate::ports::webhook_store::{
 
 /// The kind of job that delivers.
 pub const DELIVERY_JOB: &str = "webhook";
-
-/// Where deliveries wait for their turn.
-#[async_trait]
-pub trait DeliveryQueue: Send + Sync + fmt::Debug {
-    /// Has [`Webhooks::deliver`] called for this turn after `delay`, and again if that fails. Durable before it answers; a
-    /// second time for the same turn changes nothing.
-    async fn enqueue(&self, tenant: &TenantId, turn: Turn, delay: Duration) -> Result<(), Refusal>;
-}
+/// How often one attempt may be begun when this server's own store fails.
+const STARTS_MAX: u32 = 20;
+/// For how long a turn is put into the queue once: longer than the longest pause between two.
+const TURN_WINDOW: Duration = Duration::from_secs(48 * 3600);
 
 /// Which attempt of which delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +40,18 @@ impl Turn {
     /// The first of a round.
     pub(super) fn first(delivery: DeliveryId, round: u32) -> Self {
         Self { delivery, round, number: 1 }
+    }
+
+    /// As the payload of a job.
+    fn payload(self) -> Value {
+        json!({ "delivery": self.delivery.0.to_string(), "round": self.round, "number": self.number })
+    }
+
+    /// From the payload of a job.
+    pub fn of_payload(payload: &Value) -> Option<Self> {
+        let number = |name: &str| payload.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
+        let delivery = payload.get("delivery")?.as_str()?.parse().ok()?;
+        Some(Self { delivery: DeliveryId(delivery), round: number("round")?, number: number("number")? })
     }
 }
 
@@ -110,8 +118,23 @@ impl Webhooks {
 
     async fn again(&self, tenant: &TenantId, turn: Turn, error: String) -> Result<Delivered, Refusal> {
         let after = self.pause(turn.number);
-        self.parts.queue.enqueue(tenant, Turn { number: turn.number.saturating_add(1), ..turn }, after).await?;
+        self.enqueue(tenant, Turn { number: turn.number.saturating_add(1), ..turn }, after).await?;
         Ok(Delivered::Again { after, error })
+    }
+
+    /// Has a turn taken after `delay`. A second time for the same turn changes nothing.
+    pub(super) async fn enqueue(&self, tenant: &TenantId, turn: Turn, delay: Duration) -> Result<(), Refusal> {
+        let job = EnteringJob {
+            kind: DELIVERY_JOB,
+            tenant: tenant.clone(),
+            label: turn.delivery.0.to_string(),
+            payload: turn.payload(),
+            delay,
+            attempts_max: STARTS_MAX,
+            key: format!("{} {} {}", turn.delivery.0, turn.round, turn.number),
+            window: TURN_WINDOW,
+        };
+        self.parts.queue.enter(job).await.map(drop)
     }
 
     async fn attempt(&self, record: &DeliveryRecord, body: &str, number: u32) -> Result<Outcome, Refusal> {

@@ -257,7 +257,7 @@ impl Webhooks {
             }
         };
         let turn = Turn { number: record.attempts.saturating_add(1), ..Turn::first(id, record.round) };
-        self.parts.queue.enqueue(&tenant, turn, Duration::ZERO).await?;
+        self.enqueue(&tenant, turn, Duration::ZERO).await?;
         let note = format!("sent {} again", id.0);
         slot.record(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note)));
         Ok(Resent { record })
