@@ -1,5 +1,4 @@
 //! Calls to addresses a tenant chose, against receivers on loopback that behave badly, and resolvers that lie.
-#![expect(clippy::unwrap_used, reason = "test crate")]
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
