@@ -16,7 +16,7 @@ use crate::schema::CoercionNote;
 use crate::version::Version;
 
 /// `tool.invoke`: one call (BC-2).
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InvokeRequest {
     /// `namespace.tool_id`, `tool_id`, or a registered alias.
@@ -45,7 +45,7 @@ pub struct InvokeRequest {
 }
 
 /// The older spelling of sync and async.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionMode {
     Sync,
@@ -53,7 +53,7 @@ pub enum ExecutionMode {
 }
 
 /// Who the caller says it is. The token is the truth: what contradicts it is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentContext {
     #[serde(default)]
@@ -71,7 +71,7 @@ pub struct AgentContext {
 }
 
 /// How urgent a call is (X-39: low = 3, normal = 5, high = 8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
     Low,
@@ -81,7 +81,7 @@ pub enum Priority {
 }
 
 /// How the call is to be carried out.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExecutionOptions {
     pub async_mode: bool,
@@ -114,7 +114,7 @@ pub struct Callback {
 }
 
 /// Limits of this call; each can only lower what the manifest allows.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CallLimits {
     #[schemars(range(min = 0.001, max = 86400.0))]
@@ -128,7 +128,7 @@ pub struct CallLimits {
 }
 
 /// Documents the call refers to (LIFE-016).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DocumentContext {
     pub document_refs: Vec<String>,
@@ -137,7 +137,7 @@ pub struct DocumentContext {
 }
 
 /// Checkpointing of the call (LIFE-017).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointOptions {
     pub enable_checkpointing: Option<bool>,

@@ -90,11 +90,10 @@ impl Capability {
     /// Is the capability part of this build?
     pub fn is_built(self) -> bool {
         match self {
-            Self::Core | Self::Identity | Self::Sandbox => true,
+            Self::Core | Self::Identity | Self::Sandbox | Self::Jobs => true,
             Self::Embeddings
             | Self::Upstreams
             | Self::Secrets
-            | Self::Jobs
             | Self::AuditSinks
             | Self::Documents
             | Self::Checkpoints

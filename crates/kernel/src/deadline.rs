@@ -9,7 +9,7 @@ pub const SYNC_MAX: Duration = Duration::from_secs(900);
 
 /// The time a call has, or `None` if there is none left before it begins.
 ///
-/// `asked` is the caller's own wish, `token_left` what is left of its token, `parent_left` what is left of the call that
+/// Without [`SYNC_MAX`], which holds where somebody waits. `asked` is the caller's own wish, `token_left` what is left of its token, `parent_left` what is left of the call that
 /// made this one.
 pub(crate) fn time_allowed(
     manifest: &Manifest,
@@ -21,6 +21,6 @@ pub(crate) fn time_allowed(
     let ceiling = Duration::from_millis(manifest.timeout_max_ms());
     // A caller may ask for more than the default, but never for more than the ceiling.
     let wished = asked.unwrap_or(default).min(ceiling);
-    let allowed = [token_left, parent_left].into_iter().flatten().fold(wished.min(SYNC_MAX), Duration::min);
+    let allowed = [token_left, parent_left].into_iter().flatten().fold(wished, Duration::min);
     (!allowed.is_zero()).then_some(allowed)
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants
-//! - ID-1: a [`Principal`] comes from here only.
+//! - ID-1: a [`Principal`] comes from here only: from a credential, or from a warrant that the jobs have kept.
 //! - ID-2: what was remembered under former keys is verified anew under the present ones.
 //! - ID-3: unknown key ids, however many, make at most one fetch per [`keyring::COOLDOWN`].
 
@@ -21,11 +21,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::Subject;
-use policy::{AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, Did, TokenError, VerifyingKey};
+use policy::{
+    AuthenticationError, Authenticator, BearerSecret, Caller, CallerKind, Did, TokenError, VerifyingKey, Warrant,
+};
 use quick_cache::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
 use crate::access::Access;
+use crate::jobs::WarrantKey;
 use crate::ports::audit_sink::{Link, Who};
 use crate::ports::clock::UnixMillis;
 use crate::ports::did_resolver::DidError;
@@ -55,6 +58,8 @@ pub struct Principal {
     /// At which access epoch, and until when, its DID was last found to be known.
     did_epoch: AtomicU64,
     did_until: AtomicI64,
+    /// Did a warrant stand for the token? Then the token's end does not matter, and nobody waits on a line.
+    warranted: bool,
 }
 
 impl Deref for Principal {
@@ -68,6 +73,11 @@ impl Principal {
     /// How long the token can still be used.
     pub(crate) fn time_left(&self, now: UnixMillis) -> Option<Duration> {
         self.usable_until.map(|end| end.since(now))
+    }
+
+    /// Does a warrant stand for its token?
+    pub(crate) fn is_warranted(&self) -> bool {
+        self.warranted
     }
 
     /// The verified caller.
@@ -126,9 +136,21 @@ impl Identity {
         now: UnixMillis,
     ) -> Result<Arc<Principal>, Refusal> {
         let principal = self.prove(credential, source, now).await?;
-        access.snapshot().standing(&principal)?;
-        self.known_did(access, &principal, now).await?;
+        self.welcome(access, &principal, now).await?;
         Ok(principal)
+    }
+
+    /// Is somebody who has proven itself still welcome? Asked at every call, and again when a job of its begins.
+    pub(crate) async fn welcome(&self, access: &Access, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
+        access.snapshot().standing(principal)?;
+        self.known_did(access, principal, now).await
+    }
+
+    /// The principal of a warrant that this server wrote. Only whoever keeps warrants has the key.
+    pub(crate) fn honour(&self, warrant: Warrant, _key: &WarrantKey) -> Principal {
+        let trusted = self.trusted.load();
+        let caller = trusted.authenticator.honour(warrant);
+        Principal { warranted: true, ..Self::principal(caller, trusted.generation) }
     }
 
     /// From a credential to a proven identity; whether it is still welcome is asked by the caller.
@@ -195,7 +217,7 @@ impl Identity {
         });
         // An epoch that no snapshot has: the DID has not been looked at yet.
         let (did_epoch, did_until) = (AtomicU64::new(u64::MAX), AtomicI64::new(i64::MIN));
-        Principal { caller, who, usable_until, generation, did_epoch, did_until }
+        Principal { caller, who, usable_until, generation, did_epoch, did_until, warranted: false }
     }
 
     // ---------------------------------------------------------------------------------------------------------- DIDs

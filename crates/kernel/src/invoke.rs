@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::availability::Availability;
-use crate::identity::Identity;
+use crate::identity::{Identity, Principal};
 use crate::isolation::IsolationPolicy;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
-use crate::phases::{self, Facts, Returned, Verified};
+use crate::phases::{self, Authorized, Facts, Received, Returned, Verified};
 use crate::ports::clock::Clock;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
@@ -138,8 +138,53 @@ impl Kernel {
         phases::finish(self, facts, carried)
     }
 
+    /// Runs one call of a caller who has proven itself before: the same six phases. For work that goes on without its token.
+    pub(crate) async fn invoke_as(
+        &self,
+        caller: Arc<Principal>,
+        arrival: Arrival<'_>,
+    ) -> Result<Returned, Box<Failed>> {
+        let mut facts = Facts::begin(self, &arrival);
+        let carried = match phases::receive_again(self, &mut facts, caller, arrival).await {
+            Ok(received) => self.carry_on(&mut facts, received).await,
+            Err(refusal) => Err(refusal),
+        };
+        phases::finish(self, facts, carried)
+    }
+
+    /// Lets a call in and runs nothing: the phases before execution, for a call that is to be done later.
+    pub(crate) async fn admit(&self, arrival: Arrival<'_>) -> Result<(Facts, Authorized), Box<Failed>> {
+        let mut facts = Facts::begin(self, &arrival);
+        let admitted = match phases::receive(self, &mut facts, arrival).await {
+            Ok(received) => self.admit_received(&mut facts, received).await,
+            Err(refusal) => Err(refusal),
+        };
+        match admitted {
+            Ok(authorized) => Ok((facts, authorized)),
+            Err(refusal) => Err(self.turn_away(facts, refusal)),
+        }
+    }
+
+    /// Ends a call that was let in and cannot be kept.
+    pub(crate) fn turn_away(&self, facts: Facts, refusal: Refusal) -> Box<Failed> {
+        let (invocation_id, trace_id) = (facts.invocation_id(), facts.trace_id());
+        match phases::finish(self, facts, Err(refusal.clone())) {
+            Err(failed) => failed,
+            Ok(_) => Box::new(Failed { refusal, status: InvocationStatus::Error, invocation_id, trace_id }),
+        }
+    }
+
+    async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
+        let validated = phases::validate(facts, received)?;
+        phases::authorize(self, validated).await
+    }
+
     async fn carry(&self, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Verified, Refusal> {
         let received = phases::receive(self, facts, arrival).await?;
+        self.carry_on(facts, received).await
+    }
+
+    async fn carry_on(&self, facts: &mut Facts, received: Received) -> Result<Verified, Refusal> {
         let validated = phases::validate(facts, received)?;
         let authorized = phases::authorize(self, validated).await?;
         let executed = phases::execute(self, facts, authorized).await?;

@@ -14,6 +14,7 @@ mod identity;
 pub mod inbound_jobs;
 mod invoke;
 mod isolation;
+pub mod jobs;
 mod limits;
 mod mint;
 mod offerings;

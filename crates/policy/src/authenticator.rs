@@ -9,7 +9,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::NameError;
 use sha2::{Digest as _, Sha256};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Warrant};
 use crate::grant::{ToolGrant, ToolPattern};
 use crate::token::{self, TokenError, Trust};
 
@@ -101,6 +101,11 @@ impl Authenticator {
     /// Whose tokens are believed.
     pub fn trust(&self) -> &Trust {
         &self.trust
+    }
+
+    /// The caller of a warrant that this server wrote and kept. Whether the caller is still welcome is asked elsewhere.
+    pub fn honour(&self, warrant: Warrant) -> Caller {
+        warrant.caller(&self.admin)
     }
 
     /// The identity of the server's own work, such as publishing its built-in tools.

@@ -4,6 +4,8 @@
 //! can be remembered per caller without remembering tokens. Times, budget and token id are not part of the digest: two
 //! tokens of one agent with equal rights get equal decisions.
 
+mod warrant;
+
 use contract::canonical;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::version::Version;
@@ -17,6 +19,8 @@ use crate::role::{Action, Role};
 use crate::scope::Scope;
 use crate::token::Claims;
 
+pub use warrant::Warrant;
+
 /// How the caller proved itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallerKind {
@@ -26,7 +30,8 @@ pub enum CallerKind {
     CapabilityToken,
 }
 
-/// A verified caller. Made by the [`Authenticator`](crate::Authenticator) and by [`verify`](crate::verify) only.
+/// A verified caller. Made by the [`Authenticator`](crate::Authenticator) and by [`verify`](crate::verify) only; a [`Warrant`]
+/// is read back by the former.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
     kind: CallerKind,

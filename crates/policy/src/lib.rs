@@ -26,7 +26,7 @@ pub use abac::{
 pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
-pub use caller::{Caller, CallerKind};
+pub use caller::{Caller, CallerKind, Warrant};
 pub use delegation::{CHAIN_LINKS_MAX, ChainError, Delegator, NarrowingWish, Rights, Widening, first_widening, narrow};
 pub use did::{Did, DidDocument, InvalidDidError};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};

@@ -50,6 +50,10 @@ pub enum Action {
     ManageWebhooks,
     /// Look at who is called back and what came of it.
     SeeWebhooks,
+    /// Look at the jobs of others.
+    SeeJobs,
+    /// Cancel and repeat the jobs of others.
+    ManageJobs,
 }
 
 impl Role {
@@ -61,7 +65,9 @@ impl Role {
     pub fn may(self, action: Action) -> bool {
         let who: &[Self] = match action {
             Action::PublishTool => &[Self::Admin, Self::ToolAuthor],
-            Action::ChangeLifecycle | Action::RevokeToken | Action::ManageActivations => &[Self::Admin, Self::Operator],
+            Action::ChangeLifecycle | Action::RevokeToken | Action::ManageActivations | Action::ManageJobs => {
+                &[Self::Admin, Self::Operator]
+            }
             Action::MintToken
             | Action::RotateKeys
             | Action::ManageTenants
@@ -69,9 +75,11 @@ impl Role {
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
             Action::ManageWebhooks => &[Self::Admin, Self::Operator],
-            Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeWebhooks => {
-                &[Self::Admin, Self::Operator, Self::Auditor]
-            }
+            Action::SeeAccess
+            | Action::SeePolicies
+            | Action::SeeServers
+            | Action::SeeJobs
+            | Action::SeeWebhooks => &[Self::Admin, Self::Operator, Self::Auditor],
             Action::SeeWholeCatalogue => {
                 &[Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor]
             }
@@ -112,6 +120,8 @@ impl Action {
             Self::SeeServers => "look at servers",
             Self::ManageWebhooks => "manage webhooks",
             Self::SeeWebhooks => "look at webhooks",
+            Self::SeeJobs => "look at the jobs of others",
+            Self::ManageJobs => "manage the jobs of others",
         }
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::conditions::Conditions;
 use super::validate::Validated;
 use crate::access::{Call, Decision};
-use crate::deadline::time_allowed;
+use crate::deadline::{SYNC_MAX, time_allowed};
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::registry::ToolVersion;
@@ -36,6 +36,11 @@ pub struct Authorized {
 }
 
 impl Authorized {
+    /// Who may run what with which parameters: what a job keeps of a call that was let in.
+    pub(crate) fn admitted(&self) -> (&Arc<Principal>, &Arc<ToolVersion>, &Value) {
+        (&self.caller, &self.tool, &self.parameters)
+    }
+
     /// What the policies said.
     pub(crate) fn decision(&self) -> &Decision {
         &self.decision
@@ -73,6 +78,8 @@ pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authoriz
 
     let time_asked = [time_asked, conditions.timeout].into_iter().flatten().min();
     let time_allowed = time_allowed(&tool.manifest, time_asked, caller.time_left(kernel.clock().now()), parent_left)
+        // Nobody waits on a line for a call that is done in the background.
+        .map(|allowed| if caller.is_warranted() { allowed } else { allowed.min(SYNC_MAX) })
         .map(|allowed| conditions.timeout.map_or(allowed, |most| allowed.min(most)))
         .ok_or_else(|| Refusal::new(ErrorCode::E3002, "no time is left for this call"))?;
     Ok(Authorized { caller, tool, parameters, coercions, time_allowed, limits, conditions, decision })

@@ -55,6 +55,17 @@ impl Facts {
         }
     }
 
+    /// Notes that the call was let in to be done later. Its end will be recorded when it comes.
+    pub(crate) fn record_accepted(mut self, at: UnixMillis) {
+        if let Some(slot) = self.slot.take() {
+            slot.record(self.record(AuditAction::InvocationAccepted, at, None));
+        }
+    }
+
+    pub(crate) fn invocation_id(&self) -> InvocationId {
+        self.invocation_id
+    }
+
     pub(crate) fn trace_id(&self) -> TraceId {
         self.trace_id
     }
@@ -89,7 +100,7 @@ pub(super) fn millis(span: Duration) -> u64 {
 }
 
 /// The status word for a failed call.
-pub(super) fn status_of(code: ErrorCode) -> InvocationStatus {
+pub(crate) fn status_of(code: ErrorCode) -> InvocationStatus {
     match code {
         ErrorCode::E3002 | ErrorCode::E3402 => InvocationStatus::Timeout,
         ErrorCode::E3703 => InvocationStatus::Cancelled,

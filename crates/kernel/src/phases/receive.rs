@@ -33,12 +33,35 @@ pub struct Received {
 /// Runs the phase.
 pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Received, Refusal> {
     facts.slot = Some(kernel.parts.recorder.reserve().await?);
-
     let now = facts.started_at;
     let caller = kernel.identity().recognise(kernel.access(), arrival.credential, arrival.source, now).await?;
     facts.caller = Some(Arc::clone(&caller));
+    find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
+}
 
-    let request = arrival.request;
+/// Runs the phase for a caller who has proven itself before; whether it is still welcome is asked as for everybody.
+/// What the arrival shows as its credential is not looked at.
+pub(crate) async fn receive_again(
+    kernel: &Kernel,
+    facts: &mut Facts,
+    caller: Arc<Principal>,
+    arrival: Arrival<'_>,
+) -> Result<Received, Refusal> {
+    facts.slot = Some(kernel.parts.recorder.reserve().await?);
+    facts.caller = Some(Arc::clone(&caller));
+    kernel.identity().welcome(kernel.access(), &caller, facts.started_at).await?;
+    find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
+}
+
+/// The tool and the version that are meant, in what is visible to this caller.
+fn find_tool(
+    kernel: &Kernel,
+    facts: &mut Facts,
+    caller: Arc<Principal>,
+    request: InvokeRequest,
+    parent_left: Option<Duration>,
+) -> Result<Received, Refusal> {
+    let now = facts.started_at;
     let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
         .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
     let access = kernel.access().snapshot().clone();
@@ -72,7 +95,7 @@ pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -
         return Err(not_available(&tool.id, why));
     }
     let tool = Arc::clone(tool);
-    Ok(Received { caller, tool, request, parent_left: arrival.parent_left, conditions, access })
+    Ok(Received { caller, tool, request, parent_left, conditions, access })
 }
 
 /// AUTH-004: the token does not name the tool at all.

@@ -20,6 +20,12 @@ use super::executor::Usage;
 pub enum AuditAction {
     /// A tool with effects is about to run. Written durably before it starts.
     InvocationStarted,
+    /// A call was let in and waits in the queue of jobs.
+    InvocationAccepted,
+    /// Somebody wants a job to end before its time.
+    InvocationCancelAsked,
+    /// A job that is no call of a tool came to the end of an attempt.
+    JobFinished,
     /// A call came to its end, whatever the end.
     InvocationFinished,
     ToolRegistered,

@@ -339,8 +339,8 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     /// Takes due jobs in the order of JOB-5 and JOB-6. Nothing if the owner's lease has lapsed.
     async fn take(&self, owner: OwnerId, rules: TakeRules) -> Result<Taken, StoreError>;
 
-    /// Takes jobs whose owner's lease has lapsed. Each counts as one more attempt, even beyond `attempts_max`: whoever
-    /// takes over decides what becomes of it. The limits on running jobs do not hold it up, because they run already.
+    /// Takes jobs whose owner's lease has lapsed. The attempt was counted when it began; whoever takes over decides what
+    /// becomes of it. The limits on running jobs do not hold it up, because they run already.
     async fn take_over(&self, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, StoreError>;
 
     /// Notes how far a job has come.

@@ -67,7 +67,7 @@ impl Job {
         self.owner = Some(owner);
         self.fence += 1;
         self.record.state = JobState::Running;
-        self.record.attempts += 1;
+        self.record.attempts += u32::from(kind == "started");
         self.record.started_at = Some(now);
         self.record.progress_percent = None;
         self.record.phase = None;

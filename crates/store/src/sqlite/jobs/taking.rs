@@ -88,7 +88,7 @@ pub(super) fn take(connection: &Connection, now: UnixMillis, owner: OwnerId, rul
     make_due_ready(connection, now)?;
     while taken.jobs.len() < rules.most {
         let Some(seq) = next(connection, rules.running_per_tenant)? else { break };
-        taken.jobs.push(hold(connection, now, owner, seq, "started")?);
+        taken.jobs.push(hold(connection, now, owner, seq, Begin::Attempt)?);
     }
     let next_due: Option<i64> = connection
         .prepare_cached("SELECT min(due_at) FROM jobs WHERE state = 'delayed'")?
@@ -134,21 +134,23 @@ fn next(connection: &Connection, running_per_tenant: u32) -> Result<Option<i64>,
     Ok(Some(seq))
 }
 
+/// How an owner comes to a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    Attempt,
+    /// The attempt was another's and was counted then.
+    TakenOver,
+}
+
 /// Gives a job to an owner under a new fence.
-fn hold(
-    connection: &Connection,
-    now: UnixMillis,
-    owner: OwnerId,
-    seq: i64,
-    event_kind: &str,
-) -> Result<TakenJob, Fault> {
+fn hold(connection: &Connection, now: UnixMillis, owner: OwnerId, seq: i64, begin: Begin) -> Result<TakenJob, Fault> {
     connection
         .prepare_cached(
-            "UPDATE jobs SET state = 'running', owner_id = ?2, fence = fence + 1, attempts = attempts + 1,
+            "UPDATE jobs SET state = 'running', owner_id = ?2, fence = fence + 1, attempts = attempts + ?4,
                              started_at = ?3, progress = NULL, phase = NULL
              WHERE seq = ?1",
         )?
-        .execute(params![seq, owner.0.to_string(), now.0])?;
+        .execute(params![seq, owner.0.to_string(), now.0, i64::from(begin == Begin::Attempt)])?;
     let sql = format!("SELECT {COLUMNS}, fence, payload FROM jobs JOIN job_bodies USING (seq) WHERE jobs.seq = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([seq])?;
@@ -159,6 +161,10 @@ fn hold(
         payload: parsed(&row.get::<_, String>("payload")?, "payload", &of)?,
         fence: Fence(number(row, "fence", &of)?),
         record,
+    };
+    let event_kind = match begin {
+        Begin::Attempt => "started",
+        Begin::TakenOver => "taken_over",
     };
     event(connection, now, seq, event_kind, &json!({ "attempt": taken.record.attempts }))?;
     Ok(taken)
@@ -181,5 +187,5 @@ pub(super) fn take_over(
     )?;
     let lapsed: Vec<i64> =
         lapsed.query_map(params![now.0, count(most)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    lapsed.into_iter().map(|seq| hold(connection, now, owner, seq, "taken_over")).collect()
+    lapsed.into_iter().map(|seq| hold(connection, now, owner, seq, Begin::TakenOver)).collect()
 }

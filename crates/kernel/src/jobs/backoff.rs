@@ -1,0 +1,55 @@
+//! How long to wait before the next attempt: exponential, with full jitter (DESIGN §8.10).
+
+use std::time::Duration;
+
+use crate::ports::entropy::Entropy;
+
+/// A pause between nothing and `first` doubled for each attempt so far, at most `max`. What the other side asked for is
+/// the least.
+pub(super) fn pause(
+    first: Duration,
+    max: Duration,
+    attempts: u32,
+    asked: Option<Duration>,
+    entropy: &dyn Entropy,
+) -> Duration {
+    let doublings = attempts.saturating_sub(1).min(30);
+    let ceiling = first.saturating_mul(1 << doublings).min(max);
+    let mut random = [0_u8; 4];
+    entropy.fill(&mut random);
+    let part = f64::from(u32::from_be_bytes(random)) / f64::from(u32::MAX);
+    // Not nothing: a job that comes back at once would be no pause at all.
+    let pause = ceiling.mul_f64(part).max(Duration::from_millis(1));
+    asked.map_or(pause, |asked| pause.max(asked.min(max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Fixed(u8);
+
+    impl Entropy for Fixed {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(self.0);
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_their_maximum_and_are_spread_over_it() {
+        let (first, max) = (Duration::from_secs(1), Duration::from_secs(60));
+        let most = |attempts| pause(first, max, attempts, None, &Fixed(0xff));
+        assert_eq!([1, 2, 3, 7, 100].map(most), [1, 2, 4, 60, 60].map(Duration::from_secs));
+        assert_eq!(pause(first, max, 5, None, &Fixed(0)), Duration::from_millis(1));
+        let half = pause(first, max, 3, None, &Fixed(0x80));
+        assert!(half > Duration::from_secs(2) && half < Duration::from_millis(2_100), "{half:?}");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_the_least_and_never_more_than_the_maximum() {
+        let (first, max) = (Duration::from_secs(1), Duration::from_secs(60));
+        let asked = |seconds| pause(first, max, 1, Some(Duration::from_secs(seconds)), &Fixed(0xff));
+        assert_eq!([0, 30, 3_600].map(asked), [1, 30, 60].map(Duration::from_secs));
+    }
+}

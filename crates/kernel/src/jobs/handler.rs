@@ -1,0 +1,76 @@
+//! What does a kind of job. `tool_call` is the kernel's own; others are registered by name (ASYNC-009).
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TraceId;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::reporting::Reporter;
+use crate::ports::job_store::JobRecord;
+
+/// One attempt at a job.
+#[derive(Debug)]
+pub struct RunningJob {
+    pub record: JobRecord,
+    pub payload: Value,
+    /// Cancelled when the job is to end: leave nothing running and return.
+    pub cancellation: CancellationToken,
+    /// Hears how far it has come.
+    pub progress: Progressing,
+}
+
+/// Takes reports of progress; too many of them are dropped.
+#[derive(Debug, Clone)]
+pub struct Progressing(pub(super) std::sync::Arc<Reporter>);
+
+impl Progressing {
+    /// It has come this far, and is in this phase. Never waits.
+    pub fn report(&self, percent: Option<f64>, phase: Option<&str>) {
+        self.0.note(percent, phase.map(str::to_owned));
+    }
+}
+
+/// Why an attempt came to nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobFailure {
+    pub code: ErrorCode,
+    /// The error envelope that is kept.
+    pub error: Value,
+    /// Would another attempt be right?
+    pub again: bool,
+    /// What the other side asked to wait.
+    pub after: Option<Duration>,
+}
+
+impl JobFailure {
+    /// From a refusal; `safe` says whether doing it again could do harm.
+    pub fn of(refusal: &Refusal, record: &JobRecord, trace_id: TraceId, safe: bool) -> Self {
+        let envelope = refusal.envelope(trace_id, Some(record.key.id));
+        Self {
+            code: envelope.code,
+            again: safe && envelope.retryable && envelope.code != ErrorCode::E3413,
+            after: envelope.retry_after_ms.map(Duration::from_millis),
+            error: serde_json::to_value(envelope).unwrap_or_default(),
+        }
+    }
+}
+
+/// Does one kind of job.
+///
+/// A handler runs under the server's own identity, which calls no tools and holds no rights: what it may touch is what it
+/// was built with. The end of each attempt is recorded in the audit log.
+#[async_trait]
+pub trait JobHandler: Send + Sync + fmt::Debug {
+    /// The name it is registered under.
+    fn kind(&self) -> &'static str;
+
+    /// May the job be begun again although nobody knows how far an earlier attempt came?
+    fn may_repeat(&self, payload: &Value) -> bool;
+
+    /// Does it once. When `cancellation` fires, the work is to be ended and E3703 returned.
+    async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure>;
+}

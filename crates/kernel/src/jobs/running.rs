@@ -1,0 +1,59 @@
+//! What this process is doing at the moment, so that it can be told to stop.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::ports::job_store::JobKey;
+
+/// Why a job was told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhyStop {
+    /// Somebody does not want it any more.
+    Asked,
+    /// The process ends, or has lost its lease.
+    Leaving,
+}
+
+#[derive(Debug)]
+struct Entry {
+    cancellation: CancellationToken,
+    why: Option<WhyStop>,
+}
+
+/// The jobs in hand. As many as may run at once.
+#[derive(Debug, Default)]
+pub(super) struct RunningJobs(Mutex<HashMap<JobKey, Entry>>);
+
+impl RunningJobs {
+    fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<JobKey, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a job and the token that ends it.
+    pub(super) fn begin(&self, key: &JobKey, cancellation: CancellationToken) {
+        self.entries().insert(key.clone(), Entry { cancellation, why: None });
+    }
+
+    /// Forgets it, and says why it was told to stop, if it was.
+    pub(super) fn end(&self, key: &JobKey) -> Option<WhyStop> {
+        self.entries().remove(key).and_then(|entry| entry.why)
+    }
+
+    /// Somebody does not want it any more.
+    pub(super) fn cancel(&self, key: &JobKey) {
+        if let Some(entry) = self.entries().get_mut(key) {
+            entry.why.get_or_insert(WhyStop::Asked);
+            entry.cancellation.cancel();
+        }
+    }
+
+    /// The process ends, or has lost its lease.
+    pub(super) fn leave(&self) {
+        for entry in self.entries().values_mut() {
+            entry.why.get_or_insert(WhyStop::Leaving);
+            entry.cancellation.cancel();
+        }
+    }
+}

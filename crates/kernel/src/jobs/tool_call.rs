@@ -1,0 +1,67 @@
+//! The kernel's own kind of job: a call of a tool, through the same six phases as every other.
+
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TraceId;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::handler::JobFailure;
+use super::reporting::Reporter;
+use super::warrant::Errand;
+use super::{Jobs, RunningJob};
+use crate::invoke::{Arrival, Failed};
+use crate::phases::Returned;
+use crate::ports::companion::Audience;
+use crate::ports::entropy::new_trace_id;
+use crate::ports::job_store::JobRecord;
+
+impl Jobs {
+    /// Makes the call once.
+    pub(super) async fn run_call(&self, job: &RunningJob, reporter: Arc<Reporter>) -> Result<Value, JobFailure> {
+        let fresh = new_trace_id(self.kernel.entropy());
+        let errand =
+            Errand::read(&job.payload).map_err(|refusal| JobFailure::of(&refusal, &job.record, fresh, false))?;
+        let trace_id = errand.trace_id().unwrap_or(fresh);
+        let age = self.kernel.clock().now().since(errand.admitted_at());
+        if age > self.settings.max_age {
+            let refusal = Refusal::new(ErrorCode::E3002, "the call waited longer than it may").retryable(false);
+            return Err(JobFailure::of(&refusal, &job.record, trace_id, false));
+        }
+        let principal = errand.principal(self.kernel.identity());
+        let repeatable = errand.repeatable;
+        let arrival = arrival(errand, trace_id, reporter, job.cancellation.clone());
+        let outcome = self.kernel.invoke_as(principal, arrival).await;
+        call_end(outcome, &job.record, repeatable)
+    }
+}
+
+fn arrival(
+    errand: Errand,
+    trace_id: TraceId,
+    reporter: Arc<Reporter>,
+    cancellation: CancellationToken,
+) -> Arrival<'static> {
+    Arrival {
+        credential: None,
+        source: None,
+        request: errand.request,
+        trace_id: Some(trace_id),
+        parent_left: None,
+        audience: Some(reporter as Arc<dyn Audience>),
+        cancellation,
+    }
+}
+
+/// What is kept of the end of a call.
+pub(super) fn call_end(
+    outcome: Result<Returned, Box<Failed>>,
+    record: &JobRecord,
+    repeatable: bool,
+) -> Result<Value, JobFailure> {
+    match outcome {
+        Ok(returned) => Ok(serde_json::to_value(returned.into_response()).unwrap_or_default()),
+        Err(failed) => Err(JobFailure::of(&failed.refusal, record, failed.trace_id, repeatable)),
+    }
+}

@@ -1,0 +1,87 @@
+//! What a job keeps of a call: the request, and who it was let in for.
+//!
+//! The tool's version is pinned to the one that was let in, so a job does what was asked for and not what the name means
+//! by the time it runs.
+
+use std::sync::Arc;
+
+use contract::envelope::InvokeRequest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TraceId};
+use policy::Warrant;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::identity::{Identity, Principal};
+use crate::ports::clock::UnixMillis;
+use crate::registry::ToolVersion;
+
+/// Opens warrants. Nobody outside this file can make one.
+#[derive(Debug)]
+pub(crate) struct WarrantKey(());
+
+/// One call, written down.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Errand {
+    pub(super) request: InvokeRequest,
+    pub(super) caller: Warrant,
+    /// The trace it was submitted in, as 32 hex digits.
+    trace_id: String,
+    /// When it was let in, in milliseconds since the epoch.
+    admitted_at: i64,
+    /// May the call be made again although nobody knows how far an earlier attempt came?
+    pub(super) repeatable: bool,
+}
+
+impl Errand {
+    pub(super) fn new(
+        principal: &Principal,
+        tool: &ToolVersion,
+        request: InvokeRequest,
+        trace_id: TraceId,
+        now: UnixMillis,
+    ) -> Self {
+        Self {
+            request: InvokeRequest { tool_version: Some(tool.version.to_string()), ..request },
+            caller: Warrant::of(principal.caller()),
+            trace_id: trace_id.to_string(),
+            admitted_at: now.0,
+            repeatable: tool.manifest.side_effect_policy.is_safe_to_retry(),
+        }
+    }
+
+    pub(super) fn to_value(&self) -> Result<Value, Refusal> {
+        serde_json::to_value(self).map_err(|_| Refusal::new(ErrorCode::E3000, "the call could not be written down"))
+    }
+
+    pub(super) fn read(payload: &Value) -> Result<Self, Refusal> {
+        Self::deserialize(payload).map_err(|_| {
+            Refusal::new(ErrorCode::E3000, "the call was kept in a form that this server does not read")
+                .hint("submit it again")
+                .retryable(false)
+        })
+    }
+
+    pub(super) fn trace_id(&self) -> Option<TraceId> {
+        // As a header has it, because that is the form that is checked.
+        TraceId::from_traceparent(&format!("00-{}-0000000000000001-01", self.trace_id))
+    }
+
+    pub(super) fn admitted_at(&self) -> UnixMillis {
+        UnixMillis(self.admitted_at)
+    }
+
+    /// The caller, to be asked about again.
+    pub(super) fn principal(&self, identity: &Identity) -> Arc<Principal> {
+        Arc::new(identity.honour(self.caller.clone(), &WarrantKey(())))
+    }
+}
+
+/// The same payload for a job with another id.
+pub(super) fn under_new_id(mut payload: Value, id: InvocationId) -> Value {
+    if let Some(given) = payload.pointer_mut("/request/invocation_id") {
+        *given = json!(id);
+    }
+    payload
+}

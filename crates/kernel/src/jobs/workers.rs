@@ -1,0 +1,302 @@
+//! Those who do the jobs: a bounded number at once, told when something waits, and a heartbeat beside them.
+//!
+//! ```text
+//! work:  take ─▶ attempt … attempt ─▶ (woken · one ended · time to look) ─▶ take
+//! keep:  every third of a lease: say that we live, hear what is to be cancelled, take over from the dead, forget the old
+//! stop:  take no more ─▶ wait for what runs ─▶ tell the rest to end: handed back if it may be repeated, else unknown
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::handler::{JobFailure, Progressing, RunningJob};
+use super::reporting::Reporter;
+use super::running::WhyStop;
+use super::warrant::Errand;
+use super::{Jobs, SYSTEM_SUBJECT, TOOL_CALL, backoff};
+use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
+use crate::ports::entropy::new_trace_id;
+use crate::ports::job_store::{End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob};
+
+/// Jobs taken at once, so that several processes share a short queue.
+const TAKE_MAX: usize = 16;
+/// How often a job may be interrupted by the end of its process, beyond the attempts that it may fail.
+const INTERRUPTIONS_MAX: u32 = 10;
+/// How long jobs have after they were told to end.
+const LEAVING_MAX: Duration = Duration::from_secs(5);
+/// Tries to write an end, and the pause between them.
+const END_TRIES_MAX: u32 = 60;
+const END_PAUSE: Duration = Duration::from_secs(5);
+/// Heartbeats between two rounds of forgetting, and jobs forgotten in one round.
+const PRUNE_EVERY: u32 = 6;
+const PRUNE_MAX: usize = 1_000;
+
+/// The workers of this process.
+#[derive(Debug)]
+pub struct Workers {
+    jobs: Arc<Jobs>,
+}
+
+impl Workers {
+    /// Workers for these jobs.
+    pub fn new(jobs: Arc<Jobs>) -> Self {
+        Self { jobs }
+    }
+
+    /// Does jobs until `stop`, then ends or hands back what is in hand.
+    pub async fn run(self, stop: CancellationToken) {
+        tokio::select! {
+            () = self.work(&stop) => {}
+            () = self.keep() => {}
+        }
+    }
+
+    async fn work(&self, stop: &CancellationToken) {
+        let (jobs, clock) = (&self.jobs, self.jobs.kernel.clock());
+        let concurrency = jobs.settings.concurrency;
+        let mut hands: JoinSet<()> = JoinSet::new();
+        while !stop.is_cancelled() {
+            let most = concurrency.saturating_sub(hands.len()).min(TAKE_MAX);
+            let mut pause = jobs.settings.poll;
+            if most > 0 {
+                let rules = TakeRules { most, running_per_tenant: jobs.settings.running_per_tenant };
+                match jobs.store.take(jobs.owner, rules).await {
+                    Ok(taken) => {
+                        let more = taken.jobs.len() == most;
+                        pause = taken.next_due_in.map_or(pause, |due| pause.min(due.max(Duration::from_millis(1))));
+                        for job in taken.jobs {
+                            hands.spawn(Arc::clone(jobs).attempt(job));
+                        }
+                        if more && hands.len() < concurrency {
+                            continue;
+                        }
+                    }
+                    Err(error) => tracing::warn!(%error, "no jobs could be taken"),
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = jobs.wake.notified(), if hands.len() < concurrency => {}
+                Some(_) = hands.join_next(), if !hands.is_empty() => while hands.try_join_next().is_some() {},
+                () = clock.sleep(pause) => {}
+            }
+        }
+        self.drain(hands).await;
+    }
+
+    async fn drain(&self, mut hands: JoinSet<()>) {
+        let (jobs, clock) = (&self.jobs, self.jobs.kernel.clock());
+        jobs.tasks.close();
+        let mut all_ended = async || {
+            while hands.join_next().await.is_some() {}
+            jobs.tasks.wait().await;
+        };
+        let ended = tokio::select! {
+            () = all_ended() => true,
+            () = clock.sleep(jobs.settings.drain) => false,
+        };
+        if !ended {
+            jobs.running.leave();
+            tokio::select! {
+                () = all_ended() => {}
+                () = clock.sleep(LEAVING_MAX) => tracing::warn!("jobs were left running; they are taken over at the next start"),
+            }
+        }
+    }
+
+    /// The heartbeat. Never ends.
+    async fn keep(&self) {
+        let jobs = &self.jobs;
+        let mut beats = 0_u32;
+        loop {
+            jobs.inherit().await;
+            if beats.is_multiple_of(PRUNE_EVERY) {
+                let settings = &jobs.settings;
+                if let Err(error) = jobs.store.prune(settings.retention, settings.dead_retention, PRUNE_MAX).await {
+                    tracing::warn!(%error, "old jobs could not be forgotten");
+                }
+            }
+            beats = beats.wrapping_add(1);
+            jobs.kernel.clock().sleep(jobs.settings.lease / 3).await;
+            match jobs.store.renew(jobs.owner, jobs.settings.lease).await {
+                Ok(Renewed::Alive { cancel }) => cancel.iter().for_each(|key| jobs.running.cancel(key)),
+                Ok(Renewed::Lapsed) => {
+                    tracing::warn!("this process was silent for too long; its jobs are in other hands");
+                    jobs.running.leave();
+                    if let Err(error) = jobs.store.enlist(jobs.owner, jobs.settings.lease, false).await {
+                        tracing::warn!(%error, "no new lease could be had");
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "the lease could not be renewed"),
+            }
+        }
+    }
+}
+
+impl Jobs {
+    /// One attempt at a job, from its beginning to its kept end.
+    pub(super) async fn attempt(self: Arc<Self>, taken: TakenJob) {
+        let TakenJob { record, payload, fence } = taken;
+        let key = record.key.clone();
+        let cancellation = CancellationToken::new();
+        self.running.begin(&key, cancellation.clone());
+        self.tell(&key);
+        let reporter = Arc::new(Reporter::default());
+        let progress = Progressing(Arc::clone(&reporter));
+        let repeatable = self.may_repeat(&record, &payload);
+        let job = RunningJob { record: record.clone(), payload, cancellation, progress };
+        // In a task of its own, so that a panic is an end of the job and not of the worker.
+        let (jobs, hearing) = (Arc::clone(&self), Arc::clone(&reporter));
+        let mut work = tokio::spawn(async move { jobs.perform(&job, hearing).await });
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut work => outcome,
+            () = reporter.write(&self, &key, fence) => return,
+        };
+        let outcome = outcome.unwrap_or_else(|_| {
+            let refusal = Refusal::new(ErrorCode::E3404, "the job ended abnormally");
+            Err(JobFailure::of(&refusal, &record, new_trace_id(self.kernel.entropy()), repeatable))
+        });
+        let why = self.running.end(&key);
+        let end = self.judge(&record, outcome, why, repeatable);
+        self.keep_end(&key, fence, end).await;
+    }
+
+    async fn perform(&self, job: &RunningJob, reporter: Arc<Reporter>) -> Result<Value, JobFailure> {
+        if job.record.kind == TOOL_CALL {
+            return self.run_call(job, reporter).await;
+        }
+        let trace_id = new_trace_id(self.kernel.entropy());
+        let failed = |refusal: &Refusal, safe| JobFailure::of(refusal, &job.record, trace_id, safe);
+        let Some(handler) = self.handlers.iter().find(|handler| handler.kind() == job.record.kind) else {
+            let refusal = Refusal::new(ErrorCode::E3010, "this server has no handler for jobs of this kind");
+            return Err(failed(&refusal, false));
+        };
+        // What cannot be recorded is not done.
+        let slot = self.kernel.parts.recorder.reserve().await.map_err(|refusal| failed(&refusal, true))?;
+        let outcome = handler.run(job).await;
+        slot.record(AuditRecord {
+            at: self.kernel.clock().now(),
+            action: AuditAction::JobFinished,
+            trace_id,
+            invocation_id: Some(job.record.key.id),
+            who: system(&job.record).map(Arc::new),
+            tool: None,
+            version: None,
+            status: None,
+            code: outcome.as_ref().err().map(|failure| failure.code),
+            parameters_digest: None,
+            duration_ms: None,
+            usage: None,
+            note: Some(format!("{} job, attempt {}", handler.kind(), job.record.attempts)),
+        });
+        outcome
+    }
+
+    /// May the job be begun again although nobody knows how far an earlier attempt came?
+    fn may_repeat(&self, record: &JobRecord, payload: &Value) -> bool {
+        if record.kind == TOOL_CALL {
+            return Errand::read(payload).is_ok_and(|errand| errand.repeatable);
+        }
+        let handler = self.handlers.iter().find(|handler| handler.kind() == record.kind);
+        handler.is_some_and(|handler| handler.may_repeat(payload))
+    }
+
+    /// What is kept of an attempt.
+    pub(super) fn judge(
+        &self,
+        record: &JobRecord,
+        outcome: Result<Value, JobFailure>,
+        why: Option<WhyStop>,
+        repeatable: bool,
+    ) -> End {
+        let failure = match outcome {
+            Ok(result) => return End::Done(result),
+            Err(failure) => failure,
+        };
+        match (failure.code, why) {
+            (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable => End::HandBack,
+            (ErrorCode::E3703, Some(_)) if !repeatable => End::Failed(self.outcome_unknown(record)),
+            (ErrorCode::E3703, _) => End::Cancelled(failure.error),
+            _ if !failure.again => End::Failed(failure.error),
+            _ if record.attempts >= record.attempts_max => End::Dead(failure.error),
+            _ => {
+                let settings = &self.settings;
+                let (first, max) = (settings.backoff_first, settings.backoff_max);
+                let after = backoff::pause(first, max, record.attempts, failure.after, self.kernel.entropy());
+                End::Retry { error: failure.error, after }
+            }
+        }
+    }
+
+    /// Writes an end, if need be more than once: it must not be lost because the disk was full for a moment.
+    pub(super) async fn keep_end(&self, key: &JobKey, fence: Fence, end: End) {
+        for _ in 0..END_TRIES_MAX {
+            match self.store.finish(key, fence, end.clone()).await {
+                Ok(_) => {
+                    self.tell(key);
+                    // A retry without a pause, or a place that has become free for its tenant.
+                    self.wake.notify_one();
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, job = %key.id, "the end of a job could not be kept yet"),
+            }
+            self.kernel.clock().sleep(END_PAUSE).await;
+        }
+        tracing::error!(job = %key.id, "the end of a job was not kept; the job is taken over at the next start");
+    }
+
+    /// Decides about the jobs of processes that are gone (ASYNC-015).
+    async fn inherit(&self) {
+        loop {
+            let taken = match self.store.take_over(self.owner, TAKE_MAX).await {
+                Ok(taken) => taken,
+                Err(error) => return tracing::warn!(%error, "jobs could not be taken over"),
+            };
+            if taken.is_empty() {
+                return;
+            }
+            for job in taken {
+                let end = self.after_interruption(&job);
+                tracing::info!(job = %job.record.key.id, repeated = matches!(end, End::Retry { .. }), "a job was interrupted");
+                self.keep_end(&job.record.key, job.fence, end).await;
+            }
+        }
+    }
+
+    fn after_interruption(&self, job: &TakenJob) -> End {
+        let record = &job.record;
+        if !self.may_repeat(record, &job.payload) {
+            return End::Failed(self.outcome_unknown(record));
+        }
+        let refusal = Refusal::new(ErrorCode::E3404, "the process that ran the job ended before it did");
+        let error = self.envelope(&refusal, record);
+        if record.attempts >= record.attempts_max.saturating_add(INTERRUPTIONS_MAX) {
+            return End::Dead(error);
+        }
+        End::Retry { error, after: Duration::ZERO }
+    }
+
+    fn outcome_unknown(&self, record: &JobRecord) -> Value {
+        let refusal =
+            Refusal::new(ErrorCode::E3413, "the job was interrupted, and nobody knows whether it had its effect")
+                .hint("find out whether the effect happened, then say so: `gantry jobs resolve`");
+        self.envelope(&refusal, record)
+    }
+
+    fn envelope(&self, refusal: &Refusal, record: &JobRecord) -> Value {
+        let trace_id = new_trace_id(self.kernel.entropy());
+        serde_json::to_value(refusal.envelope(trace_id, Some(record.key.id))).unwrap_or_default()
+    }
+}
+
+/// Who does a job that no token stands behind.
+fn system(record: &JobRecord) -> Option<Who> {
+    let subject = SYSTEM_SUBJECT.parse().ok()?;
+    Some(Who { tenant: record.key.tenant.clone(), subject, user: None, token_id: None, chain: Vec::new() })
+}
