@@ -19,6 +19,7 @@
 
 mod call_outs;
 mod embedding;
+mod handler;
 mod notification;
 mod workflow;
 
@@ -36,6 +37,7 @@ use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
 use crate::ports::webhook_store::WebhookStore;
 
 pub use call_outs::{CallOutParts, CallOutUrls, CallOuts, Ended, Stopped};
+pub use handler::InboundHandler;
 pub use workflow::CallbackTaken;
 
 /// How long a message is remembered: longer than the queues outside try to deliver one.

@@ -20,6 +20,8 @@
 //! Not here: the queue itself (`ports::job_store`), checkpoints and webhooks (others build on [`JobHandler`]).
 
 mod backoff;
+mod completion;
+mod entrance;
 mod handler;
 mod promotion;
 mod reporting;
@@ -31,7 +33,7 @@ mod warrant;
 mod workers;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use contract::canonical;
@@ -53,7 +55,9 @@ use crate::ports::job_store::{
     OwnerId,
 };
 use crate::registry::ToolVersion;
+use crate::webhooks::Webhooks;
 
+pub use entrance::LateEntrance;
 pub use handler::{JobFailure, JobHandler, Progressing, RunningJob};
 pub use promotion::{Called, OwnedArrival};
 pub use settings::JobsSettings;
@@ -90,6 +94,8 @@ pub struct Jobs {
     promotions: Arc<Semaphore>,
     /// What goes on in the background.
     tasks: TaskTracker,
+    /// Tells of ends.
+    webhooks: OnceLock<Arc<Webhooks>>,
 }
 
 impl fmt::Debug for Jobs {
@@ -134,6 +140,7 @@ impl Jobs {
             wake: Notify::new(),
             news: broadcast::Sender::new(NEWS_MAX),
             tasks: TaskTracker::new(),
+            webhooks: OnceLock::new(),
         };
         Ok(Arc::new(jobs))
     }
@@ -152,7 +159,9 @@ impl Jobs {
 
     /// Does the request want to be done in the background?
     pub fn wants_background(request: &InvokeRequest) -> bool {
-        request.execution_options.async_mode || request.execution_mode == Some(ExecutionMode::Async)
+        let options = &request.execution_options;
+        // Who wants to be called back does not want to wait.
+        options.async_mode || options.callback.is_some() || request.execution_mode == Some(ExecutionMode::Async)
     }
 
     /// Lets a call in, keeps it, and answers before it runs. The same idempotency key gives the same job.
@@ -163,6 +172,9 @@ impl Jobs {
         let (principal, tool, parameters) = authorized.admitted();
         let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
+        if let Err(refusal) = self.check_callback(&key.tenant, &request).await {
+            return Err(self.kernel.turn_away(facts, refusal));
+        }
         let errand = Errand::new(principal, tool, request, facts.trace_id(), self.kernel.clock().now());
         let job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
             Ok(job) => job,
@@ -356,6 +368,7 @@ impl Jobs {
             self.running.cancel(&key);
         }
         self.tell(&key);
+        self.tell_end(&key).await;
         Ok(state)
     }
 

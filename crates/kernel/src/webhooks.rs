@@ -19,6 +19,7 @@
 mod announce;
 mod deliver;
 mod desk;
+mod job;
 mod schedule;
 mod secrets;
 mod signature;
@@ -36,6 +37,7 @@ use crate::ports::webhook_store::WebhookStore;
 pub use announce::{Completion, EVENT_BYTES_MAX};
 pub use deliver::{DELIVERY_JOB, Delivered, Turn};
 pub use desk::{DeliveryReport, Resent, Tried, WebhookWish};
+pub use job::DeliveryJobs;
 pub use schedule::ATTEMPTS_DEFAULT;
 pub use signature::{SIGNATURE_HEADER, SIGNATURE_TOLERANCE, SignatureError, sign, verify};
 

@@ -240,6 +240,7 @@ impl Jobs {
             match self.store.finish(key, fence, end.clone()).await {
                 Ok(_) => {
                     self.tell(key);
+                    self.tell_end(key).await;
                     // A retry without a pause, or a place that has become free for its tenant.
                     self.wake.notify_one();
                     return;

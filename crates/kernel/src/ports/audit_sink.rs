@@ -48,8 +48,6 @@ pub enum AuditAction {
     ToolPinChanged,
     /// A subscription to webhooks was added, changed, tried or taken away, or something sent again.
     WebhooksChanged,
-    /// A webhook was given up (E3704).
-    WebhookFailed,
     /// An embedding was made outside.
     EmbeddingGenerated,
     /// A workflow outside has come to its end.
