@@ -31,6 +31,7 @@ mod compat;
 mod discovery;
 mod explain;
 pub(crate) mod health;
+mod inbound_jobs;
 mod invoke;
 mod keys;
 mod lifecycle;
@@ -43,6 +44,7 @@ mod servers;
 mod tenants;
 mod tokens;
 mod tools;
+mod webhooks;
 
 /// How an operation is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +145,8 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         activations::OPERATIONS,
         policies::OPERATIONS,
         servers::OPERATIONS,
+        webhooks::OPERATIONS,
+        inbound_jobs::OPERATIONS,
         discovery::OPERATIONS,
         affordances::OPERATIONS,
         health::OPERATIONS,
