@@ -20,6 +20,7 @@ mod server;
 mod tenant;
 mod token;
 mod tool;
+mod webhook;
 
 /// What became of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Agent(agent::Agent),
     #[command(subcommand)]
     Activation(activation::Activation),
+    #[command(subcommand)]
+    Webhook(webhook::Webhook),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -80,6 +83,7 @@ impl Command {
             Self::Tool(command) => return command.run(context).await,
             Self::Server(command) => return command.run(context).await,
             Self::Import(command) => return command.run(context).await,
+            Self::Webhook(command) => return command.run(context).await,
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
             Self::Keys(command) => command.run(context).await?,

@@ -4,6 +4,7 @@
 //! tried again, everything else is an end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
@@ -85,9 +86,14 @@ impl CallOuts {
         Self { parts }
     }
 
-    /// The secret that workflows sign their callbacks with.
-    pub fn secret(&self) -> Option<&Secret> {
-        self.parts.secret.as_ref()
+    /// Forgets runs that ended long ago. To be called now and then.
+    pub async fn prune(&self) {
+        /// How long ended runs are kept, and how many are forgotten at once.
+        const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+        const PRUNED_AT_ONCE: usize = 1_000;
+        if let Err(error) = self.parts.runs.prune_runs(RETENTION, PRUNED_AT_ONCE).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "old runs could not be forgotten");
+        }
     }
 
     /// Does one job. `id` is the job's; `is_last` says that no attempt follows.
