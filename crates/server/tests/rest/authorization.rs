@@ -102,6 +102,68 @@ const TABLE: &[Row] = &[
         "classifyServerTool",
         ["401 E3203", "401 E3203", "401 E3201", "501 E3010", "501 E3010"],
     ),
+    // A subscription or delivery that is not there; what happens to one that is, is told in `webhooks`.
+    (
+        "GET",
+        "/v1/webhooks",
+        "listWebhooks",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
+    ),
+    (
+        "POST",
+        "/v1/webhooks",
+        "addWebhook",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"],
+    ),
+    (
+        "DELETE",
+        "/v1/webhooks/01890000-0000-7000-8000-000000000001",
+        "removeWebhook",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"],
+    ),
+    (
+        "POST",
+        "/v1/webhooks/01890000-0000-7000-8000-000000000001/rotate",
+        "rotateWebhookSecret",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"],
+    ),
+    (
+        "POST",
+        "/v1/webhooks/01890000-0000-7000-8000-000000000001/test",
+        "testWebhook",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"],
+    ),
+    (
+        "GET",
+        "/v1/webhooks/deliveries",
+        "listDeliveries",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
+    ),
+    (
+        "GET",
+        "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001",
+        "getDelivery",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"],
+    ),
+    (
+        "POST",
+        "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001/resend",
+        "resendDelivery",
+        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"],
+    ),
+    // Tokens prove nothing here: signatures do.
+    (
+        "POST",
+        "/jobs/generate_embedding",
+        "takeJob",
+        ["401 E3202", "401 E3202", "401 E3202", "401 E3202", "401 E3202"],
+    ),
+    (
+        "POST",
+        "/v1/workflows/callback",
+        "workflowCallback",
+        ["401 E3202", "401 E3202", "401 E3202", "401 E3202", "401 E3202"],
+    ),
     ("POST", "/v1/tools/explain", "explainCall", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("GET", "/v1/tenants/local/tools", "listTenantTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
     ("GET", "/v1/agents/agent-1/tools", "listAgentTools", ["401 E3203", "401 E3203", "401 E3201", "200 -", "200 -"]),
@@ -144,6 +206,8 @@ fn body(operation: &str) -> Option<Value> {
         // The agent of the table is made known here, so that its tools can be looked at by others.
         "putAgents" => Some(json!({ "agents": [{ "agent_id": "agent-1" }, { "agent_id": "somebody" }] })),
         "putActivations" => Some(json!({ "activations": [{ "tool_id": "demo.panic_tool" }] })),
+        "addWebhook" => Some(json!({ "url": "https://r.example/" })),
+        "takeJob" | "workflowCallback" => Some(json!({})),
         "putServer" => Some(json!({ "reach": { "type": "stdio", "command": "node" } })),
         "classifyServerTool" => Some(json!({ "side_effect_policy": "pure" })),
         "putPolicies" => Some(json!({ "policies": "permit (principal, action, resource);" })),

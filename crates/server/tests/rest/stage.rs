@@ -31,11 +31,12 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::client::{Client, Reply, request};
+use crate::post_office::PostOffice;
 
 pub(crate) const ADMIN: &str = "the-admin-secret";
 /// The subject of [`Stage::agent`].
 pub(crate) const AGENT: &str = "agent-1";
-const START: i64 = 1_800_000_000_000;
+pub(crate) const START: i64 = 1_800_000_000_000;
 
 /// Wall time that stands still; sleeping is real, because deadlines are not under test here.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl Clock for HeldClock {
 }
 
 #[derive(Debug, Default)]
-struct CountingEntropy(AtomicU64);
+pub(crate) struct CountingEntropy(AtomicU64);
 
 impl Entropy for CountingEntropy {
     fn fill(&self, bytes: &mut [u8]) {
@@ -129,7 +130,8 @@ pub(crate) struct Stage {
     pub(crate) paper: Arc<Paper>,
     pub(crate) agent: String,
     pub(crate) expired: String,
-    clock: Arc<HeldClock>,
+    pub(crate) post: PostOffice,
+    pub(crate) clock: Arc<HeldClock>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<Drained>,
 }
@@ -192,13 +194,16 @@ impl Stage {
             observer: Arc::new(Unwatched),
         });
         let door = Door::new(Arc::new(kernel), MetricsText::new(|| "gantry_up 1\n".to_owned()), config);
+        let post = PostOffice::new(&clock);
+        door.tell_through(Arc::clone(&post.webhooks));
+        door.take_jobs_for(Arc::clone(&post.inbound));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(serve(listener, door, async move {
             let _ = stopped.await;
         }));
-        let stage = Self { address, tools, paper, agent, expired, clock, stop: Some(stop), served };
+        let stage = Self { address, tools, paper, agent, expired, post, clock, stop: Some(stop), served };
         for handler in ["echo", "gate", "fail", "panic"] {
             let reply = stage.admin("POST", "/v1/tools/register", Some(manifest(handler, "1.0.0", &json!({})))).await;
             assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
