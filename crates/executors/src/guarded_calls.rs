@@ -27,7 +27,10 @@ use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url, redirect};
-use sandbox::egress::{AddressClass, Cidr, CidrError, Gate, GateLimits, Host, HostPattern, Policy, Ports, Refused, Resolver, Rule, RuleError};
+use sandbox::egress::{
+    AddressClass, Cidr, CidrError, Gate, GateLimits, Host, HostPattern, Policy, Ports, Refused, Resolver, Rule,
+    RuleError,
+};
 use tokio::time::Instant;
 
 /// As much of an answer is read.
@@ -121,11 +124,8 @@ impl GuardedCalls {
             open_networks: opened.networks.clone(),
             ..Policy::default()
         };
-        let limits = GateLimits {
-            connections_max: CONNECTIONS_MAX,
-            resolve_timeout: times.connect,
-            ..GateLimits::default()
-        };
+        let limits =
+            GateLimits { connections_max: CONNECTIONS_MAX, resolve_timeout: times.connect, ..GateLimits::default() };
         Self { gate: Gate::with_limits(policy, resolver, limits), opened, times }
     }
 
@@ -139,7 +139,8 @@ impl GuardedCalls {
             return Err(CallOutError::Address("it has a fragment"));
         }
         let host = url.host_str().ok_or(CallOutError::Address("it has no host"))?;
-        let host = Host::from_str(host).map_err(|_| CallOutError::Address("its host is neither a name nor an address"))?;
+        let host =
+            Host::from_str(host).map_err(|_| CallOutError::Address("its host is neither a name nor an address"))?;
         let port = url.port_or_known_default().ok_or(CallOutError::Address("it has no port"))?;
         match url.scheme() {
             "https" => {}
@@ -214,8 +215,10 @@ impl CallsOut for GuardedCalls {
     fn check(&self, url: &str) -> Result<(), CallOutError> {
         let (_, host, port) = self.target(url)?;
         let Host::Address(address) = host else { return Ok(()) };
-        let named = |rule: &Rule| matches!(&rule.host, HostPattern::Exact(_)) && rule.admits(&Host::Address(address), port);
-        let opened = self.opened.rules.iter().any(named) || self.opened.networks.iter().any(|net| net.contains(address));
+        let named =
+            |rule: &Rule| matches!(&rule.host, HostPattern::Exact(_)) && rule.admits(&Host::Address(address), port);
+        let opened =
+            self.opened.rules.iter().any(named) || self.opened.networks.iter().any(|net| net.contains(address));
         match AddressClass::of(address) {
             AddressClass::Public => Ok(()),
             _ if opened => Ok(()),

@@ -148,12 +148,6 @@ impl InboundJobs {
         let payload = json::read(body, &limits)
             .map_err(|error| Refusal::new(ErrorCode::E3004, format!("the body is not acceptable: {error}")))?;
         check(kind, &payload)?;
-        // DOORJ-1. The window is longer than any signature holds.
-        let window = Duration::from_secs(QSTASH_LIFETIME_MAX_SECONDS.unsigned_abs() * 2);
-        let is_new = self.parts.store.first_sight(&format!("qstash {}", claims.token_id), window).await;
-        if !is_new.map_err(|error| error.refusal())? {
-            return Ok(Arrived::Again);
-        }
         let key = match message_id {
             Some(id) if id.len() > MESSAGE_ID_CHARS_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 return Err(Refusal::new(ErrorCode::E3004, "the id of the message is not acceptable"));
@@ -161,6 +155,13 @@ impl InboundJobs {
             Some(id) if !id.is_empty() => format!("message {id}"),
             _ => format!("signature {}", claims.token_id),
         };
+        // DOORJ-1. A signature belongs to one message; sent with it again, it may still have to be queued. The window is
+        // longer than any signature holds.
+        let window = Duration::from_secs(QSTASH_LIFETIME_MAX_SECONDS.unsigned_abs() * 2);
+        let claim = format!("qstash {}", claims.token_id);
+        if !self.parts.store.claim(&claim, &key, window).await.map_err(|error| error.refusal())? {
+            return Ok(Arrived::Again);
+        }
         let job = EnteringJob {
             kind: kind.as_str(),
             tenant: self.parts.tenant.clone(),

@@ -95,7 +95,9 @@ impl Webhooks {
         match self.parts.store.prune_webhooks(self.parts.settings.retention, PRUNED_AT_ONCE).await {
             Ok(0) => {}
             Ok(forgotten) => tracing::debug!(forgotten, "old webhook deliveries were forgotten"),
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "old deliveries could not be forgotten"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "old deliveries could not be forgotten")
+            }
         }
     }
 }

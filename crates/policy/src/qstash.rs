@@ -160,11 +160,8 @@ mod tests {
     const ADDRESS: &str = "https://gantry.example.com/jobs/generate_embedding";
 
     fn token(key: &[u8], header: &Value, claims: &Value) -> String {
-        let signed = format!(
-            "{}.{}",
-            URL_SAFE_NO_PAD.encode(header.to_string()),
-            URL_SAFE_NO_PAD.encode(claims.to_string())
-        );
+        let signed =
+            format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()));
         let code = message_code(key, &[signed.as_bytes()]);
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(code))
     }
@@ -230,13 +227,11 @@ mod tests {
 
     #[test]
     fn the_token_chooses_nothing() {
-        for header in [json!({ "alg": "none" }), json!({ "alg": "hs256" }), json!({}), json!({ "alg": "HS256", "crit": [] })]
+        for header in
+            [json!({ "alg": "none" }), json!({ "alg": "hs256" }), json!({}), json!({ "alg": "HS256", "crit": [] })]
         {
             let signature = token(b"current", &header, &claims(b"{}"));
-            assert!(matches!(
-                receiver().verify(&signature, b"{}", ADDRESS, NOW),
-                Err(QstashError::Malformed(_))
-            ));
+            assert!(matches!(receiver().verify(&signature, b"{}", ADDRESS, NOW), Err(QstashError::Malformed(_))));
         }
         for text in ["", ".", "..", "a.b.c", "a.b.c.d", "x".repeat(20_000).as_str()] {
             assert!(receiver().verify(text, b"{}", ADDRESS, NOW).is_err(), "{text:.20}");

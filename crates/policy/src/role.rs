@@ -75,11 +75,9 @@ impl Role {
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
             Action::ManageWebhooks => &[Self::Admin, Self::Operator],
-            Action::SeeAccess
-            | Action::SeePolicies
-            | Action::SeeServers
-            | Action::SeeJobs
-            | Action::SeeWebhooks => &[Self::Admin, Self::Operator, Self::Auditor],
+            Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeJobs | Action::SeeWebhooks => {
+                &[Self::Admin, Self::Operator, Self::Auditor]
+            }
             Action::SeeWholeCatalogue => {
                 &[Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor]
             }

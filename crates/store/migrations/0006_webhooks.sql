@@ -58,12 +58,13 @@ CREATE TABLE webhook_attempts (
     PRIMARY KEY (delivery, round, number)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE first_sights (
+CREATE TABLE claims (
     key           TEXT PRIMARY KEY CHECK (key <> ''),
+    holder        TEXT NOT NULL,
     until         INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX first_sights_by_end ON first_sights (until);
+CREATE INDEX claims_by_end ON claims (until);
 
 CREATE TABLE workflow_runs (
     tenant_id     TEXT NOT NULL CHECK (tenant_id <> ''),

@@ -294,12 +294,16 @@ mod tests {
         assert!(subscriptions(&printer, &json!({ "webhooks": [] })).contains("gantry webhook add"));
         for (attempt, expected) in [
             (json!({ "status": 204, "took_ms": 3 }), "delivered: 204 in 3 ms"),
-            (json!({ "status": 500, "took_ms": 3, "error": "bad_status" }), "not delivered: the receiver answered 500 in 3 ms"),
+            (
+                json!({ "status": 500, "took_ms": 3, "error": "bad_status" }),
+                "not delivered: the receiver answered 500 in 3 ms",
+            ),
             (json!({ "status": null, "error": "timed_out" }), "not delivered: timed out"),
         ] {
             assert_eq!(tried(&json!({ "attempt": attempt })), expected);
         }
-        let page = json!({ "deliveries": [{ "id": "d", "state": "dead", "callback_url": "https://c.example" }], "next": 7 });
+        let page =
+            json!({ "deliveries": [{ "id": "d", "state": "dead", "callback_url": "https://c.example" }], "next": 7 });
         let shown = sent(&printer, &page);
         assert!(shown.contains("https://c.example") && shown.contains("--before 7"), "{shown}");
     }

@@ -56,8 +56,12 @@ const SECRET: Key = key(
     "Signs what is sent to the services below (`Gantry-Signature`), and what workflows send back.",
 );
 
-const EMBEDDING_URL: Key =
-    key("embedding_url", Kind::Text, "`generate_embedding` is refused: E3408", "The service that makes and keeps embeddings.");
+const EMBEDDING_URL: Key = key(
+    "embedding_url",
+    Kind::Text,
+    "`generate_embedding` is refused: E3408",
+    "The service that makes and keeps embeddings.",
+);
 
 const WORKFLOW_URL: Key = key(
     "workflow_url",

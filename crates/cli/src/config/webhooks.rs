@@ -127,7 +127,10 @@ mod tests {
         assert!(problems.is_empty() && section.opened != Opened::default(), "{problems:?}");
         for text in ["10.0.0.1/8", "http:*", "host:0"] {
             let (_, problems) = read(&format!("allow = ['{text}']"));
-            assert!(problems.len() == 1 && problems[0].starts_with(&format!("[webhooks] allow: `{text}`")), "{problems:?}");
+            assert!(
+                problems.len() == 1 && problems[0].starts_with(&format!("[webhooks] allow: `{text}`")),
+                "{problems:?}"
+            );
         }
     }
 }

@@ -119,7 +119,11 @@ async fn where_a_name_leads_is_judged_after_it_was_resolved() {
     assert_eq!(post(&calls(&[], says(&[])), "https://nowhere.example.com/").await, Err(CallOutError::Unresolved));
     for url in ["https://127.0.0.1/", "https://[::1]/", "https://localhost/"] {
         let resolver = says(&["8.8.8.8"]);
-        assert_eq!(post(&calls(&[], Arc::clone(&resolver)), url).await.unwrap_err().word(), "address_not_allowed", "{url}");
+        assert_eq!(
+            post(&calls(&[], Arc::clone(&resolver)), url).await.unwrap_err().word(),
+            "address_not_allowed",
+            "{url}"
+        );
         assert_eq!(resolver.1.load(Ordering::SeqCst), 0, "nobody was asked about {url}");
     }
 }
@@ -146,7 +150,11 @@ async fn receivers_that_misbehave_cost_a_bounded_time_and_a_bounded_answer() {
         (answer("200 OK", "", &long), false, Ok((200, ANSWER_BYTES_MAX))),
         (answer("302 Found", "location: http://127.0.0.1:1/\r\n", ""), false, Err(CallOutError::Redirect(302))),
         (answer("308 Permanent Redirect", "location: /b\r\n", ""), false, Err(CallOutError::Redirect(308))),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".to_vec(), false, Err(CallOutError::TimedOut(Duration::from_secs(2)))),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".to_vec(),
+            false,
+            Err(CallOutError::TimedOut(Duration::from_secs(2))),
+        ),
         (b"nonsense\r\n\r\n".to_vec(), false, Err(CallOutError::BrokenOff)),
         (Vec::new(), true, Err(CallOutError::TimedOut(Duration::from_secs(2)))),
     ];

@@ -169,10 +169,9 @@ fn unreached(error: &CallOutError) -> Stopped {
     let code = match error {
         CallOutError::TimedOut(_) => ErrorCode::E3503,
         CallOutError::Address(_) | CallOutError::Plaintext | CallOutError::NotAllowed(_) => ErrorCode::E3406,
-        CallOutError::Unresolved
-        | CallOutError::NotConnected
-        | CallOutError::Redirect(_)
-        | CallOutError::BrokenOff => ErrorCode::E3502,
+        CallOutError::Unresolved | CallOutError::NotConnected | CallOutError::Redirect(_) | CallOutError::BrokenOff => {
+            ErrorCode::E3502
+        }
     };
     let refusal = Refusal::new(code, error.to_string());
     if error.is_final() { Stopped::finally(refusal) } else { Stopped::for_now(refusal) }

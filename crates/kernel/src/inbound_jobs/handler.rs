@@ -35,8 +35,9 @@ impl JobHandler for InboundHandler {
 
     async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure> {
         let record = &job.record;
-        let failed = |refusal: &Refusal, again| {
-            JobFailure { again, ..JobFailure::of(refusal, record, new_trace_id(self.kernel.entropy()), again) }
+        let failed = |refusal: &Refusal, again| JobFailure {
+            again,
+            ..JobFailure::of(refusal, record, new_trace_id(self.kernel.entropy()), again)
         };
         let is_last = record.attempts >= record.attempts_max;
         let running = self.calls.run(self.kind, (&record.key.tenant, record.key.id), &job.payload, is_last);

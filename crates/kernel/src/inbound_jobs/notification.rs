@@ -47,7 +47,10 @@ pub(super) async fn run(calls: &CallOuts, payload: &Value) -> Result<Ended, Stop
     let url = calls.url(InboundKind::SendNotification).map_err(Stopped::finally)?;
     let known = calls.ask(url, &json!({ "action": "tokens", "userId": user_id })).await?;
     let Some(known) = known.get("tokens").and_then(Value::as_array) else {
-        return Err(Stopped::finally(Refusal::new(ErrorCode::E3502, "the service has not said which devices there are")));
+        return Err(Stopped::finally(Refusal::new(
+            ErrorCode::E3502,
+            "the service has not said which devices there are",
+        )));
     };
     let tokens: Vec<&str> = known.iter().filter_map(Value::as_str).take(TOKENS_MAX).collect();
     let key = canonical::digest(payload).to_string();
@@ -75,7 +78,6 @@ pub(super) async fn run(calls: &CallOuts, payload: &Value) -> Result<Ended, Stop
     let count = tokens.len();
     Ok(Ended {
         result: json!({ "tokenCount": count, "successCount": sent }),
-        audit: (count > 0)
-            .then(|| (AuditAction::NotificationSent, format!("tokenCount={count} successCount={sent}"))),
+        audit: (count > 0).then(|| (AuditAction::NotificationSent, format!("tokenCount={count} successCount={sent}"))),
     })
 }

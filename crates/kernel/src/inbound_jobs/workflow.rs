@@ -178,12 +178,7 @@ async fn end_run(
 impl CallOuts {
     /// A workflow says that it has ended (FLOW-006). The body must be signed with our secret, lately; a second time changes
     /// nothing.
-    pub async fn called_back(
-        &self,
-        tenant: &TenantId,
-        signature: &str,
-        body: &[u8],
-    ) -> Result<CallbackTaken, Refusal> {
+    pub async fn called_back(&self, tenant: &TenantId, signature: &str, body: &[u8]) -> Result<CallbackTaken, Refusal> {
         let secret = self.parts.secret.as_ref().ok_or_else(|| {
             Refusal::new(ErrorCode::E3408, "this server takes no callbacks")
                 .hint("let the operator set `[inbound_jobs] secret`")
@@ -192,8 +187,8 @@ impl CallOuts {
             tracing::warn!(%error, "a callback of a workflow was refused");
             not_genuine()
         })?;
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|_| Refusal::new(ErrorCode::E3004, "the body is not JSON"))?;
+        let value: Value =
+            serde_json::from_slice(body).map_err(|_| Refusal::new(ErrorCode::E3004, "the body is not JSON"))?;
         let CallbackBody { invocation_id, status, output, error } =
             typed(&value, "`invocationId`, `status` (`success` or `failure`), `output` and `error`")?;
         let end = match status {

@@ -38,11 +38,10 @@ impl Jobs {
         let Some(callback) = &request.execution_options.callback else { return Ok(()) };
         match self.webhooks.get() {
             Some(webhooks) => webhooks.check_callback(tenant, callback).await,
-            None => Err(contract::error::Refusal::new(
-                contract::error::ErrorCode::E3010,
-                "this server calls nobody back",
-            )
-            .hint("leave `execution_options.callback` out and ask for the status")),
+            None => {
+                Err(contract::error::Refusal::new(contract::error::ErrorCode::E3010, "this server calls nobody back")
+                    .hint("leave `execution_options.callback` out and ask for the status"))
+            }
         }
     }
 
@@ -71,7 +70,8 @@ impl Jobs {
         for _ in 0..TOLD_AGAIN_PAGES_MAX {
             let Ok(page) = self.store.list(&filter, before, PAGE_MAX).await else { return };
             let now = self.kernel.clock().now();
-            for record in page.jobs.iter().filter(|record| record.ended_at.is_some_and(|at| now.since(at) < TOLD_AGAIN)) {
+            for record in page.jobs.iter().filter(|record| record.ended_at.is_some_and(|at| now.since(at) < TOLD_AGAIN))
+            {
                 if let Ok(Some(detail)) = self.store.find(&record.key).await {
                     // What cannot be told now is told at the next start, or was told before.
                     let _ = announce(webhooks, &detail).await;

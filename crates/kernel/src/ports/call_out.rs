@@ -38,7 +38,9 @@ pub enum CallOutError {
     #[error("the address cannot be called: {0}")]
     Address(&'static str),
     /// Plain http where the operator has not allowed it.
-    #[error("the address must begin with `https://`; the operator can allow `http://` for a host with `[webhooks] allow`")]
+    #[error(
+        "the address must begin with `https://`; the operator can allow `http://` for a host with `[webhooks] allow`"
+    )]
     Plaintext,
     /// The port, or where the name leads, is not open.
     #[error("the address is not open to calls from here: {0}")]

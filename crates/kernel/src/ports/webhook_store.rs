@@ -284,10 +284,11 @@ pub trait WebhookStore: Send + Sync + fmt::Debug {
     /// The attempts of a delivery, oldest first; at most [`ATTEMPTS_KEPT_MAX`].
     async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError>;
 
-    /// Was this never seen within its window? Of any number of concurrent questions, one is answered with true.
-    async fn first_sight(&self, key: &str, window: Duration) -> Result<bool, StoreError>;
+    /// Is this key the holder's from now on? It is if nobody has it, if its window is over, or if the holder has it already.
+    /// Of any number of concurrent holders, one gets it.
+    async fn claim(&self, key: &str, holder: &str, window: Duration) -> Result<bool, StoreError>;
 
-    /// Forgets up to `most` deliveries that ended longer than `retention` ago, and as many sights whose window is over.
+    /// Forgets up to `most` deliveries that ended longer than `retention` ago, and as many claims whose window is over.
     async fn prune_webhooks(&self, retention: Duration, most: usize) -> Result<u64, StoreError>;
 }
 

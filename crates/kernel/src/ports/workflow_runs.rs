@@ -81,7 +81,9 @@ pub enum RunEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnded {
     /// It ended with this; it took so long.
-    Now { took: Duration },
+    Now {
+        took: Duration,
+    },
     /// It had ended before; nothing was changed.
     Before,
     Unknown,

@@ -111,8 +111,14 @@ impl Webhooks {
             };
             let id = DeliveryId(named(&[event_id.as_bytes(), mark.as_bytes()]));
             let invocation = Some(about);
-            let delivery =
-                NewDelivery { tenant: tenant.clone(), id, target: target.clone(), event, invocation, body: body.clone() };
+            let delivery = NewDelivery {
+                tenant: tenant.clone(),
+                id,
+                target: target.clone(),
+                event,
+                invocation,
+                body: body.clone(),
+            };
             self.parts.store.add_delivery(&delivery).await.map_err(|error| error.refusal())?;
             // Also if it was there: whoever kept it may have died before this.
             self.enqueue(tenant, Turn::first(id, 1), Duration::ZERO).await?;
@@ -131,8 +137,11 @@ fn target_of(callback: &Callback) -> Result<Target, Refusal> {
 }
 
 fn unclear() -> Refusal {
-    Refusal::new(ErrorCode::E3004, "`execution_options.callback` names either a `webhook_id`, or a `url` and a `secret`")
-        .hint("subscribe with `gantry webhook add` and name its id, or give an address and the name of a credential")
+    Refusal::new(
+        ErrorCode::E3004,
+        "`execution_options.callback` names either a `webhook_id`, or a `url` and a `secret`",
+    )
+    .hint("subscribe with `gantry webhook add` and name its id, or give an address and the name of a credential")
 }
 
 impl Webhooks {
@@ -235,8 +244,12 @@ mod tests {
         };
         let id = Uuid::nil().to_string();
         assert!(of(Some(&id), None, None).is_ok() && of(None, Some("https://a.example"), Some("hook")).is_ok());
-        for wrong in [of(None, None, None), of(Some("7"), None, None), of(Some(&id), Some("u"), Some("s")), of(None, Some("u"), None)]
-        {
+        for wrong in [
+            of(None, None, None),
+            of(Some("7"), None, None),
+            of(Some(&id), Some("u"), Some("s")),
+            of(None, Some("u"), None),
+        ] {
             assert_eq!(wrong.unwrap_err().code, ErrorCode::E3004);
         }
     }

@@ -10,9 +10,9 @@ use contract::error::Refusal;
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
+use super::Webhooks;
 use super::schedule::pause_after;
 use super::signature::{SIGNATURE_HEADER, sign};
-use super::Webhooks;
 use crate::ports::call_out::CallOut;
 use crate::ports::job_entrance::EnteringJob;
 use crate::ports::secret_source::Secret;
@@ -141,7 +141,8 @@ impl Webhooks {
         let now = self.parts.clock.now();
         let (url, secrets) = match &record.target {
             Target::Webhook(webhook) => {
-                let found = self.parts.store.webhook(&record.tenant, *webhook).await.map_err(|error| error.refusal())?;
+                let found =
+                    self.parts.store.webhook(&record.tenant, *webhook).await.map_err(|error| error.refusal())?;
                 let Some(found) = found else { return Ok(Outcome::refused("webhook_removed", true)) };
                 let secrets = self.secrets_of(&found, now).await;
                 (found.url, secrets)
@@ -192,12 +193,7 @@ impl Webhooks {
     }
 }
 
-pub(super) fn attempt_of(
-    outcome: &Outcome,
-    round: u32,
-    number: u32,
-    at: crate::ports::clock::UnixMillis,
-) -> Attempt {
+pub(super) fn attempt_of(outcome: &Outcome, round: u32, number: u32, at: crate::ports::clock::UnixMillis) -> Attempt {
     Attempt {
         round,
         number,

@@ -274,12 +274,7 @@ impl Webhooks {
     }
 
     /// The secret somebody wants: a credential that is there, or a new one.
-    async fn wished(
-        &self,
-        tenant: &TenantId,
-        name: Option<String>,
-        generation: u32,
-    ) -> Result<SigningSecret, Refusal> {
+    async fn wished(&self, tenant: &TenantId, name: Option<String>, generation: u32) -> Result<SigningSecret, Refusal> {
         let Some(name) = name else { return Ok(SigningSecret::Generated { generation }) };
         if name.is_empty() || name.len() > SECRET_NAME_CHARS_MAX {
             let text = format!("the name of a credential has 1 to {SECRET_NAME_CHARS_MAX} characters");
@@ -304,8 +299,10 @@ impl Webhooks {
 }
 
 pub(super) fn unknown(what: &str, id: Uuid) -> Refusal {
-    Refusal::new(ErrorCode::E3702, format!("there is no {what} `{id}`"))
-        .hint(format!("`gantry webhook {}` shows those there are", if what == "webhook" { "list" } else { "deliveries" }))
+    Refusal::new(ErrorCode::E3702, format!("there is no {what} `{id}`")).hint(format!(
+        "`gantry webhook {}` shows those there are",
+        if what == "webhook" { "list" } else { "deliveries" }
+    ))
 }
 
 /// An address that cannot be called, said before anybody relies on it.

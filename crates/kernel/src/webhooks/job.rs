@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use serde_json::{Value, json};
 
-use super::deliver::{DELIVERY_JOB, Delivered, Turn};
 use super::Webhooks;
+use super::deliver::{DELIVERY_JOB, Delivered, Turn};
 use crate::jobs::{JobFailure, JobHandler, RunningJob};
 use crate::ports::entropy::new_trace_id;
 
@@ -27,9 +27,8 @@ impl JobHandler for DeliveryJobs {
     }
 
     async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure> {
-        let failed = |refusal: &Refusal, safe| {
-            JobFailure::of(refusal, &job.record, new_trace_id(&*self.0.parts.entropy), safe)
-        };
+        let failed =
+            |refusal: &Refusal, safe| JobFailure::of(refusal, &job.record, new_trace_id(&*self.0.parts.entropy), safe);
         let Some(turn) = Turn::of_payload(&job.payload) else {
             return Err(failed(&Refusal::new(ErrorCode::E3000, "the job names no delivery"), false));
         };

@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 
-use contract::error::Refusal;
+use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use policy::message_code;
 
@@ -25,8 +25,7 @@ const PREFIX: &str = "whsec_";
 pub(super) fn derived(root: &Secret, tenant: &TenantId, webhook: WebhookId, generation: u32) -> String {
     let tenant = tenant.as_str().as_bytes();
     let length = u64::try_from(tenant.len()).unwrap_or(u64::MAX).to_be_bytes();
-    let parts: &[&[u8]] =
-        &[b"gantry webhook v1", &length, tenant, webhook.0.as_bytes(), &generation.to_be_bytes()];
+    let parts: &[&[u8]] = &[b"gantry webhook v1", &length, tenant, webhook.0.as_bytes(), &generation.to_be_bytes()];
     let mut text = String::from(PREFIX);
     for byte in message_code(root.expose(), parts) {
         // Writing to a string does not fail.
@@ -49,16 +48,12 @@ impl Webhooks {
     async fn secret_of(&self, webhook: &WebhookRecord, secret: &SigningSecret) -> Result<Secret, Refusal> {
         match secret {
             SigningSecret::Generated { generation } => {
-                Ok(self.derived(&webhook.tenant, webhook.id, *generation))
+                let text = derived(&self.parts.root, &webhook.tenant, webhook.id, *generation);
+                // It is short enough; were it not, nothing else may sign in its place.
+                Secret::new(text).ok_or_else(|| Refusal::new(ErrorCode::E3000, "the secret could not be made"))
             }
             SigningSecret::Named(name) => self.named(&webhook.tenant, name).await,
         }
-    }
-
-    pub(super) fn derived(&self, tenant: &TenantId, webhook: WebhookId, generation: u32) -> Secret {
-        let text = derived(&self.parts.root, tenant, webhook, generation);
-        // It is short, so it is a secret.
-        Secret::new(text).unwrap_or_else(|| self.parts.root.clone())
     }
 
     /// A credential of the tenant.

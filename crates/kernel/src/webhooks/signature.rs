@@ -155,9 +155,13 @@ mod tests {
     fn old_and_early_signatures_are_refused() {
         let secrets = [secret("s")];
         let header = sign(&secrets, NOW, b"{}");
-        for (later_s, expected) in
-            [(0, Ok(())), (300, Ok(())), (-300, Ok(())), (301, Err(SignatureError::Time)), (-301, Err(SignatureError::Time))]
-        {
+        for (later_s, expected) in [
+            (0, Ok(())),
+            (300, Ok(())),
+            (-300, Ok(())),
+            (301, Err(SignatureError::Time)),
+            (-301, Err(SignatureError::Time)),
+        ] {
             assert_eq!(verify(&header, &secrets, b"{}", UnixMillis(NOW.0 + later_s * 1000)), expected, "{later_s}");
         }
     }

@@ -71,7 +71,8 @@ impl DoorOfJobs {
 
     fn actions(&self) -> Vec<String> {
         let sent = self.receiver.sent.lock().unwrap();
-        let action = |body: &str| serde_json::from_str::<Value>(body).unwrap()["action"].as_str().unwrap_or("").to_owned();
+        let action =
+            |body: &str| serde_json::from_str::<Value>(body).unwrap()["action"].as_str().unwrap_or("").to_owned();
         sent.iter().map(|(_, _, body)| action(body)).collect()
     }
 }
@@ -195,7 +196,9 @@ async fn a_workflow_runs_once_for_its_key_and_its_failure_is_kept_after_the_last
     let run = failing.store.run(&TenantId::home(), JOB.parse().unwrap()).await.unwrap().unwrap();
     assert_eq!((run.state, &run.error.as_ref().unwrap()["code"]), (RunState::Failure, &json!("N8N_ERROR")));
     assert!(!run.error.unwrap().to_string().contains("stack trace"));
-    for bad in [json!({ "workflowId": "../admin" }), json!({ "workflowId": "a", "input": { "_metadata": 1 } }), json!({})] {
+    for bad in
+        [json!({ "workflowId": "../admin" }), json!({ "workflowId": "a", "input": { "_metadata": 1 } }), json!({})]
+    {
         assert_eq!(jobs.run(kind, &bad, false).await, Err((ErrorCode::E3004, false)), "{bad}");
     }
 }

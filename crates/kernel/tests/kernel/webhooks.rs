@@ -83,7 +83,11 @@ struct OneSecret;
 #[async_trait]
 impl SecretSource for OneSecret {
     async fn secret(&self, tenant: &TenantId, name: &str) -> Result<Secret, SecretError> {
-        if tenant.is_home() && name == "hook" { Ok(Secret::new("shared\n").unwrap()) } else { Err(SecretError::Missing) }
+        if tenant.is_home() && name == "hook" {
+            Ok(Secret::new("shared\n").unwrap())
+        } else {
+            Err(SecretError::Missing)
+        }
     }
 }
 
@@ -209,7 +213,8 @@ async fn what_is_given_up_after_a_day_is_kept_and_can_be_sent_again() {
     let took = post.stage.clock.now().since(begun);
     assert_eq!(turns, 8);
     assert!(took <= Duration::from_secs(24 * 3600) && took > Duration::from_secs(20 * 3600), "{took:?}");
-    let page = post.hooks.deliveries(&post.stage.kernel, admin(), None, (None, Some(DeliveryState::Dead)), (None, 10)).await;
+    let page =
+        post.hooks.deliveries(&post.stage.kernel, admin(), None, (None, Some(DeliveryState::Dead)), (None, 10)).await;
     let dead = page.unwrap().deliveries.remove(0);
     let report = post.hooks.delivery(&post.stage.kernel, admin(), None, dead.id).await.unwrap();
     assert!(report.attempts.iter().all(|attempt| attempt.error.as_deref() == Some("timed_out")));
@@ -281,7 +286,8 @@ async fn secrets_are_shown_once_and_two_are_valid_while_one_is_replaced() {
         };
         assert_eq!((check(&first), check(&second)), (first_is_valid, true), "{seconds}");
     }
-    let named = post.hooks.rotate(&post.stage.kernel, admin(), None, record.id, Some("hook".into()), hour).await.unwrap();
+    let named =
+        post.hooks.rotate(&post.stage.kernel, admin(), None, record.id, Some("hook".into()), hour).await.unwrap();
     assert_eq!(named.1, None, "a credential is not shown");
     let missing = post.hooks.rotate(&post.stage.kernel, admin(), None, record.id, Some("none".into()), hour).await;
     assert_eq!(missing.unwrap_err().code, ErrorCode::E3602);
@@ -291,7 +297,8 @@ async fn secrets_are_shown_once_and_two_are_valid_while_one_is_replaced() {
 async fn a_call_names_whom_it_wants_told_and_is_refused_if_that_cannot_be() {
     let post = Post::with([ok()]).await;
     let (record, _) = post.subscribe(&[EventKind::InvocationFailed]).await;
-    let to = |url: &str, secret: &str| Callback { url: Some(url.into()), secret: Some(secret.into()), webhook_id: None };
+    let to =
+        |url: &str, secret: &str| Callback { url: Some(url.into()), secret: Some(secret.into()), webhook_id: None };
     let subscription = Callback { webhook_id: Some(record.id.0.to_string()), ..Callback::default() };
     let home = TenantId::home();
     for (callback, expected) in [

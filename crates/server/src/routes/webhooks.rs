@@ -32,12 +32,8 @@ use view::{AttemptView, Deliveries, DeliveryView, Event, SubscribedView, Subscri
 /// Deliveries of a page unless more are asked for.
 const PAGE_DEFAULT: usize = 50;
 
-const ID: Parameter = Parameter {
-    place: Place::Path,
-    name: "id",
-    about: "the id",
-    schema: SchemaGenerator::subschema_for::<String>,
-};
+const ID: Parameter =
+    Parameter { place: Place::Path, name: "id", about: "the id", schema: SchemaGenerator::subschema_for::<String> };
 const WEBHOOK: Parameter = Parameter {
     place: Place::Query,
     name: "webhook",
@@ -131,9 +127,13 @@ pub(super) static OPERATIONS: &[Operation] = &[
             ErrorCode::E3801,
             ErrorCode::E3803,
         ],
-        ..about(Verb::Post, "/v1/webhooks/{id}/test", "testWebhook", "Send a `webhook.test` event once, now", |filter| {
-            to(filter, test)
-        })
+        ..about(
+            Verb::Post,
+            "/v1/webhooks/{id}/test",
+            "testWebhook",
+            "Send a `webhook.test` event once, now",
+            |filter| to(filter, test),
+        )
     },
     Operation {
         parameters: &[TENANT, WEBHOOK, STATE, BEFORE, LIMIT],

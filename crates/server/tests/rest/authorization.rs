@@ -103,18 +103,8 @@ const TABLE: &[Row] = &[
         ["401 E3203", "401 E3203", "401 E3201", "501 E3010", "501 E3010"],
     ),
     // A subscription or delivery that is not there; what happens to one that is, is told in `webhooks`.
-    (
-        "GET",
-        "/v1/webhooks",
-        "listWebhooks",
-        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
-    ),
-    (
-        "POST",
-        "/v1/webhooks",
-        "addWebhook",
-        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"],
-    ),
+    ("GET", "/v1/webhooks", "listWebhooks", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
+    ("POST", "/v1/webhooks", "addWebhook", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
     (
         "DELETE",
         "/v1/webhooks/01890000-0000-7000-8000-000000000001",
@@ -133,12 +123,7 @@ const TABLE: &[Row] = &[
         "testWebhook",
         ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"],
     ),
-    (
-        "GET",
-        "/v1/webhooks/deliveries",
-        "listDeliveries",
-        ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"],
-    ),
+    ("GET", "/v1/webhooks/deliveries", "listDeliveries", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "200 -"]),
     (
         "GET",
         "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001",
@@ -152,12 +137,7 @@ const TABLE: &[Row] = &[
         ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"],
     ),
     // Tokens prove nothing here: signatures do.
-    (
-        "POST",
-        "/jobs/generate_embedding",
-        "takeJob",
-        ["401 E3202", "401 E3202", "401 E3202", "401 E3202", "401 E3202"],
-    ),
+    ("POST", "/jobs/generate_embedding", "takeJob", ["401 E3202", "401 E3202", "401 E3202", "401 E3202", "401 E3202"]),
     (
         "POST",
         "/v1/workflows/callback",

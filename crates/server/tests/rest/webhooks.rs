@@ -18,7 +18,8 @@ use crate::stage::{START, Stage};
 const EMBEDDING: &str = r#"{"type":"memory","id":"m1","content":"hello"}"#;
 
 async fn send(stage: &Stage, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
-    let mut text = format!("POST {path} HTTP/1.1\r\nhost: gantry\r\nconnection: close\r\ncontent-type: application/json\r\n");
+    let mut text =
+        format!("POST {path} HTTP/1.1\r\nhost: gantry\r\nconnection: close\r\ncontent-type: application/json\r\n");
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }

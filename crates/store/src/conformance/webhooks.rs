@@ -1,5 +1,10 @@
 //! Cases of `WebhookStore` and `WorkflowRuns`. Each takes a fresh store.
-#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test suite: what does not hold must panic"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +37,7 @@ macro_rules! webhooks_suite {
                 what_was_given_up_is_reopened_in_a_round_of_its_own,
                 attempts_are_kept_up_to_their_bound,
                 deliveries_are_listed_newest_first_in_pages,
-                one_of_many_is_the_first_to_see,
+                one_of_many_gets_what_many_claim,
                 what_has_ended_long_ago_is_forgotten,
                 everything_survives_a_reopening,
                 a_run_begins_once_for_a_key_and_ends_once,
@@ -223,7 +228,10 @@ pub async fn deliveries_are_listed_newest_first_in_pages(adapter: impl Adapter) 
         store.add_delivery(&delivery("local", number)).await.unwrap();
     }
     let callback = Target::Callback { url: "https://a.example".into(), secret: "hook".into() };
-    store.add_delivery(&NewDelivery { target: callback.clone(), invocation: None, ..delivery("local", 6) }).await.unwrap();
+    store
+        .add_delivery(&NewDelivery { target: callback.clone(), invocation: None, ..delivery("local", 6) })
+        .await
+        .unwrap();
     store.add_delivery(&delivery("acme", 9)).await.unwrap();
     let numbers = |page: &DeliveryPage| page.deliveries.iter().map(|record| record.id).collect::<Vec<_>>();
     let first = store.deliveries(&of_tenant("local"), None, 4).await.unwrap();
@@ -241,20 +249,21 @@ pub async fn deliveries_are_listed_newest_first_in_pages(adapter: impl Adapter) 
     assert_eq!(store.deliveries(&of_tenant("nobody"), None, 10).await.unwrap(), DeliveryPage::default());
 }
 
-pub async fn one_of_many_is_the_first_to_see(adapter: impl Adapter) {
+pub async fn one_of_many_gets_what_many_claim(adapter: impl Adapter) {
     let store = adapter.webhooks();
     let mut asking = tokio::task::JoinSet::new();
-    for _ in 0..16 {
+    for number in 0..16 {
         let store = Arc::clone(&store);
-        asking.spawn(async move { store.first_sight("msg_1", HOUR).await.unwrap() });
+        asking.spawn(async move { (number, store.claim("jwt_1", &format!("msg_{number}"), HOUR).await.unwrap()) });
     }
-    let answers = asking.join_all().await;
-    assert_eq!(answers.into_iter().filter(|first| *first).count(), 1);
-    assert!(store.first_sight("msg_2", Duration::ZERO).await.unwrap());
-    assert!(store.first_sight("msg_2", HOUR).await.unwrap(), "its window was over at once");
-    assert!(!store.first_sight("msg_2", HOUR).await.unwrap());
+    let got: Vec<_> = asking.join_all().await.into_iter().filter(|(_, got)| *got).collect();
+    let [(winner, _)] = got.as_slice() else { panic!("one, not {got:?}") };
+    assert!(store.claim("jwt_1", &format!("msg_{winner}"), HOUR).await.unwrap(), "it has it already");
+    assert!(!store.claim("jwt_1", "msg_other", HOUR).await.unwrap());
+    assert!(store.claim("jwt_2", "msg_a", Duration::ZERO).await.unwrap());
+    assert!(store.claim("jwt_2", "msg_b", HOUR).await.unwrap(), "its window was over at once");
     adapter.clock().pass(HOUR);
-    assert!(store.first_sight("msg_2", HOUR).await.unwrap(), "its window is over");
+    assert!(store.claim("jwt_2", "msg_c", HOUR).await.unwrap(), "its window is over");
 }
 
 pub async fn what_has_ended_long_ago_is_forgotten(adapter: impl Adapter) {
@@ -277,14 +286,14 @@ pub async fn everything_survives_a_reopening(mut adapter: impl Adapter) {
     let silent = Attempt { status: None, error: Some("timed_out".into()), ..attempt(1, 1) };
     note(&store, &silent, DeliveryState::Pending).await;
     let before = store.delivery(&tenant("local"), delivery_id(1)).await.unwrap();
-    assert!(store.first_sight("msg_1", HOUR).await.unwrap());
+    assert!(store.claim("jwt_1", "msg_1", HOUR).await.unwrap());
     drop(store);
     adapter.reopen().await;
     let store = adapter.webhooks();
     assert_eq!(store.webhooks(&tenant("local")).await.unwrap(), [rotated]);
     assert_eq!(store.delivery(&tenant("local"), delivery_id(1)).await.unwrap(), before);
     assert_eq!(store.attempts(&tenant("local"), delivery_id(1)).await.unwrap(), [silent]);
-    assert!(!store.first_sight("msg_1", HOUR).await.unwrap());
+    assert!(!store.claim("jwt_1", "msg_2", HOUR).await.unwrap());
 }
 
 pub async fn a_run_begins_once_for_a_key_and_ends_once(mut adapter: impl Adapter) {

@@ -24,7 +24,7 @@ pub(super) struct Webhooks {
     /// By their mark, which is their place in time.
     deliveries: BTreeMap<u64, (DeliveryDetail, Vec<Attempt>)>,
     marks: u64,
-    sights: BTreeMap<String, UnixMillis>,
+    claims: BTreeMap<String, (String, UnixMillis)>,
     runs: BTreeMap<(TenantId, InvocationId), (RunRecord, String)>,
 }
 
@@ -53,7 +53,8 @@ impl WebhookStore for MemoryStore {
 
     async fn webhooks(&self, tenant: &TenantId) -> Result<Vec<WebhookRecord>, StoreError> {
         let kept = self.hooks();
-        let mut found: Vec<_> = kept.subscriptions.values().filter(|webhook| webhook.tenant == *tenant).cloned().collect();
+        let mut found: Vec<_> =
+            kept.subscriptions.values().filter(|webhook| webhook.tenant == *tenant).cloned().collect();
         found.sort_by_key(|webhook| (webhook.added_at, webhook.id));
         Ok(found)
     }
@@ -179,13 +180,13 @@ impl WebhookStore for MemoryStore {
         Ok(self.hooks().delivery(tenant, id).map(|(_, attempts)| attempts.clone()).unwrap_or_default())
     }
 
-    async fn first_sight(&self, key: &str, window: Duration) -> Result<bool, StoreError> {
+    async fn claim(&self, key: &str, holder: &str, window: Duration) -> Result<bool, StoreError> {
         let mut kept = self.hooks();
         let now = self.now();
-        if kept.sights.get(key).is_some_and(|until| now < *until) {
+        if kept.claims.get(key).is_some_and(|(other, until)| now < *until && other != holder) {
             return Ok(false);
         }
-        kept.sights.insert(key.to_owned(), now.plus(window));
+        kept.claims.insert(key.to_owned(), (holder.to_owned(), now.plus(window)));
         Ok(true)
     }
 
@@ -198,7 +199,7 @@ impl WebhookStore for MemoryStore {
         for mark in &old {
             kept.deliveries.remove(mark);
         }
-        kept.sights.retain(|_, until| now < *until);
+        kept.claims.retain(|_, (_, until)| now < *until);
         Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
     }
 }

@@ -99,17 +99,18 @@ impl WebhookStore for SqliteStore {
         self.readers.run(move |connection| deliveries::attempts(connection, &tenant, id)).await
     }
 
-    async fn first_sight(&self, key: &str, window: Duration) -> Result<bool, StoreError> {
-        let (key, now) = (key.to_owned(), self.now());
-        let see = move |connection: &Connection| {
-            // A sight whose window is over is as if it had never been.
+    async fn claim(&self, key: &str, holder: &str, window: Duration) -> Result<bool, StoreError> {
+        let (key, holder, now) = (key.to_owned(), holder.to_owned(), self.now());
+        let claim = move |connection: &Connection| {
+            // A claim whose window is over is as if it had never been.
             let mut insert = connection.prepare_cached(
-                "INSERT INTO first_sights (key, until) VALUES (?1, ?2)
-                 ON CONFLICT (key) DO UPDATE SET until = excluded.until WHERE until <= ?3",
+                "INSERT INTO claims (key, holder, until) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, until = excluded.until
+                 WHERE until <= ?4 OR holder = excluded.holder",
             )?;
-            Ok(insert.execute(params![key, now.plus(window).0, now.0])? > 0)
+            Ok(insert.execute(params![key, holder, now.plus(window).0, now.0])? > 0)
         };
-        self.writer()?.run(see).await
+        self.writer()?.run(claim).await
     }
 
     async fn prune_webhooks(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
@@ -195,7 +196,8 @@ fn rotate(
 
 // ---------------------------------------------------------------------------------------------------------- reading
 
-const COLUMNS: &str = "tenant_id, id, url, events, generation, secret_name, former_generation, former_name, former_until,
+const COLUMNS: &str =
+    "tenant_id, id, url, events, generation, secret_name, former_generation, former_name, former_until,
                        added_at, added_by";
 
 fn all(connection: &Connection, tenant: &TenantId) -> Result<Vec<WebhookRecord>, Fault> {

@@ -49,9 +49,7 @@ impl WorkflowRuns for SqliteStore {
 fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<Begun, Fault> {
     let key = params![run.tenant.as_str(), run.workflow, run.idempotency_key];
     let known: Option<String> = connection
-        .prepare_cached(
-            "SELECT id FROM workflow_runs WHERE tenant_id = ?1 AND workflow = ?2 AND idempotency_key = ?3",
-        )?
+        .prepare_cached("SELECT id FROM workflow_runs WHERE tenant_id = ?1 AND workflow = ?2 AND idempotency_key = ?3")?
         .query_row(key, |row| row.get(0))
         .optional()?;
     if let Some(id) = known {

@@ -13,7 +13,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::super::faults::Fault;
 use super::{before, unreadable, word};
 
-const COLUMNS: &str = "seq, tenant_id, id, webhook_id, callback_url, callback_secret, event, invocation_id, body, state,
+const COLUMNS: &str =
+    "seq, tenant_id, id, webhook_id, callback_url, callback_secret, event, invocation_id, body, state,
                        round, attempts, created_at, ended_at";
 
 pub(super) fn add(connection: &Connection, delivery: &NewDelivery, now: UnixMillis) -> Result<bool, Fault> {
@@ -114,33 +115,20 @@ pub(super) fn reopen(
     Ok(one(connection, tenant, id)?.map(|detail| detail.record))
 }
 
-pub(super) fn prune(
-    connection: &Connection,
-    now: UnixMillis,
-    retention: Duration,
-    most: usize,
-) -> Result<u64, Fault> {
+pub(super) fn prune(connection: &Connection, now: UnixMillis, retention: Duration, most: usize) -> Result<u64, Fault> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let old = "SELECT seq FROM webhook_deliveries WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2";
     let limit = params![before(now, retention).0, most];
-    connection
-        .prepare_cached(&format!("DELETE FROM webhook_attempts WHERE delivery IN ({old})"))?
-        .execute(limit)?;
+    connection.prepare_cached(&format!("DELETE FROM webhook_attempts WHERE delivery IN ({old})"))?.execute(limit)?;
     let forgotten =
         connection.prepare_cached(&format!("DELETE FROM webhook_deliveries WHERE seq IN ({old})"))?.execute(limit)?;
     connection
-        .prepare_cached(
-            "DELETE FROM first_sights WHERE key IN (SELECT key FROM first_sights WHERE until <= ?1 LIMIT ?2)",
-        )?
+        .prepare_cached("DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE until <= ?1 LIMIT ?2)")?
         .execute(params![now.0, most])?;
     Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
 }
 
-pub(super) fn one(
-    connection: &Connection,
-    tenant: &TenantId,
-    id: DeliveryId,
-) -> Result<Option<DeliveryDetail>, Fault> {
+pub(super) fn one(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryDetail>, Fault> {
     let sql = format!("SELECT {COLUMNS} FROM webhook_deliveries WHERE tenant_id = ?1 AND id = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
     let found = statement
@@ -209,9 +197,7 @@ fn read(row: &Row<'_>) -> Result<DeliveryRecord, Fault> {
     let of: String = row.get("id")?;
     let text = |column: &str| row.get::<_, Option<String>>(column);
     let target = match (text("webhook_id")?, text("callback_url")?, text("callback_secret")?) {
-        (Some(id), None, None) => {
-            Target::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", &of))?))
-        }
+        (Some(id), None, None) => Target::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", &of))?)),
         (None, Some(url), Some(secret)) => Target::Callback { url, secret },
         _ => return Err(unreadable("webhook_id", &of).into()),
     };
