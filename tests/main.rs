@@ -12,6 +12,7 @@ mod crash;
 mod escape;
 mod first_minute;
 mod identity;
+mod jobs;
 mod lifecycle;
 mod mcp;
 mod mcp_stdio;

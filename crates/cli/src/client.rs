@@ -110,6 +110,24 @@ impl Client {
         self.send(Method::POST, path, Some(body), patience).await
     }
 
+    /// A stream of events, for as long as the server sends some.
+    pub(crate) async fn events(&self, path: &str) -> Result<reqwest::Response, ClientError> {
+        let mut request = self.http.get(format!("{}{path}", self.base)).header("accept", "text/event-stream");
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let response = request.send().await.map_err(|error| self.no_answer(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let bytes = self.bytes_of(response).await?;
+        match self.document(status, &bytes) {
+            Ok(_) => Err(self.stranger("answered with something else than a stream of events")),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What the server says about its own health; also when it says that it is not well.
     pub(crate) async fn health(&self) -> Result<Value, ClientError> {
         let request = self.http.get(format!("{}/health", self.base)).timeout(CONNECT_TIMEOUT);

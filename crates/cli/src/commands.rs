@@ -12,6 +12,7 @@ mod completions;
 mod config_reference;
 mod doctor;
 mod import;
+mod jobs;
 mod keys;
 mod mcp;
 mod policy;
@@ -21,6 +22,7 @@ mod tenant;
 mod token;
 mod tool;
 mod webhook;
+mod worker;
 
 /// What became of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     Mcp(mcp::Mcp),
     Call(call::Call),
+    #[command(subcommand)]
+    Jobs(jobs::Jobs),
     #[command(subcommand)]
     Tool(tool::Tool),
     #[command(subcommand)]
@@ -56,6 +60,7 @@ pub(crate) enum Command {
     Activation(activation::Activation),
     #[command(subcommand)]
     Webhook(webhook::Webhook),
+    Worker(worker::Worker),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -86,6 +91,8 @@ impl Command {
             Self::Webhook(command) => return command.run(context).await,
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
+            Self::Jobs(command) => command.run(context).await?,
+            Self::Worker(command) => command.run(context)?,
             Self::Keys(command) => command.run(context).await?,
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,

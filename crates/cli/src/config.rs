@@ -18,6 +18,7 @@ pub(crate) mod egress;
 pub(crate) mod identity;
 pub(crate) mod inbound_jobs;
 pub(crate) mod isolation;
+pub(crate) mod jobs;
 pub(crate) mod key;
 pub(crate) mod log;
 pub(crate) mod mcp;
@@ -56,6 +57,7 @@ const KEYS: &[&[&Key]] = &[
     audit::KEYS,
     log::KEYS,
     tools::KEYS,
+    jobs::KEYS,
     mcp::KEYS,
     process::KEYS,
     sandbox::KEYS,
@@ -80,6 +82,7 @@ pub(crate) struct Config {
     pub(crate) audit: audit::AuditSection,
     pub(crate) log: log::LogSection,
     pub(crate) tools: tools::ToolsSection,
+    pub(crate) jobs: kernel::jobs::JobsSettings,
     pub(crate) mcp: ::server::McpConfig,
     pub(crate) process: process::ProcessSection,
     pub(crate) sandbox: sandbox::SandboxSection,
@@ -124,6 +127,7 @@ impl Config {
         let audit = audit::AuditSection::read(&settings);
         let log = log::LogSection::read(&settings);
         let tools = tools::ToolsSection::read(&settings);
+        let jobs = jobs::read(&settings);
         let mcp = mcp::read(&settings, &mut problems);
         let process = process::ProcessSection::read(&settings);
         let sandbox = sandbox::SandboxSection::read(&settings, &mut problems);
@@ -144,6 +148,7 @@ impl Config {
                 audit,
                 log,
                 tools,
+                jobs,
                 mcp,
                 process,
                 sandbox,

@@ -21,7 +21,7 @@ const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 pub(crate) struct Answer {
     status: StatusCode,
     content_type: HeaderValue,
-    body: Bytes,
+    body: Body,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -37,17 +37,22 @@ impl Answer {
             tracing::error!(error = &error as &dyn std::error::Error, "an answer could not be written as JSON");
             Refusal::new(ErrorCode::E3000, "the answer could not be written")
         })?;
-        Ok(Self::of(status, HeaderValue::from_static("application/json"), Bytes::from(body)))
+        Ok(Self::of(status, HeaderValue::from_static("application/json"), Body::from(body)))
     }
 
     /// 200 with a body of any type.
     pub(crate) fn plain(content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        Self::of(StatusCode::OK, HeaderValue::from_static(content_type), body.into())
+        Self::of(StatusCode::OK, HeaderValue::from_static(content_type), Body::from(body.into()))
+    }
+
+    /// 200 with a body that goes on.
+    pub(crate) fn stream(content_type: &'static str, body: Body) -> Self {
+        Self::of(StatusCode::OK, HeaderValue::from_static(content_type), body)
     }
 
     /// Another place to look.
     pub(crate) fn see_other(place: &'static str) -> Self {
-        Self::of(StatusCode::SEE_OTHER, HeaderValue::from_static("text/plain"), Bytes::new())
+        Self::of(StatusCode::SEE_OTHER, HeaderValue::from_static("text/plain"), Body::empty())
             .header(http::header::LOCATION, HeaderValue::from_static(place))
     }
 
@@ -57,13 +62,13 @@ impl Answer {
         self
     }
 
-    fn of(status: StatusCode, content_type: HeaderValue, body: Bytes) -> Self {
+    fn of(status: StatusCode, content_type: HeaderValue, body: Body) -> Self {
         Self { status, content_type, body, headers: Vec::new() }
     }
 
     /// The response for the wire.
     pub(crate) fn into_response(self, trace_id: TraceId) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.body));
+        let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, self.content_type);

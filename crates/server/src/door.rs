@@ -9,6 +9,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use kernel::Kernel;
 use kernel::inbound_jobs::InboundJobs;
+use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
 use kernel::webhooks::Webhooks;
 use tokio::sync::Semaphore;
@@ -20,6 +21,8 @@ use crate::mcp::{Mcp, McpState};
 use crate::routes::health::Probe;
 use crate::settle::{Orphans, Settling};
 
+/// Streams of events that may be open at once.
+const WATCHERS_MAX: usize = 512;
 /// How long a caller should wait when too many calls run.
 const BUSY_RETRY_AFTER_MS: u64 = 1000;
 
@@ -57,6 +60,9 @@ pub struct Door {
     servers: OnceLock<Arc<dyn ServerDesk>>,
     webhooks: OnceLock<Arc<Webhooks>>,
     inbound_jobs: OnceLock<Arc<InboundJobs>>,
+    jobs: OnceLock<Arc<Jobs>>,
+    /// Room for those who watch jobs.
+    watchers: Arc<Semaphore>,
     mcp: Mcp,
     draining: AtomicBool,
     on_loopback: AtomicBool,
@@ -84,6 +90,8 @@ impl Door {
             servers: OnceLock::new(),
             webhooks: OnceLock::new(),
             inbound_jobs: OnceLock::new(),
+            jobs: OnceLock::new(),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
         })
@@ -114,6 +122,19 @@ impl Door {
 
     pub(crate) fn inbound_jobs(&self) -> Option<Arc<InboundJobs>> {
         self.inbound_jobs.get().cloned()
+    }
+
+    /// Says who keeps calls that outlive their request. Once; without it every call is waited for.
+    pub fn keep_jobs(&self, jobs: Arc<Jobs>) {
+        let _ = self.jobs.set(jobs);
+    }
+
+    pub(crate) fn jobs(&self) -> Option<&Arc<Jobs>> {
+        self.jobs.get()
+    }
+
+    pub(crate) fn watchers(&self) -> &Arc<Semaphore> {
+        &self.watchers
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {

@@ -67,6 +67,7 @@ pub fn openapi() -> Value {
 fn tags() -> Value {
     json!([
         { "name": "invocation", "description": "Calling tools" },
+        { "name": "jobs", "description": "Calls that outlive their request: status, cancel, events" },
         { "name": "registry", "description": "Publishing and finding tools" },
         { "name": "lifecycle", "description": "From active to removed" },
         { "name": "compatibility", "description": "What a change means for callers" },

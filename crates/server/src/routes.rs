@@ -32,7 +32,9 @@ mod discovery;
 mod explain;
 pub(crate) mod health;
 mod inbound_jobs;
+mod invocations;
 mod invoke;
+mod jobs_admin;
 mod keys;
 mod lifecycle;
 mod oauth;
@@ -136,6 +138,8 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         compat::OPERATIONS,
         invoke::OPERATIONS,
         batch::OPERATIONS,
+        invocations::OPERATIONS,
+        jobs_admin::OPERATIONS,
         explain::OPERATIONS,
         tokens::OPERATIONS,
         oauth::OPERATIONS,

@@ -9,6 +9,7 @@ use clap::Args;
 use contract::error::ErrorCode;
 use serde_json::{Map, Value, json};
 
+use super::jobs;
 use crate::client::{Client, segment};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -36,6 +37,12 @@ pub(crate) struct Call {
     /// Names this call, so that a repetition is recognised (pure tools have nothing to protect and simply run again)
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+    /// Submit it and come back at once; `gantry jobs show ID` says where it stands
+    #[arg(long)]
+    r#async: bool,
+    /// Submit it, then wait for its end
+    #[arg(long)]
+    wait: bool,
 }
 
 /// A tool and its parameters.
@@ -63,13 +70,24 @@ impl Call {
         let request = self.request(self.what.request(&client).await?);
         let patience = self.timeout.map_or(kernel::SYNC_MAX, Duration::from_secs_f64) + ON_THE_WAY;
         let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await?;
-        show(&context.printer, &answer);
+        let id = answer.get("polling_info").and_then(|_| answer.get("invocation_id")).and_then(Value::as_str);
+        match id {
+            None => show(&context.printer, &answer),
+            Some(id) if self.r#async && !self.wait => jobs::submitted(&context.printer, &answer, id),
+            Some(id) => {
+                context.printer.note(&format!("it goes on in the background as {id}"));
+                show(&context.printer, &jobs::wait_for_end(&client, id).await?);
+            }
+        }
         Ok(())
     }
 
     fn request(&self, mut request: Value) -> Value {
+        let mut options = Map::new();
+        options.extend(self.idempotency_key.as_ref().map(|key| ("idempotency_key".to_owned(), json!(key))));
+        options.extend((self.r#async || self.wait).then(|| ("async_mode".to_owned(), json!(true))));
         let members = [
-            ("execution_options", self.idempotency_key.as_ref().map(|key| json!({ "idempotency_key": key }))),
+            ("execution_options", (!options.is_empty()).then_some(Value::Object(options))),
             ("resource_limits", self.timeout.map(|seconds| json!({ "timeout_seconds": seconds }))),
         ];
         if let Some(object) = request.as_object_mut() {
@@ -193,7 +211,7 @@ mod tests {
     fn the_request_carries_only_what_was_asked_for() {
         let what = WhatToCall { tool: "calculator".parse().unwrap(), pairs: Vec::new(), params: None, version: None };
         let body = what.body(None, &Map::new());
-        let call = Call { what, timeout: Some(1.5), idempotency_key: None };
+        let call = Call { what, timeout: Some(1.5), idempotency_key: None, r#async: false, wait: false };
         let request = call.request(body);
         assert_eq!(
             request,

@@ -30,6 +30,8 @@ use crate::tool_folders::watching::ToolWatcher;
 
 pub(super) mod alone;
 mod banner;
+mod callbacks;
+mod jobs;
 mod signals;
 mod upstreams;
 mod wiring;
@@ -86,6 +88,7 @@ impl Serve {
         let announced = context.data_dir().announce(&running)?;
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
+        let background = jobs::begin(&kernel, &house, &config, &door).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
         let tools = kernel.registry().snapshot().tool_count();
@@ -105,6 +108,7 @@ impl Serve {
             aborted = drained.aborted,
             "drained"
         );
+        background.end().await;
         for keeper in keepers {
             keeper.abort();
         }

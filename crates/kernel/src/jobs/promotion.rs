@@ -22,6 +22,7 @@ use super::tool_call::call_end;
 use super::view::Accepted;
 use super::warrant::Errand;
 use super::{Jobs, foreground, tool_seconds};
+use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed, Kernel};
 use crate::phases::Returned;
@@ -40,10 +41,18 @@ pub enum Called {
 /// A call that may go on without its request, so it owns what it needs.
 #[derive(Debug)]
 pub struct OwnedArrival {
-    pub credential: Option<Zeroizing<String>>,
-    pub source: Option<IpAddr>,
-    pub request: InvokeRequest,
-    pub trace_id: TraceId,
+    credential: Option<Zeroizing<String>>,
+    source: Option<IpAddr>,
+    request: InvokeRequest,
+    trace_id: TraceId,
+}
+
+impl OwnedArrival {
+    /// A call by whoever this is.
+    pub fn new(actor: Actor<'_>, request: InvokeRequest) -> Self {
+        let credential = actor.credential.map(|BearerSecret(text)| Zeroizing::new(text.to_owned()));
+        Self { credential, source: actor.source, request, trace_id: actor.trace_id }
+    }
 }
 
 type Work = Pin<Box<dyn Future<Output = Result<Returned, Box<Failed>>> + Send>>;

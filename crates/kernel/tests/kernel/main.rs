@@ -9,6 +9,7 @@ mod agreement;
 mod door;
 mod identity;
 mod inbound_jobs;
+mod jobs;
 mod offerings;
 mod stage;
 mod untrusted;

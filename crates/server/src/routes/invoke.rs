@@ -2,17 +2,19 @@
 //! serialisation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::envelope::{DeprecationNotice, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
-use http::HeaderValue;
 use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue};
+use kernel::jobs::{Called, Jobs, OwnedArrival};
 use kernel::{Arrival, Kernel};
-use schemars::SchemaGenerator;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::{Access, Asks, Gives, Operation, Verb, to};
+use super::{Access, Asks, Gives, Operation, Verb, invocations, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
@@ -43,9 +45,11 @@ pub(super) const CODES: &[ErrorCode] = &[
     ErrorCode::E3404,
     ErrorCode::E3405,
     ErrorCode::E3407,
+    ErrorCode::E3410,
     ErrorCode::E3502,
     ErrorCode::E3503,
     ErrorCode::E3504,
+    ErrorCode::E3701,
     ErrorCode::E3801,
     ErrorCode::E3803,
 ];
@@ -65,8 +69,11 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
     access: Access::Token,
     parameters: &[],
     asks: Asks::Json(SchemaGenerator::subschema_for::<InvokeRequest>),
-    good: &[(200, "the call ran to its end")],
-    gives: Gives::Json(SchemaGenerator::subschema_for::<InvokeResponse>),
+    good: &[
+        (200, "the call ran to its end"),
+        (202, "the call goes on in the background; `polling_info` says where to ask"),
+    ],
+    gives: Gives::Json(answers),
     codes: CODES,
     mount: |filter| to(filter, invoke),
 }];
@@ -76,9 +83,18 @@ pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
     let request = invoke_request(value, "", || body.again())?;
+    let preference = Preference::of(&incoming.parts.headers);
+    let base = incoming.base();
+    let jobs = door.jobs().cloned();
     let kernel = door.shared_kernel();
     door.settle(async move {
-        let response = run(&kernel, &who, request).await?;
+        let response = match jobs {
+            None => run(&kernel, &who, request).await?,
+            Some(jobs) => match called(&jobs, &who, request, preference).await? {
+                Called::Returned(returned) => returned.into_response(),
+                Called::Promoted(accepted) => return invocations::accepted(&accepted, &base),
+            },
+        };
         let answer = Answer::json(&response)?;
         Ok(match &response.execution_metadata.deprecation {
             None => answer,
@@ -86,6 +102,54 @@ pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         })
     })
     .await
+}
+
+/// The answer of a call that ended, or of one that goes on.
+fn answers(generator: &mut SchemaGenerator) -> Schema {
+    let ended = generator.subschema_for::<InvokeResponse>();
+    let goes_on = generator.subschema_for::<invocations::AcceptedAnswer>();
+    schemars::json_schema!({ "anyOf": [ended, goes_on] })
+}
+
+/// What the caller prefers (RFC 7240).
+#[derive(Debug, Clone, Copy, Default)]
+struct Preference {
+    /// `respond-async`: do not wait at all.
+    background: bool,
+    /// `wait=N`: wait so many seconds at most.
+    wait: Option<Duration>,
+}
+
+impl Preference {
+    /// Preferences that are not understood are ignored, as the standard wants it.
+    fn of(headers: &HeaderMap) -> Self {
+        let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let mut preference = Self::default();
+        for token in values.flat_map(|value| value.split([',', ';'])).map(str::trim) {
+            if token.eq_ignore_ascii_case("respond-async") {
+                preference.background = true;
+            } else if let Some(("wait", seconds)) =
+                token.split_once('=').map(|(name, value)| (name.trim(), value.trim()))
+            {
+                preference.wait = seconds.parse().ok().map(Duration::from_secs).or(preference.wait);
+            }
+        }
+        preference
+    }
+}
+
+/// Submits the call, or runs it for as long as its caller waits.
+async fn called(
+    jobs: &Arc<Jobs>,
+    who: &Credential,
+    request: InvokeRequest,
+    preference: Preference,
+) -> Result<Called, Refused> {
+    if Jobs::wants_background(&request) || preference.background {
+        return Ok(Called::Promoted(jobs.submit(arrival(who, request)).await?));
+    }
+    let patience = preference.wait.map(|wait| wait.min(kernel::SYNC_MAX));
+    Ok(jobs.call(OwnedArrival::new(who.actor(), request), patience).await?)
 }
 
 /// Hands one call to the kernel.
@@ -161,6 +225,22 @@ mod tests {
             let value = json!({ "tool_id": "x", name: { "a": 1 } });
             let request = invoke_request(value.clone(), "", || value).unwrap();
             assert_eq!(request.parameters.get("a"), Some(&json!(1)), "{name}");
+        }
+    }
+
+    #[test]
+    fn preferences_are_read_as_the_standard_has_them() {
+        for (header, background, wait) in [
+            ("respond-async, wait=10", true, Some(10)),
+            ("Respond-Async", true, None),
+            ("wait = 3; x=y", false, Some(3)),
+            ("return=minimal", false, None),
+            ("wait=soon", false, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("prefer", HeaderValue::from_static(header));
+            let preference = Preference::of(&headers);
+            assert_eq!((preference.background, preference.wait.map(|it| it.as_secs())), (background, wait), "{header}");
         }
     }
 

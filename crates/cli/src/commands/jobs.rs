@@ -1,0 +1,262 @@
+//! `gantry jobs …`: what is done in the background, for people at a terminal. (ASYNC-003…005)
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use contract::ids::{InvocationId, TenantId};
+use serde_json::{Value, json};
+
+use super::agent::in_tenant;
+use crate::client::{Client, segment};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::printer::{Printer, pretty, visible};
+
+mod watching;
+
+/// Pauses between two looks at a job: the first, how they grow, and the longest (ASYNC-003).
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_GROWTH: f64 = 1.5;
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Nobody waits longer at a terminal.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// See, watch, cancel and repeat what is done in the background
+#[derive(Debug, Subcommand)]
+pub(crate) enum Jobs {
+    List(List),
+    Show(Named),
+    Watch(watching::Watch),
+    Cancel(Cancel),
+    Retry(Retry),
+    Resolve(Resolve),
+}
+
+/// List jobs, newest first
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Whose jobs [default: the token's own tenant]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+    /// Only these: delayed, queued, running, done, failed, dead or cancelled
+    #[arg(long)]
+    state: Option<String>,
+    /// Only these, for example tool_call
+    #[arg(long)]
+    kind: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 50)]
+    limit: u16,
+    /// The `next` of the page before
+    #[arg(long)]
+    before: Option<u64>,
+}
+
+/// Show where a job stands, and its result once there is one
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// The invocation id
+    id: InvocationId,
+    /// Whose job [default: the token's own tenant]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+}
+
+/// Cancel a job: one that waits never starts, a running tool is told and then ended
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    job: Named,
+    /// Why
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+/// Begin a job that failed, died or was cancelled again, under a new id
+#[derive(Debug, Args)]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    job: Named,
+}
+
+/// Say what became of a call whose effect nobody could know of
+#[derive(Debug, Args)]
+pub(crate) struct Resolve {
+    #[command(flatten)]
+    job: Named,
+    /// The effect happened
+    #[arg(long, conflicts_with = "did_not_happen", required_unless_present = "did_not_happen")]
+    happened: bool,
+    /// It did not
+    #[arg(long)]
+    did_not_happen: bool,
+    /// How that is known
+    #[arg(long)]
+    note: Option<String>,
+}
+
+impl Jobs {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        match self {
+            Self::List(command) => command.run(context).await,
+            Self::Show(command) => command.show(context).await,
+            Self::Watch(command) => command.run(context).await,
+            Self::Cancel(command) => command.run(context).await,
+            Self::Retry(command) => command.run(context).await,
+            Self::Resolve(command) => command.run(context).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let given = [
+            ("tenant", self.tenant.map(|tenant| tenant.to_string())),
+            ("state", self.state),
+            ("kind", self.kind),
+            ("before", self.before.map(|mark| mark.to_string())),
+        ];
+        let mut path = format!("/v1/invocations?limit={}", self.limit);
+        for (name, value) in given {
+            path.extend(value.map(|value| format!("&{name}={}", segment(&value))));
+        }
+        let answer = context.client()?.get(&path).await?;
+        context.printer.answer(&answer, |printer| table(printer, &answer));
+        Ok(())
+    }
+}
+
+impl Named {
+    /// The path of the job, or of something about it.
+    fn path(&self, end: &str) -> String {
+        format!("/v1/invocations/{}{end}{}", self.id, in_tenant(self.tenant.as_ref()))
+    }
+
+    async fn show(self, context: &Context) -> Result<(), Failure> {
+        let answer = context.client()?.get(&self.path("")).await?;
+        context.printer.answer(&answer, |_| visible(&told(&answer)).into_owned());
+        Ok(())
+    }
+}
+
+impl Cancel {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let body = self.reason.as_ref().map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+        let answer = context.client()?.post(&self.job.path("/cancel"), &body).await?;
+        context.printer.answer(&answer, |_| text(&answer, "message"));
+        Ok(())
+    }
+}
+
+impl Retry {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let answer = context.client()?.post(&self.job.path("/retry"), &json!({})).await?;
+        context.printer.answer(&answer, |_| format!("begun again as {}", text(&answer, "invocation_id")));
+        Ok(())
+    }
+}
+
+impl Resolve {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let outcome = if self.happened { "happened" } else { "did_not_happen" };
+        let mut body = json!({ "outcome": outcome });
+        if let (Some(members), Some(note)) = (body.as_object_mut(), self.note) {
+            members.insert("note".to_owned(), note.into());
+        }
+        let answer = context.client()?.post(&self.job.path("/resolve"), &body).await?;
+        context.printer.answer(&answer, |_| format!("{} is settled: {outcome}", self.job.id));
+        Ok(())
+    }
+}
+
+/// Says that a call was submitted.
+pub(super) fn submitted(printer: &Printer, answer: &Value, id: &str) {
+    printer.answer(answer, |_| id.to_owned());
+    printer.note(&format!("{}; `gantry jobs show {id}` says where it stands", text(answer, "status")));
+}
+
+/// Looks at a job, less and less often, until it has ended. A job that failed is a failure here too.
+pub(super) async fn wait_for_end(client: &Client, id: &str) -> Result<Value, Failure> {
+    let waiting = async {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let answer = client.get(&format!("/v1/invocations/{}", segment(id))).await?;
+            match text(&answer, "status").as_str() {
+                "pending" | "running" => {}
+                "success" => return Ok(as_a_call(answer)),
+                _ => {
+                    return Err(
+                        Failure::from_problem(answer).unwrap_or_else(|| Failure::new("the job did not succeed"))
+                    );
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = pause.mul_f64(PAUSE_GROWTH).min(LONGEST_PAUSE);
+        }
+    };
+    tokio::time::timeout(WAIT_MAX, waiting)
+        .await
+        .unwrap_or_else(|_| Err(Failure::new("the job did not end in time").hint(format!("`gantry jobs show {id}`"))))
+}
+
+/// The status of a job that is done, as the answer of a call.
+fn as_a_call(mut answer: Value) -> Value {
+    let took = answer.pointer("/execution_metadata/duration_ms").cloned().unwrap_or_default();
+    let tool = answer.get("label").cloned().unwrap_or_default();
+    if let Some(members) = answer.as_object_mut() {
+        members.insert("execution_time_ms".to_owned(), took);
+        members.insert("tool_id".to_owned(), tool);
+    }
+    answer
+}
+
+fn table(printer: &Printer, answer: &Value) -> String {
+    let rows = answer.get("invocations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if rows.is_empty() {
+        return "no jobs".to_owned();
+    }
+    let row = |job: &Value| {
+        let number = |name: &str| job.get(name).and_then(Value::as_u64).unwrap_or_default();
+        let percent = job.get("progress_percent").and_then(Value::as_f64);
+        [
+            text(job, "invocation_id"),
+            text(job, "status"),
+            text(job, "label"),
+            percent.map(|percent| format!("{percent:.0} %")).unwrap_or_default(),
+            format!("{}/{}", number("attempts"), number("attempts_max")),
+            text(job, "error_code"),
+            text(job, "created_at"),
+        ]
+    };
+    printer.table(["ID", "STATUS", "WHAT", "DONE", "TRIES", "ERROR", "SINCE"], rows.iter().map(row))
+}
+
+/// A job in lines.
+fn told(job: &Value) -> String {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let names = [
+        "invocation_id",
+        "status",
+        "label",
+        "progress_percent",
+        "current_phase",
+        "attempts",
+        "created_at",
+        "started_at",
+        "completed_at",
+        "next_attempt_at",
+    ];
+    let mut lines: Vec<String> = names
+        .into_iter()
+        .filter_map(|name| Some((name, job.get(name).filter(|value| !value.is_null())?)))
+        .map(|(name, value)| format!("{name:<17} {}", plain(value)))
+        .collect();
+    for name in ["error", "result"] {
+        lines.extend(job.get(name).filter(|value| !value.is_null()).map(|value| format!("{name}\n{}", pretty(value))));
+    }
+    lines.join("\n")
+}
+
+fn text(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,140 @@
+//! `[jobs]`: what is done in the background, how much of it at once, and for how long it is kept. (ASYNC-001, ASYNC-006)
+
+use std::time::Duration;
+
+use kernel::jobs::JobsSettings;
+use kernel::ports::job_store::QueueBounds;
+
+use super::key::{Key, Kind};
+use super::settings::Settings;
+
+const SECTION: &str = "jobs";
+
+const CONCURRENCY: Key = key(
+    "concurrency",
+    1..=1_024,
+    "8",
+    "Jobs that this server does at once. The others wait, tenant by tenant in turn.",
+);
+const RUNNING_PER_TENANT: Key =
+    key("running_per_tenant", 1..=1_024, "8", "Jobs of one tenant that run at once, in all processes.");
+const QUEUE_PER_TENANT: Key = key(
+    "queue_per_tenant",
+    1..=10_000_000,
+    "20000",
+    "Jobs of one tenant that may wait. The next one is refused: E3701.",
+);
+const QUEUE_TOTAL: Key =
+    key("queue_total", 1..=10_000_000, "200000", "Jobs of all tenants that may wait. The next one is refused: E3701.");
+const PAYLOAD_BYTES: Key = key(
+    "payload_bytes",
+    1_024..=67_108_864,
+    "4194304",
+    "The largest job in bytes: a call with its parameters and what is known of its caller.",
+);
+const ATTEMPTS: Key = key(
+    "attempts",
+    1..=100,
+    "3",
+    "How often a job is tried whose tool is safe to repeat and does not say otherwise (`retry_policy.max_attempts`). \
+     Others are tried once.",
+);
+const BACKOFF_MAX_SECONDS: Key = key(
+    "backoff_max_seconds",
+    1..=86_400,
+    "300",
+    "The longest pause in seconds between two tries. Pauses begin at up to one second, double, and are spread at random.",
+);
+const MAX_AGE_SECONDS: Key = key(
+    "max_age_seconds",
+    1..=2_592_000,
+    "86400",
+    "Seconds after which a call that has not begun is not begun any more. It counts instead of the token's own end; \
+     revocation and policies are asked again when the call begins.",
+);
+const LEASE_SECONDS: Key =
+    key("lease_seconds", 3..=3_600, "30", "Seconds a server may be silent before its jobs are taken over.");
+const DRAIN_SECONDS: Key = key(
+    "drain_seconds",
+    0..=3_600,
+    "10",
+    "Seconds that running jobs have to end at shutdown. What is left is handed back if its tool is safe to repeat.",
+);
+const RETENTION_SECONDS: Key =
+    key("retention_seconds", 60..=31_536_000, "604800", "Seconds for which ended jobs and their results are kept.");
+const DEAD_RETENTION_SECONDS: Key = key(
+    "dead_retention_seconds",
+    60..=31_536_000,
+    "2592000",
+    "Seconds for which jobs are kept whose every try failed.",
+);
+const PROMOTE_AFTER_SECONDS: Key = key(
+    "promote_after_seconds",
+    1..=900,
+    "20",
+    "Seconds after which a call that its caller waits for goes on in the background: the caller gets 202 and asks later. \
+     `Prefer: wait=N` asks for another span.",
+);
+
+/// All keys of the section.
+pub(super) const KEYS: &[&Key] = &[
+    &CONCURRENCY,
+    &RUNNING_PER_TENANT,
+    &QUEUE_PER_TENANT,
+    &QUEUE_TOTAL,
+    &PAYLOAD_BYTES,
+    &ATTEMPTS,
+    &BACKOFF_MAX_SECONDS,
+    &MAX_AGE_SECONDS,
+    &LEASE_SECONDS,
+    &DRAIN_SECONDS,
+    &RETENTION_SECONDS,
+    &DEAD_RETENTION_SECONDS,
+    &PROMOTE_AFTER_SECONDS,
+];
+
+const fn key(
+    name: &'static str,
+    range: std::ops::RangeInclusive<u64>,
+    default: &'static str,
+    doc: &'static str,
+) -> Key {
+    Key { section: SECTION, name, kind: Kind::Integer(range), default: Some(default), unset: "", doc, since: "0.1" }
+}
+
+/// The section's values.
+pub(super) fn read(settings: &Settings) -> JobsSettings {
+    // INVARIANT: the ranges of the keys fit the types; saturating is what a range beyond them would deserve.
+    let small = |key: &Key| u32::try_from(settings.integer(key)).unwrap_or(u32::MAX);
+    let size = |key: &Key| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
+    let seconds = |key: &Key| Duration::from_secs(settings.integer(key));
+    JobsSettings {
+        concurrency: size(&CONCURRENCY),
+        running_per_tenant: small(&RUNNING_PER_TENANT),
+        bounds: QueueBounds { per_tenant: settings.integer(&QUEUE_PER_TENANT), total: settings.integer(&QUEUE_TOTAL) },
+        payload_bytes_max: size(&PAYLOAD_BYTES),
+        attempts_max: small(&ATTEMPTS),
+        backoff_max: seconds(&BACKOFF_MAX_SECONDS),
+        max_age: seconds(&MAX_AGE_SECONDS),
+        lease: seconds(&LEASE_SECONDS),
+        drain: seconds(&DRAIN_SECONDS),
+        retention: seconds(&RETENTION_SECONDS),
+        dead_retention: seconds(&DEAD_RETENTION_SECONDS),
+        promote_after: seconds(&PROMOTE_AFTER_SECONDS),
+        ..JobsSettings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_kernel() {
+        let settings = Settings::gather(None, &BTreeMap::new(), Vec::new()).unwrap();
+        assert_eq!(read(&settings), JobsSettings::default());
+        assert_eq!(read(&settings).max_age, Duration::from_secs(24 * 60 * 60));
+    }
+}

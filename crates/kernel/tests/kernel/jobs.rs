@@ -1,0 +1,458 @@
+//! Calls that are let in now and done later.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use contract::envelope::{InvocationStatus, InvokeRequest};
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::InvocationId;
+use gantry_kernel::jobs::{Accepted, InvocationView, JobFailure, JobHandler, Jobs, JobsSettings, RunningJob, Workers};
+use gantry_kernel::jobs::{SYSTEM_SUBJECT, SystemJob};
+use gantry_kernel::ports::audit_sink::AuditAction;
+use gantry_kernel::ports::job_store::{
+    Enqueued, JobFilter, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
+};
+use gantry_kernel::{Arrival, Failed, RevocationRequest};
+use policy::BearerSecret;
+use serde_json::{Value, json};
+use store::memory::MemoryStore;
+use tokio_util::sync::CancellationToken;
+
+use crate::stage::{ADMIN, Act, Paper, Puppet, Stage, admin, as_holder, greet};
+
+/// Nothing here takes longer; a passing test never waits that long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A stage with a queue behind it.
+struct Backstage {
+    jobs: Arc<Jobs>,
+    store: Arc<MemoryStore>,
+    puppet: Arc<Puppet>,
+    paper: Arc<Paper>,
+    kernel: Arc<gantry_kernel::Kernel>,
+    clock: Arc<crate::stage::HeldClock>,
+    stop: CancellationToken,
+}
+
+impl Backstage {
+    async fn new() -> Self {
+        Self::with(JobsSettings::default(), json!({}), Vec::new()).await
+    }
+
+    async fn with(settings: JobsSettings, change: Value, handlers: Vec<Arc<dyn JobHandler>>) -> Self {
+        let stage = Stage::new().await;
+        stage.publish(change).await;
+        let Stage { kernel, clock, puppet, paper, .. } = stage;
+        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
+        let kernel = Arc::new(kernel);
+        let jobs = Jobs::open(Arc::clone(&kernel), Arc::clone(&store) as _, settings, handlers).await.unwrap();
+        Self { jobs, store, puppet, paper, kernel, clock, stop: CancellationToken::new() }
+    }
+
+    /// Sets workers to work until the test ends.
+    fn work(&self) {
+        tokio::spawn(Workers::new(Arc::clone(&self.jobs)).run(self.stop.clone()));
+    }
+
+    /// The same in a new process, after the former one is gone.
+    async fn work_anew(&self) {
+        let (kernel, store) = (Arc::clone(&self.kernel), Arc::clone(&self.store));
+        let jobs = Jobs::open(kernel, store as _, JobsSettings::default(), Vec::new()).await.unwrap();
+        tokio::spawn(Workers::new(jobs).run(self.stop.clone()));
+    }
+
+    async fn submit_as(&self, secret: &str, change: Value) -> Result<Accepted, Box<Failed>> {
+        let mut request = greet();
+        request["execution_options"] = json!({ "async_mode": true });
+        for (member, value) in change.as_object().unwrap() {
+            request[member] = value.clone();
+        }
+        let request: InvokeRequest = serde_json::from_value(request).unwrap();
+        assert!(Jobs::wants_background(&request));
+        let arrival = Arrival {
+            credential: Some(BearerSecret(secret)),
+            source: None,
+            request,
+            trace_id: None,
+            parent_left: None,
+            audience: None,
+            cancellation: CancellationToken::new(),
+        };
+        self.jobs.submit(arrival).await
+    }
+
+    async fn submit(&self, change: Value) -> InvocationId {
+        self.submit_as(ADMIN, change).await.unwrap().invocation_id
+    }
+
+    async fn status(&self, id: InvocationId) -> InvocationView {
+        self.jobs.status(admin(), None, id).await.unwrap()
+    }
+
+    /// Waits until `wanted` holds of the job.
+    async fn until(&self, id: InvocationId, wanted: impl Fn(&InvocationView) -> bool) -> InvocationView {
+        self.until_in(None, id, wanted).await
+    }
+
+    async fn until_in(
+        &self,
+        tenant: Option<&str>,
+        id: InvocationId,
+        wanted: impl Fn(&InvocationView) -> bool,
+    ) -> InvocationView {
+        let tenant = tenant.map(|tenant| tenant.parse().unwrap());
+        let looking = async {
+            loop {
+                let view = self.jobs.status(admin(), tenant.as_ref(), id).await.unwrap();
+                if wanted(&view) {
+                    return view;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looking).await.unwrap()
+    }
+
+    fn runs(&self) -> usize {
+        self.puppet.calls.lock().unwrap().len()
+    }
+
+    fn act(&self, act: Act) {
+        *self.puppet.act.lock().unwrap() = act;
+    }
+
+    fn step(&self, seconds: i64) {
+        self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+
+    async fn mint(&self, wish: Value) -> String {
+        self.kernel.mint_token(admin(), &crate::stage::mint_request(wish)).await.unwrap().token
+    }
+}
+
+impl Drop for Backstage {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn ended(view: &InvocationView) -> bool {
+    view.record.state.is_end()
+}
+
+fn code(view: &InvocationView) -> &str {
+    view.record.error.as_ref().and_then(|error| error["code"].as_str()).unwrap_or("")
+}
+
+fn refused(outcome: Result<Accepted, Box<Failed>>) -> ErrorCode {
+    outcome.unwrap_err().refusal.code
+}
+
+#[tokio::test]
+async fn a_submitted_call_is_done_later_and_its_end_is_kept() {
+    let stage = Backstage::new().await;
+    let accepted = stage.submit_as(ADMIN, json!({})).await.unwrap();
+    assert_eq!(accepted.status, InvocationStatus::Pending);
+    assert_eq!(stage.runs(), 0);
+    assert_eq!(stage.status(accepted.invocation_id).await.status, InvocationStatus::Pending);
+    stage.work();
+    let view = stage.until(accepted.invocation_id, ended).await;
+    assert_eq!((view.status, view.record.attempts), (InvocationStatus::Success, 1));
+    let result = view.result.clone().unwrap();
+    assert_eq!((&result["result"]["text"], &result["tool_version"]), (&json!("hi"), &json!("1.0.0")));
+    assert_eq!(result["invocation_id"], json!(accepted.invocation_id), "the call has the id of its job");
+    assert_eq!(stage.runs(), 1);
+    let payload = stage.store.find(&view.record.key).await.unwrap().unwrap().payload.to_string();
+    assert!(!payload.contains(ADMIN), "no token is kept");
+}
+
+#[tokio::test]
+async fn what_a_call_would_be_refused_for_is_refused_at_submission() {
+    let stage = Backstage::new().await;
+    let narrow = stage.mint(json!({ "tools": [{ "tool_id": "other" }] })).await;
+    assert_eq!(refused(stage.submit_as(ADMIN, json!({ "parameters": {} })).await), ErrorCode::E3301);
+    assert_eq!(refused(stage.submit_as(ADMIN, json!({ "tool_id": "nothing" })).await), ErrorCode::E3101);
+    assert_eq!(refused(stage.submit_as(&narrow, json!({})).await), ErrorCode::E3204);
+    assert_eq!(refused(stage.submit_as("nobody", json!({})).await), ErrorCode::E3203);
+    assert_eq!(stage.store.counts().await.unwrap().waiting, 0);
+}
+
+#[tokio::test]
+async fn the_end_of_the_token_is_not_asked_again_but_its_revocation_is() {
+    let stage = Backstage::new().await;
+    let outlived = stage.mint(json!({ "ttl_seconds": 60 })).await;
+    let revoked = stage.mint(json!({ "sub": "agent-2", "ttl_seconds": 60 })).await;
+    let first = stage.submit_as(&outlived, json!({})).await.unwrap().invocation_id;
+    let second = stage.submit_as(&revoked, json!({})).await.unwrap().invocation_id;
+    stage.step(3_600);
+    assert_eq!(refused(stage.submit_as(&outlived, json!({})).await), ErrorCode::E3201);
+    let request =
+        RevocationRequest { jti: None, sub: Some("agent-2".parse().unwrap()), tenant: Some("acme".parse().unwrap()) };
+    stage.kernel.revoke_tokens(admin(), &request).await.unwrap();
+    stage.work_anew().await;
+    assert_eq!(stage.until_in(Some("acme"), first, ended).await.status, InvocationStatus::Success);
+    let void = stage.until_in(Some("acme"), second, ended).await;
+    assert_eq!((void.status, code(&void)), (InvocationStatus::PermissionDenied, "E3201"));
+    assert_eq!(stage.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_waited_longer_than_it_may_is_not_begun() {
+    let stage = Backstage::new().await;
+    let id = stage.submit(json!({})).await;
+    stage.step(25 * 3_600);
+    stage.work_anew().await;
+    let view = stage.until(id, ended).await;
+    assert_eq!((view.status, code(&view), stage.runs()), (InvocationStatus::Timeout, "E3002", 0));
+}
+
+#[tokio::test]
+async fn one_idempotency_key_is_one_job_and_other_parameters_are_a_conflict() {
+    let stage = Backstage::new().await;
+    let keyed = |parameters: Value| {
+        json!({ "parameters": parameters,
+        "execution_options": { "async_mode": true, "idempotency_key": "k" } })
+    };
+    let first = stage.submit(keyed(json!({ "name": "Ada" }))).await;
+    assert_eq!(stage.submit(keyed(json!({ "name": "Ada", "times": 1 }))).await, first, "a default is the same call");
+    assert_eq!(refused(stage.submit_as(ADMIN, keyed(json!({ "name": "Bob" }))).await), ErrorCode::E3410);
+    let other = stage.mint(json!({ "sub": "agent-2" })).await;
+    let theirs = stage.submit_as(&other, keyed(json!({ "name": "Bob" }))).await.unwrap().invocation_id;
+    assert_ne!(theirs, first, "a key means something within its tenant and session only");
+    stage.work();
+    stage.until(first, ended).await;
+    let again = stage.submit_as(ADMIN, keyed(json!({ "name": "Ada" }))).await.unwrap();
+    assert_eq!((again.invocation_id, again.status), (first, InvocationStatus::Success));
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_keeps_nothing() {
+    let settings = JobsSettings { bounds: QueueBounds { per_tenant: 2, total: 100 }, ..JobsSettings::default() };
+    let stage = Backstage::with(settings, json!({}), Vec::new()).await;
+    stage.submit(json!({})).await;
+    stage.submit(json!({})).await;
+    let failed = stage.submit_as(ADMIN, json!({})).await.unwrap_err();
+    assert_eq!(failed.refusal.code, ErrorCode::E3701);
+    assert!(failed.refusal.retry_after_ms.is_some());
+    let other = stage.mint(json!({})).await;
+    stage.submit_as(&other, json!({})).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiting_call_that_is_cancelled_never_starts_and_a_running_one_is_ended() {
+    let stage = Backstage::new().await;
+    let waiting = stage.submit(json!({})).await;
+    for _ in 0..2 {
+        let state = stage.jobs.cancel(admin(), None, waiting, Some("changed my mind")).await.unwrap();
+        assert_eq!(state, JobState::Cancelled);
+    }
+    stage.act(Act::Hang);
+    stage.work();
+    let running = stage.submit(json!({})).await;
+    stage.until(running, |view| view.status == InvocationStatus::Running).await;
+    assert_eq!(stage.jobs.cancel(admin(), None, running, None).await.unwrap(), JobState::Running);
+    let view = stage.until(running, ended).await;
+    assert_eq!((view.status, code(&view)), (InvocationStatus::Cancelled, "E3703"));
+    assert_eq!(stage.jobs.cancel(admin(), None, running, None).await.unwrap(), JobState::Cancelled);
+    stage.act(Act::Answer(json!({ "text": "hi" })));
+    let done = stage.submit(json!({})).await;
+    stage.until(done, ended).await;
+    assert_eq!(stage.jobs.cancel(admin(), None, done, None).await.unwrap(), JobState::Done, "its end stays");
+    assert_eq!(stage.status(waiting).await.status, InvocationStatus::Cancelled);
+    assert_eq!(stage.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_failure_that_may_pass_is_tried_again_after_a_pause_and_dies_in_the_end() {
+    let settings = JobsSettings { attempts_max: 2, ..JobsSettings::default() };
+    let stage = Backstage::with(settings, json!({}), Vec::new()).await;
+    stage.act(Act::Fail(Refusal::new(ErrorCode::E3502, "it is down")));
+    stage.work();
+    let id = stage.submit(json!({})).await;
+    let view = stage.until(id, |view| view.record.state == JobState::Delayed).await;
+    assert_eq!((view.status, code(&view), view.record.attempts), (InvocationStatus::Pending, "E3502", 1));
+    stage.step(20);
+    stage.submit(json!({})).await;
+    let view = stage.until(id, ended).await;
+    assert_eq!((view.record.state, view.status), (JobState::Dead, InvocationStatus::Error));
+    assert_eq!(view.record.attempts, 2);
+    let again = stage.jobs.retry(admin(), None, id).await.unwrap().invocation_id;
+    assert_ne!(again, id);
+    assert_eq!(stage.status(id).await.record.state, JobState::Dead, "what has ended does not change");
+    stage.act(Act::Answer(json!({ "text": "hi" })));
+    let view = stage.until(again, ended).await;
+    assert_eq!(view.status, InvocationStatus::Success);
+    assert_eq!(stage.jobs.retry(admin(), None, again).await.unwrap_err().code, ErrorCode::E3408);
+}
+
+#[tokio::test]
+async fn what_is_not_safe_to_repeat_is_tried_once() {
+    let stage = Backstage::with(
+        JobsSettings::default(),
+        json!({ "side_effect_policy": "unclassified", "protocol": "custom" }),
+        Vec::new(),
+    )
+    .await;
+    stage.act(Act::Fail(Refusal::new(ErrorCode::E3502, "it is down")));
+    stage.work();
+    let id = stage.submit(json!({})).await;
+    let view = stage.until(id, ended).await;
+    assert_eq!((view.record.state, view.record.attempts, stage.runs()), (JobState::Failed, 1, 1));
+}
+
+#[tokio::test]
+async fn jobs_of_a_process_that_is_gone_run_again_or_are_unknown() {
+    for (policy, expected) in [("pure", InvocationStatus::Success), ("unclassified", InvocationStatus::Indeterminate)] {
+        let stage = Backstage::with(
+            JobsSettings::default(),
+            json!({ "side_effect_policy": policy, "protocol": "custom" }),
+            Vec::new(),
+        )
+        .await;
+        let id = stage.submit(json!({})).await;
+        let gone = OwnerId(id.0);
+        stage.store.enlist(gone, Duration::from_secs(3_600), false).await.unwrap();
+        let rules = TakeRules { most: 10, running_per_tenant: 10 };
+        assert_eq!(stage.store.take(gone, rules).await.unwrap().jobs.len(), 1);
+        stage.work_anew().await;
+        let view = stage.until(id, ended).await;
+        assert_eq!(view.status, expected, "{policy}");
+        if expected == InvocationStatus::Indeterminate {
+            assert_eq!((code(&view), stage.runs()), ("E3413", 0));
+            assert_eq!(stage.jobs.retry(admin(), None, id).await.unwrap_err().code, ErrorCode::E3413);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_of_somebody_else_is_answered_like_none() {
+    let stage = Backstage::new().await;
+    let (mine, theirs) = (stage.mint(json!({})).await, stage.mint(json!({ "sub": "agent-2" })).await);
+    let foreign = stage.mint(json!({ "tenant": "other" })).await;
+    let operator = stage.mint(json!({ "sub": "desk", "roles": ["operator"] })).await;
+    let auditor = stage.mint(json!({ "sub": "eye", "roles": ["auditor"] })).await;
+    let id = stage.submit_as(&mine, json!({})).await.unwrap().invocation_id;
+    let unknown: InvocationId = "00000000-0000-7000-8000-000000000001".parse().unwrap();
+    for stranger in [&theirs, &foreign] {
+        let told = stage.jobs.status(as_holder(stranger), None, id).await.unwrap_err();
+        let nothing = stage.jobs.status(as_holder(stranger), None, unknown).await.unwrap_err();
+        assert_eq!((told.code, told.hint), (ErrorCode::E3702, nothing.hint));
+        assert_eq!(told.message, nothing.message.replace(&unknown.to_string(), &id.to_string()));
+        assert_eq!(stage.jobs.cancel(as_holder(stranger), None, id, None).await.unwrap_err().code, ErrorCode::E3702);
+        let named = Some("acme".parse().unwrap());
+        let told = stage.jobs.status(as_holder(&foreign), named.as_ref(), id).await.unwrap_err();
+        assert_eq!(told.code, ErrorCode::E3702, "naming a tenant helps nobody");
+        let listed = stage.jobs.list(as_holder(stranger), JobFilter::default(), None, 100).await.unwrap();
+        assert!(listed.jobs.is_empty());
+    }
+    for looker in [&mine, &operator, &auditor] {
+        stage.jobs.status(as_holder(looker), None, id).await.unwrap();
+        assert_eq!(stage.jobs.list(as_holder(looker), JobFilter::default(), None, 100).await.unwrap().jobs.len(), 1);
+    }
+    assert_eq!(stage.jobs.cancel(as_holder(&auditor), None, id, None).await.unwrap_err().code, ErrorCode::E3206);
+    assert_eq!(stage.jobs.cancel(as_holder(&operator), None, id, None).await.unwrap(), JobState::Cancelled);
+}
+
+/// Fails as often as it is told to, then answers.
+#[derive(Debug, Default)]
+struct Errands {
+    runs: AtomicUsize,
+    panics: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl JobHandler for Errands {
+    fn kind(&self) -> &'static str {
+        "errand"
+    }
+    fn may_repeat(&self, _: &Value) -> bool {
+        true
+    }
+    async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure> {
+        job.progress.report(Some(50.0), Some("on the way"));
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        assert!(self.panics.fetch_add(1, Ordering::SeqCst) > 0, "as a fault of ours would");
+        Ok(json!({ "carried": job.payload["what"] }))
+    }
+}
+
+#[tokio::test]
+async fn other_kinds_are_done_by_their_handlers_under_the_server_s_own_name() {
+    let errands = Arc::new(Errands::default());
+    let stage = Backstage::with(JobsSettings::default(), json!({}), vec![Arc::clone(&errands) as _]).await;
+    let job = |kind| SystemJob {
+        kind,
+        tenant: "acme".parse().unwrap(),
+        label: "a letter".into(),
+        payload: json!({ "what": "a letter" }),
+        priority: JobPriority::near(5),
+        delay: Duration::ZERO,
+        attempts_max: 5,
+        dedupe: None,
+    };
+    assert_eq!(stage.jobs.enqueue(job("unheard_of")).await.unwrap_err().code, ErrorCode::E3010);
+    stage.work();
+    assert_eq!(stage.jobs.enqueue(job("errand")).await.unwrap(), Enqueued::New);
+    let acme = JobFilter { tenant: Some("acme".parse().unwrap()), ..JobFilter::default() };
+    let listed = stage.jobs.list(admin(), acme, None, 10).await.unwrap();
+    let id = listed.jobs[0].1.key.id;
+    assert_eq!(listed.jobs[0].1.subject.as_str(), SYSTEM_SUBJECT);
+    let interrupted = stage.until_in(Some("acme"), id, |view| view.record.state == JobState::Delayed).await;
+    assert_eq!(code(&interrupted), "E3404", "a panic is an end of the attempt, not of the worker");
+    stage.step(20);
+    stage.submit(json!({})).await;
+    let view = stage.until_in(Some("acme"), id, ended).await;
+    assert_eq!((view.status, view.result.clone()), (InvocationStatus::Success, Some(json!({ "carried": "a letter" }))));
+    assert_eq!(errands.runs.load(Ordering::SeqCst), 2);
+    let recorded = || {
+        let records = stage.paper.records.lock().unwrap();
+        records.iter().any(|r| {
+            r.action == AuditAction::JobFinished
+                && r.who.as_ref().is_some_and(|who| who.subject.as_str() == SYSTEM_SUBJECT)
+        })
+    };
+    let looking = async {
+        while !recorded() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+}
+
+#[tokio::test]
+async fn progress_and_every_change_of_state_are_told() {
+    let stage = Backstage::new().await;
+    stage.act(Act::Chat);
+    let mut news = stage.jobs.news();
+    let id = stage.submit(json!({})).await;
+    assert_eq!(news.recv().await.unwrap().id, id);
+    stage.work();
+    let view = stage.until(id, ended).await;
+    let events = stage.jobs.events(&view.record.key, 0, 200).await.unwrap();
+    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!((kinds.first(), kinds.get(1), kinds.last()), (Some(&"queued"), Some(&"started"), Some(&"done")));
+}
+
+#[tokio::test]
+async fn many_jobs_of_a_loud_tenant_do_not_keep_a_quiet_one_waiting() {
+    let settings = JobsSettings { concurrency: 4, ..JobsSettings::default() };
+    let stage = Backstage::with(settings, json!({}), Vec::new()).await;
+    let (loud, quiet) = (stage.mint(json!({ "tenant": "loud" })).await, stage.mint(json!({ "tenant": "quiet" })).await);
+    for _ in 0..200 {
+        stage
+            .submit_as(&loud, json!({ "execution_options": { "async_mode": true, "priority": "high" } }))
+            .await
+            .unwrap();
+    }
+    let mut few = Vec::new();
+    for _ in 0..10 {
+        few.push(stage.submit_as(&quiet, json!({})).await.unwrap().invocation_id);
+    }
+    stage.work();
+    for id in few {
+        stage.until_in(Some("quiet"), id, ended).await;
+    }
+    let runs = stage.runs();
+    assert!(runs < 100, "{runs} calls ran before the ten of the quiet tenant had ended");
+}

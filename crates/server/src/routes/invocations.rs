@@ -1,0 +1,240 @@
+//! `/v1/invocations/{id}`: calls that outlive their request. (ASYNC-002, ASYNC-004, ASYNC-005, API-007, API-008)
+//!
+//! ```text
+//! GET  /v1/invocations/{id}            where it stands, and its end once it has one
+//! POST /v1/invocations/{id}/cancel     {"reason"?}
+//! GET  /v1/invocations/{id}/events     server-sent events; goes on from `Last-Event-ID` or `?after=`
+//! ```
+//!
+//! A job of somebody else is answered exactly like none.
+
+use std::sync::Arc;
+
+use contract::envelope::InvocationStatus;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TraceId};
+use http::StatusCode;
+use kernel::jobs::{Accepted, InvocationView, Jobs};
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::job_store::JobState;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
+use crate::answer::{Answer, Handled};
+use crate::base_url::BaseUrl;
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::members::typed;
+use crate::problem::Refused;
+
+mod watching;
+
+pub(super) const ID: Parameter = Parameter {
+    place: Place::Path,
+    name: "id",
+    about: "the invocation id",
+    schema: SchemaGenerator::subschema_for::<InvocationId>,
+};
+const AFTER: Parameter = Parameter {
+    place: Place::Query,
+    name: "after",
+    about: "the number of the last event that was seen; the header `Last-Event-ID` says the same",
+    schema: SchemaGenerator::subschema_for::<u64>,
+};
+const CODES: &[ErrorCode] = &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010, ErrorCode::E3702];
+
+pub(super) static OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/invocations/{id}",
+        id: "invocationStatus",
+        tag: "jobs",
+        summary: "Where a call in the background stands, and its result once there is one",
+        access: Access::Token,
+        parameters: &[ID, TENANT],
+        asks: Asks::Nothing,
+        good: &[(200, "where it stands")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<InvocationAnswer>),
+        codes: CODES,
+        mount: |filter| to(filter, status),
+    },
+    Operation {
+        verb: Verb::Post,
+        path: "/v1/invocations/{id}/cancel",
+        id: "cancelInvocation",
+        tag: "jobs",
+        summary: "Cancel a call in the background: one that waits never starts, a running tool is told and then ended",
+        access: Access::Token,
+        parameters: &[ID, TENANT],
+        asks: Asks::JsonIfAny(SchemaGenerator::subschema_for::<CancelBody>),
+        good: &[(200, "what became of it; asking twice is asking once")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<CancelAnswer>),
+        codes: &[ErrorCode::E3010, ErrorCode::E3702, ErrorCode::E3801, ErrorCode::E3803],
+        mount: |filter| to(filter, cancel),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/invocations/{id}/events",
+        id: "invocationEvents",
+        tag: "jobs",
+        summary: "What happens to a call in the background, as server-sent events, until it has ended",
+        access: Access::Token,
+        parameters: &[ID, TENANT, AFTER],
+        asks: Asks::Nothing,
+        good: &[(200, "events with `id`, `event` and JSON `data`; comments in between say that the stream is alive")],
+        gives: Gives::Plain("text/event-stream"),
+        codes: CODES,
+        mount: |filter| to(filter, watching::events),
+    },
+];
+
+/// The answer to a call that goes on in the background.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct AcceptedAnswer {
+    invocation_id: InvocationId,
+    status: InvocationStatus,
+    polling_info: PollingInfo,
+    trace_id: TraceId,
+}
+
+/// Where to ask, and when it is worth it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PollingInfo {
+    status_url: String,
+    estimated_completion_seconds: u64,
+}
+
+/// Where a call stands.
+#[derive(Debug, Serialize, JsonSchema)]
+struct InvocationAnswer {
+    invocation_id: InvocationId,
+    status: InvocationStatus,
+    /// `tool_call`, or what else is done in the background.
+    kind: String,
+    /// The tool that is called, or what the job is about.
+    label: String,
+    progress_percent: Option<f64>,
+    current_phase: Option<String>,
+    /// The error it ended with, or that of the last attempt while it waits for the next.
+    error: Option<Value>,
+    result: Option<Value>,
+    execution_metadata: Option<Value>,
+    tool_version: Option<Value>,
+    /// The newest state that a tool has saved; none yet.
+    latest_checkpoint: Option<Value>,
+    /// Has somebody asked for its end?
+    cancel_requested: bool,
+    attempts: u32,
+    attempts_max: u32,
+    created_at: String,
+    started_at: Option<String>,
+    completed_at: Option<String>,
+    /// When it is tried again, while it waits for that.
+    next_attempt_at: Option<String>,
+}
+
+/// Why it is to end.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct CancelBody {
+    #[schemars(length(max = 500))]
+    reason: Option<String>,
+}
+
+/// What became of it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CancelAnswer {
+    invocation_id: InvocationId,
+    cancelled: bool,
+    message: &'static str,
+}
+
+/// 202, with where to ask.
+pub(super) fn accepted(accepted: &Accepted, base: &BaseUrl) -> Handled {
+    let id = accepted.invocation_id;
+    let answer = AcceptedAnswer {
+        invocation_id: id,
+        status: accepted.status,
+        polling_info: PollingInfo {
+            status_url: format!("{}/v1/invocations/{id}", base.text().unwrap_or_default()),
+            estimated_completion_seconds: accepted.polling_info.estimated_completion_seconds,
+        },
+        trace_id: accepted.trace_id,
+    };
+    Answer::json_with(StatusCode::ACCEPTED, &answer)
+}
+
+async fn status(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let tenant = tenant_asked(&incoming)?;
+    let id = id_in_path(&mut incoming).await?;
+    let view = keeper(&door)?.status(who.actor(), tenant.as_ref(), id).await?;
+    Answer::json(&rendered(view))
+}
+
+async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let tenant = tenant_asked(&incoming)?;
+    let id = id_in_path(&mut incoming).await?;
+    let body: CancelBody = match incoming.json_if_any(&door, &who).await? {
+        None => CancelBody::default(),
+        Some(mut body) => typed(body.value.take(), "", || body.again())?,
+    };
+    let jobs = Arc::clone(keeper(&door)?);
+    door.settle(async move {
+        let state = jobs.cancel(who.actor(), tenant.as_ref(), id, body.reason.as_deref()).await?;
+        let (cancelled, message) = match state {
+            JobState::Cancelled => (true, "Cancelled"),
+            JobState::Running => (true, "Cancellation in progress"),
+            _ => (false, "Already completed"),
+        };
+        Answer::json(&CancelAnswer { invocation_id: id, cancelled, message })
+    })
+    .await
+}
+
+/// Who keeps jobs, if this server does.
+pub(super) fn keeper(door: &Door) -> Result<&Arc<Jobs>, Refused> {
+    door.jobs().ok_or_else(|| {
+        Refusal::new(ErrorCode::E3010, "this server keeps no jobs").hint("call the tool without `async_mode`").into()
+    })
+}
+
+/// An id that is none names no job.
+pub(super) async fn id_in_path(incoming: &mut Incoming) -> Result<InvocationId, Refused> {
+    let [id] = incoming.path_values().await?;
+    Ok(id.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3702, error.to_string()))?)
+}
+
+fn rendered(view: InvocationView) -> InvocationAnswer {
+    let InvocationView { status, record, mut result } = view;
+    // The end of a call is kept as its whole answer; other jobs have just a result.
+    let is_call = record.kind == kernel::jobs::TOOL_CALL;
+    let mut part = |name: &str| result.as_mut().and_then(|whole| whole.get_mut(name)).map(Value::take);
+    let (inner, execution_metadata, tool_version) =
+        if is_call { (part("result"), part("execution_metadata"), part("tool_version")) } else { (None, None, None) };
+    let waits_again = record.attempts > 0 && matches!(record.state, JobState::Delayed | JobState::Queued);
+    let time = |time: Option<UnixMillis>| time.map(|time| time.to_string());
+    InvocationAnswer {
+        invocation_id: record.key.id,
+        status,
+        kind: record.kind,
+        label: record.label,
+        progress_percent: record.progress_percent,
+        current_phase: record.phase,
+        error: record.error,
+        result: if is_call { inner } else { result },
+        execution_metadata,
+        tool_version,
+        latest_checkpoint: None,
+        cancel_requested: record.cancel_asked.is_some(),
+        attempts: record.attempts,
+        attempts_max: record.attempts_max,
+        created_at: record.created_at.to_string(),
+        started_at: time(record.started_at),
+        completed_at: time(record.ended_at),
+        next_attempt_at: time(waits_again.then_some(record.due_at)),
+    }
+}

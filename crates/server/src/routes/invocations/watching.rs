@@ -1,0 +1,168 @@
+//! `GET /v1/invocations/{id}/events`: a job's events as they happen, from where the caller left off. (ASYNC-004)
+//!
+//! Events are read from the store, never from memory: a stream that was cut, or a server that was started again, goes on
+//! from any number. What happens in this process wakes the stream; what happens in others is found by looking.
+//!
+//! Bounds: so many streams at once (`door`), each for [`STREAM_MAX`] at most; a reader that does not read holds up only
+//! itself, because the next events are read when it has taken the last. The credential is asked again with every sign of
+//! life.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use futures_util::stream;
+use kernel::jobs::Jobs;
+use kernel::ports::job_store::{JobEvent, JobKey, JobState};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+
+use super::{id_in_path, keeper};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::{Credential, Incoming};
+
+/// How often other processes' doings are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks without an event before a sign of life is sent.
+const LOOKS_BETWEEN_SIGNS: u32 = 15;
+/// How long one stream lasts; the caller goes on with the next.
+const STREAM_MAX: Duration = Duration::from_secs(60 * 60);
+/// Events read at once.
+const EVENTS_AT_ONCE: usize = 50;
+
+/// One open stream.
+struct Watch {
+    door: Arc<Door>,
+    jobs: Arc<Jobs>,
+    who: Credential,
+    tenant: Option<TenantId>,
+    key: JobKey,
+    after: u64,
+    news: broadcast::Receiver<JobKey>,
+    unsent: VecDeque<JobEvent>,
+    began: Duration,
+    /// It has ended; what is left are the events before that.
+    ended: bool,
+    over: bool,
+    _room: OwnedSemaphorePermit,
+}
+
+pub(super) async fn events(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let query = incoming.query(&["tenant", "after"])?;
+    let tenant = query.one("tenant")?.map(str::parse::<TenantId>).transpose();
+    let tenant = tenant.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?;
+    let seen = incoming.parts.headers.get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let after = query.number("after", 0..=u64::MAX, seen.unwrap_or(0))?;
+    let id = id_in_path(&mut incoming).await?;
+    let jobs = Arc::clone(keeper(&door)?);
+    // Before the first look, so that nothing falls between.
+    let news = jobs.news();
+    let (key, state) = jobs.find(who.actor(), tenant.as_ref(), id).await?;
+    let room = Arc::clone(door.watchers()).try_acquire_owned().map_err(|_| {
+        Refusal::new(ErrorCode::E3001, "too many streams of events are open").hint("ask with GET instead, or later")
+    })?;
+    let began = door.kernel().clock().monotonic();
+    let watch = Watch {
+        door,
+        jobs,
+        who,
+        tenant,
+        key,
+        after,
+        news,
+        unsent: VecDeque::new(),
+        began,
+        ended: state.is_end(),
+        over: false,
+        _room: room,
+    };
+    let pieces = stream::unfold(watch, |mut watch| async move {
+        let piece = watch.next().await?;
+        Some((Ok::<Bytes, std::convert::Infallible>(piece), watch))
+    });
+    Ok(Answer::stream("text/event-stream", Body::from_stream(pieces)))
+}
+
+impl Watch {
+    /// The next piece of the stream; `None` at its end.
+    async fn next(&mut self) -> Option<Bytes> {
+        let mut looks = 0;
+        loop {
+            if let Some(event) = self.unsent.pop_front() {
+                self.after = event.seq;
+                self.over = JobState::of_word(&event.kind).is_some_and(JobState::is_end);
+                return Some(written(&event));
+            }
+            let clock = self.door.kernel().clock();
+            let outlived = clock.monotonic().saturating_sub(self.began) > STREAM_MAX;
+            if self.over || outlived || self.door.is_draining() {
+                return None;
+            }
+            // A store that does not answer ends the stream; the caller comes back with the number it has.
+            self.unsent = self.jobs.events(&self.key, self.after, EVENTS_AT_ONCE).await.ok()?.into();
+            if !self.unsent.is_empty() {
+                continue;
+            }
+            if self.ended {
+                return None;
+            }
+            tokio::select! {
+                () = clock.sleep(LOOK_EVERY) => looks += 1,
+                () = stirred(&mut self.news, &self.key) => {}
+            }
+            if looks >= LOOKS_BETWEEN_SIGNS {
+                // Whoever may not look any more sees the end of the stream.
+                let (_, state) = self.jobs.find(self.who.actor(), self.tenant.as_ref(), self.key.id).await.ok()?;
+                self.ended = state.is_end();
+                return Some(Bytes::from_static(b": still here\n\n"));
+            }
+        }
+    }
+}
+
+/// Returns when the job has changed in this process, or may have.
+async fn stirred(news: &mut broadcast::Receiver<JobKey>, key: &JobKey) {
+    loop {
+        match news.recv().await {
+            Ok(changed) if changed != *key => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => return std::future::pending().await,
+        }
+    }
+}
+
+/// One event as the standard has it. JSON has no line breaks of its own when it is written compactly.
+fn written(event: &JobEvent) -> Bytes {
+    let mut data = event.data.clone();
+    if let Some(members) = data.as_object_mut() {
+        members.insert("at".to_owned(), event.at.to_string().into());
+    }
+    Bytes::from(format!("id: {}\nevent: {}\ndata: {data}\n\n", event.seq, event.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::ports::clock::UnixMillis;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_of_data_whatever_is_in_it() {
+        let event = JobEvent {
+            seq: 7,
+            at: UnixMillis(0),
+            kind: "progress".into(),
+            data: json!({ "current_phase": "two\nlines\r\n\nid: 9" }),
+        };
+        let text = String::from_utf8(written(&event).to_vec()).unwrap();
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.starts_with("id: 7\nevent: progress\ndata: {") && text.ends_with("}\n\n"), "{text}");
+    }
+}
