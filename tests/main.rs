@@ -23,3 +23,4 @@ mod start_up;
 mod support;
 mod tenants;
 mod tool_folders;
+mod webhooks;

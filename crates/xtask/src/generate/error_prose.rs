@@ -195,6 +195,10 @@ static PROSE: &[Entry] = &[
         "Let the operator provision the credential named in the message.",
         "Check the name in `required_permissions` of the manifest for typing errors.",
     ]),
+    (ErrorCode::E3704, "A webhook could not be delivered: the receiver did not answer with 2xx in all the attempts it was given, or its address may not be called. No call is answered with it; it is in the delivery, in its job and in the audit log.", &[
+        "Look at the attempts: `gantry webhook deliveries ID` has the status and one word about each.",
+        "Mend the receiver, try it with `gantry webhook test ID`, then send what was given up again: `gantry webhook resend ID`.",
+    ]),
     (ErrorCode::E3801, "The audit log cannot be written, so the call was not run: what cannot be recorded does not happen. (The name of the code comes from installations that stream their audit log.)", &[
         "Operators: check free space and permissions of the `audit` folder in the data directory; `gantry doctor` does.",
         "Callers: wait and send the call again.",
