@@ -172,7 +172,8 @@ impl Jobs {
         let (principal, tool, parameters) = authorized.admitted();
         let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
-        if let Err(refusal) = self.check_callback(&key.tenant, &request).await {
+        // Boxed: few calls have one, and every call would carry its room.
+        if let Err(refusal) = Box::pin(self.check_callback(&key.tenant, &request)).await {
             return Err(self.kernel.turn_away(facts, refusal));
         }
         let errand = Errand::new(principal, tool, request, facts.trace_id(), self.kernel.clock().now());

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::envelope::InvokeRequest;
+use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use serde_json::Value;
 
@@ -30,18 +32,12 @@ impl Jobs {
     }
 
     /// Can this call be answered by a callback, if it wants one?
-    pub(super) async fn check_callback(
-        &self,
-        tenant: &TenantId,
-        request: &contract::envelope::InvokeRequest,
-    ) -> Result<(), contract::error::Refusal> {
+    pub(super) async fn check_callback(&self, tenant: &TenantId, request: &InvokeRequest) -> Result<(), Refusal> {
         let Some(callback) = &request.execution_options.callback else { return Ok(()) };
         match self.webhooks.get() {
             Some(webhooks) => webhooks.check_callback(tenant, callback).await,
-            None => {
-                Err(contract::error::Refusal::new(contract::error::ErrorCode::E3010, "this server calls nobody back")
-                    .hint("leave `execution_options.callback` out and ask for the status"))
-            }
+            None => Err(Refusal::new(ErrorCode::E3010, "this server calls nobody back")
+                .hint("leave `execution_options.callback` out and ask for the status")),
         }
     }
 
@@ -85,7 +81,7 @@ impl Jobs {
     }
 }
 
-async fn announce(webhooks: &Webhooks, detail: &JobDetail) -> Result<(), contract::error::Refusal> {
+async fn announce(webhooks: &Webhooks, detail: &JobDetail) -> Result<(), Refusal> {
     let record = &detail.record;
     if record.kind != TOOL_CALL || !record.state.is_end() {
         return Ok(());

@@ -2,7 +2,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::canonical::Digest;
 use contract::ids::TenantId;
 use kernel::ports::call_out::CallOutError;
 use kernel::ports::clock::{Clock as _, UnixMillis};
@@ -29,13 +28,9 @@ async fn send(stage: &Stage, path: &str, headers: &[(&str, &str)], body: &str) -
 
 fn qstash(key: &[u8], kind: &str, token_id: &str, body: &str) -> String {
     let now = START / 1000;
-    // The digest as text is the same hash in hex.
-    let hex = Digest::of_bytes(body.as_bytes()).to_string();
-    let hex = hex.rsplit(':').next().unwrap();
-    let hash: Vec<u8> = (0..32).map(|at| u8::from_str_radix(&hex[at * 2..at * 2 + 2], 16).unwrap()).collect();
     let claims = json!({
         "iss": "Upstash", "sub": format!("https://g.example/jobs/{kind}"), "exp": now + 300, "nbf": now, "jti": token_id,
-        "body": URL_SAFE_NO_PAD.encode(hash),
+        "body": URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, body.as_bytes())),
     });
     let header = json!({ "alg": "HS256", "typ": "JWT" }).to_string();
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims.to_string()));
