@@ -203,7 +203,7 @@ mod tests {
             let mut other = body.clone();
             other.push(0);
             prop_assert!(verify(&header, &secrets, &other, NOW).is_err());
-            let mut changed = header.clone().into_bytes();
+            let mut changed = header.into_bytes();
             let at = flip.index(changed.len());
             changed[at] ^= 1;
             if let Ok(changed) = String::from_utf8(changed) {
