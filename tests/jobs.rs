@@ -9,24 +9,29 @@ use tempfile::TempDir;
 
 use crate::support::{Answer, Gantry, PATIENCE, Start, client, open_to_all, wait_for};
 
-/// A tool that says how far it is, waits as long as it is told to, and notes each run in a file outside.
+/// A tool that waits as long as it is told to, and notes each run in a file outside; for that it runs without walls.
 const SLOW: &str = r#"
+import json, sys, time
+wish = json.load(sys.stdin)
+if wish.get("note"):
+    with open(wish["note"], "a") as file:
+        file.write("run\n")
+time.sleep(wish["seconds"])
+json.dump({"slept": wish["seconds"]}, sys.stdout)
+"#;
+
+/// A tool that says how far it is.
+const TALKS: &str = r#"
 import json, sys, time
 def send(**message):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 for line in sys.stdin:
     message = json.loads(line)
-    if message.get("method") != "invoke":
-        continue
-    wish = message["params"]["parameters"]
-    if wish.get("note"):
-        with open(wish["note"], "a") as file:
-            file.write("run\n")
-    send(method="progress", params={"percent": 40, "phase": "parsing"})
-    time.sleep(wish["seconds"])
-    send(id=message["id"], result={"slept": wish["seconds"]})
-    break
+    if message.get("method") == "invoke":
+        send(method="progress", params={"percent": 40, "phase": "parsing"})
+        time.sleep(message["params"]["parameters"]["seconds"])
+        send(id=message["id"], result={})
 "#;
 
 struct Workshop {
@@ -37,19 +42,21 @@ impl Workshop {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         open_to_all(home.path());
-        let tool = home.path().join("tools/slow");
-        std::fs::create_dir_all(&tool).unwrap();
-        std::fs::write(tool.join("main.py"), SLOW).unwrap();
-        let manifest = json!({
-            "tool_id": "slow", "namespace": "demo", "version": "1.0.0", "name": "Slow",
-            "description": "Waits for some seconds, and says how far it is.", "provider": "Demo", "protocol": "native",
-            "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 120,
-            "parameters": { "type": "object", "properties": { "seconds": { "type": "number", "description": "how long" },
-                "note": { "type": "string", "description": "where runs are noted" } }, "required": ["seconds"] },
-            "result_schema": { "type": "object" },
-            "execution": { "type": "process", "command": ["python3", "main.py"], "protocol": "gantry/1" },
-        });
-        std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
+        for (id, program, protocol) in [("slow", SLOW, "simple"), ("talks", TALKS, "gantry/1")] {
+            let tool = home.path().join("tools").join(id);
+            std::fs::create_dir_all(&tool).unwrap();
+            std::fs::write(tool.join("main.py"), program).unwrap();
+            let manifest = json!({
+                "tool_id": id, "namespace": "demo", "version": "1.0.0", "name": id,
+                "description": "Waits for some seconds, for tests of what takes long.", "provider": "Demo",
+                "protocol": "native", "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 120,
+                "parameters": { "type": "object", "properties": { "seconds": { "type": "number", "description": "how long" },
+                    "note": { "type": "string", "description": "where runs are noted" } }, "required": ["seconds"] },
+                "result_schema": { "type": "object" },
+                "execution": { "type": "process", "command": ["python3", "main.py"], "protocol": protocol },
+            });
+            std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
+        }
         Self { home }
     }
 
@@ -59,8 +66,8 @@ impl Workshop {
 
     fn start(&self) -> Start {
         let tools = self.path("tools");
-        let start = Start::new().data(&self.path("data")).arg("--unsandboxed-processes");
-        start.arg("--tools").arg(tools.to_str().unwrap())
+        let start = Start::new().data(&self.path("data")).arg("--tools").arg(tools.to_str().unwrap());
+        start.arg("--unsandboxed-processes")
     }
 
     async fn open(&self) -> Gantry {
@@ -233,8 +240,10 @@ async fn one_key_is_one_job_and_other_parameters_are_refused() {
 #[tokio::test]
 async fn a_stream_of_events_goes_on_where_it_was_left() {
     let workshop = Workshop::new();
-    let gantry = workshop.open().await;
-    let id = submit(&gantry, json!({ "seconds": 1 })).await;
+    // With its walls: only inside them can a tool say how far it is.
+    let gantry = Start::new().arg("--tools").arg(workshop.path("tools").to_str().unwrap()).run().await;
+    let submitted = submit_as(&gantry, &gantry.token, "demo.talks", json!({ "seconds": 1 }), json!({})).await;
+    let id = submitted.body["invocation_id"].as_str().unwrap();
     let whole = gantry.get(&format!("/v1/invocations/{id}/events")).await;
     assert_eq!((whole.status, whole.header("content-type")), (200, "text/event-stream"));
     let events = |text: &str| -> Vec<(u64, String)> {

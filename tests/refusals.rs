@@ -33,7 +33,6 @@ async fn what_this_server_cannot_honour_is_refused_and_not_run() {
         (call("undoable", json!({})), (501, "E3010")),
         (call("ask_user", json!({})), (409, "E3210")),
         (call("reads_data", json!({ "dry_run": true })), (501, "E3010")),
-        (call("reads_data", json!({ "async_mode": true })), (501, "E3010")),
         (call("reads_data", json!({ "require_approval": true })), (403, "E3208")),
     ] {
         let answer = gantry.post("/v1/tools/invoke", request.clone()).await;

@@ -59,7 +59,7 @@ use crate::webhooks::Webhooks;
 
 pub use entrance::LateEntrance;
 pub use handler::{JobFailure, JobHandler, Progressing, RunningJob};
-pub use promotion::{Called, OwnedArrival};
+pub use promotion::Called;
 pub use settings::JobsSettings;
 pub use view::{Accepted, InvocationView, JobListing, PollingInfo};
 pub(crate) use warrant::WarrantKey;
@@ -350,8 +350,8 @@ impl Jobs {
         id: InvocationId,
         reason: Option<&str>,
     ) -> Result<JobState, Refusal> {
-        let caller = self.managed(actor, tenant, id).await?;
-        let (caller, key) = (caller.0, caller.1.key);
+        let (caller, record) = self.managed(actor, tenant, id).await?;
+        let (key, before) = (record.key, record.state);
         let reason: String =
             reason.unwrap_or_default().chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
         let slot = self.kernel.parts.recorder.reserve().await?;
@@ -365,11 +365,13 @@ impl Jobs {
         let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationCancelAsked, None, None);
         record.invocation_id = Some(id);
         slot.record(record);
-        if state == JobState::Running {
-            self.running.cancel(&key);
-        }
         self.tell(&key);
-        self.tell_end(&key).await;
+        match state {
+            JobState::Running => self.running.cancel(&key),
+            // It waited, and this was its end, unless somebody was faster: then it is told twice, and sent once.
+            JobState::Cancelled if !before.is_end() => self.tell_end(&key).await,
+            _ => {}
+        }
         Ok(state)
     }
 
@@ -380,7 +382,7 @@ impl Jobs {
         tenant: Option<&TenantId>,
         id: InvocationId,
     ) -> Result<Accepted, Refusal> {
-        let (_, former) = self.managed(actor, tenant, id).await?;
+        let (caller, former) = self.managed(actor, tenant, id).await?;
         if !former.state.is_end() || former.state == JobState::Done {
             return Err(Refusal::new(ErrorCode::E3408, format!("job `{id}` is {}", former.state.as_str()))
                 .hint("only a job that failed, died or was cancelled can be begun again"));
@@ -407,8 +409,14 @@ impl Jobs {
             dedupe: None,
             bounds: self.settings.bounds,
         };
+        let slot = self.kernel.parts.recorder.reserve().await?;
         match self.store.enqueue(new).await.map_err(|error| error.refusal())? {
-            Enqueued::New => {}
+            Enqueued::New => {
+                let note = Some(format!("repeats {id}"));
+                let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationAccepted, None, note);
+                record.invocation_id = Some(new_id);
+                slot.record(record);
+            }
             Enqueued::Full => return Err(queue_full()),
             Enqueued::Existing { .. } => return Err(other_call()),
         }

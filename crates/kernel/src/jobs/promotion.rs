@@ -5,13 +5,12 @@
 //! has ended meanwhile, the store does not answer), the caller simply waits on.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
-use contract::ids::TraceId;
+use contract::ids::{TenantId, TraceId};
 use contract::version::VersionSpec;
 use policy::BearerSecret;
 use tokio_util::sync::CancellationToken;
@@ -38,42 +37,34 @@ pub enum Called {
     Promoted(Accepted),
 }
 
-/// A call that may go on without its request, so it owns what it needs.
-#[derive(Debug)]
-pub struct OwnedArrival {
-    credential: Option<Zeroizing<String>>,
-    source: Option<IpAddr>,
-    request: InvokeRequest,
-    trace_id: TraceId,
-}
-
-impl OwnedArrival {
-    /// A call by whoever this is.
-    pub fn new(actor: Actor<'_>, request: InvokeRequest) -> Self {
-        let credential = actor.credential.map(|BearerSecret(text)| Zeroizing::new(text.to_owned()));
-        Self { credential, source: actor.source, request, trace_id: actor.trace_id }
-    }
-}
-
 type Work = Pin<Box<dyn Future<Output = Result<Returned, Box<Failed>>> + Send>>;
 
 impl Jobs {
     /// Runs a call. The caller waits for `patience` at most, or as long as the configuration says.
     pub async fn call(
         self: &Arc<Self>,
-        mut owned: OwnedArrival,
+        actor: Actor<'_>,
+        mut request: InvokeRequest,
         patience: Option<Duration>,
     ) -> Result<Called, Box<Failed>> {
+        if patience.is_none() && !self.could_outlive(&request) {
+            let arrival = Arrival {
+                credential: actor.credential,
+                source: actor.source,
+                request,
+                trace_id: Some(actor.trace_id),
+                parent_left: None,
+                audience: None,
+                cancellation: CancellationToken::new(),
+            };
+            return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
+        }
         let clock = self.kernel.clock();
-        let id =
-            *owned.request.invocation_id.get_or_insert_with(|| new_invocation_id(self.kernel.entropy(), clock.now()));
-        foreground(&mut owned.request);
+        request.invocation_id.get_or_insert_with(|| new_invocation_id(self.kernel.entropy(), clock.now()));
+        foreground(&mut request);
         let (reporter, cancellation) = (Arc::new(Reporter::default()), CancellationToken::new());
-        let request = owned.request.clone();
-        let trace_id = owned.trace_id;
-        let credential = owned.credential.clone();
-        let source = owned.source;
-        let mut work = begin(Arc::clone(&self.kernel), owned, Arc::clone(&reporter), cancellation.clone());
+        let kernel = Arc::clone(&self.kernel);
+        let mut work = begin(kernel, actor, request.clone(), Arc::clone(&reporter), cancellation.clone());
         let ended = tokio::select! {
             biased;
             ended = &mut work => Some(ended),
@@ -82,10 +73,8 @@ impl Jobs {
         if let Some(ended) = ended {
             return ended.map(|returned| Called::Returned(Box::new(returned)));
         }
-        let secret = credential.as_ref().map(|text| BearerSecret(text));
-        let known = self.kernel.identity().recognise(self.kernel.access(), secret, source, clock.now()).await;
-        let promoted = match known {
-            Ok(principal) => self.adopt(&principal, id_request(request, id), trace_id).await,
+        let promoted = match self.kernel.recognise(actor).await {
+            Ok(principal) => self.adopt(&principal, request, actor.trace_id).await,
             Err(_) => None,
         };
         let Some((record, repeatable, fence, accepted, room)) = promoted else {
@@ -107,6 +96,16 @@ impl Jobs {
             jobs.keep_end(&record.key, fence, end).await;
         });
         Ok(Called::Promoted(accepted))
+    }
+
+    /// Can a call of this tool take longer than its caller waits? Most cannot, and are spared the price of the question. A
+    /// tenant's own tool by the name of a shared one is taken for the shared one; then its caller just waits.
+    fn could_outlive(&self, request: &InvokeRequest) -> bool {
+        let registry = self.kernel.registry().snapshot();
+        let now = self.kernel.clock().now();
+        let shared = registry.find(&TenantId::home(), &request.tool_id);
+        let tool = shared.and_then(|tool| tool.resolve(&VersionSpec::Latest, now).ok());
+        tool.is_none_or(|tool| Duration::from_millis(tool.manifest.timeout_max_ms()) > self.settings.promote_after)
     }
 
     /// Keeps the running call as a job, if that is possible.
@@ -137,18 +136,22 @@ impl Jobs {
     }
 }
 
-fn id_request(request: InvokeRequest, id: contract::ids::InvocationId) -> InvokeRequest {
-    InvokeRequest { invocation_id: Some(id), ..request }
-}
-
 /// The call as a future that owns everything it needs.
-fn begin(kernel: Arc<Kernel>, owned: OwnedArrival, reporter: Arc<Reporter>, cancellation: CancellationToken) -> Work {
+fn begin(
+    kernel: Arc<Kernel>,
+    actor: Actor<'_>,
+    request: InvokeRequest,
+    reporter: Arc<Reporter>,
+    cancellation: CancellationToken,
+) -> Work {
+    let credential = actor.credential.map(|BearerSecret(text)| Zeroizing::new(text.to_owned()));
+    let (source, trace_id) = (actor.source, actor.trace_id);
     Box::pin(async move {
         let arrival = Arrival {
-            credential: owned.credential.as_ref().map(|text| BearerSecret(text)),
-            source: owned.source,
-            request: owned.request,
-            trace_id: Some(owned.trace_id),
+            credential: credential.as_ref().map(|text| BearerSecret(text)),
+            source,
+            request,
+            trace_id: Some(trace_id),
             parent_left: None,
             audience: Some(reporter as Arc<dyn Audience>),
             cancellation,

@@ -21,7 +21,7 @@ use super::warrant::Errand;
 use super::{Jobs, SYSTEM_SUBJECT, TOOL_CALL, backoff};
 use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
 use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::{End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob};
+use crate::ports::job_store::{End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
 
 /// Jobs taken at once, so that several processes share a short queue.
 const TAKE_MAX: usize = 16;
@@ -126,8 +126,11 @@ impl Workers {
             match jobs.store.renew(jobs.owner, jobs.settings.lease).await {
                 Ok(Renewed::Alive { cancel }) => cancel.iter().for_each(|key| jobs.running.cancel(key)),
                 Ok(Renewed::Lapsed) => {
-                    tracing::warn!("this process was silent for too long; its jobs are in other hands");
-                    jobs.running.leave();
+                    tracing::warn!("this process was silent for longer than its lease");
+                    // Alone, nobody can have taken them: they go on under a new lease.
+                    if !jobs.settings.alone {
+                        jobs.running.leave();
+                    }
                     if let Err(error) = jobs.store.enlist(jobs.owner, jobs.settings.lease, false).await {
                         tracing::warn!(%error, "no new lease could be had");
                     }
@@ -238,11 +241,15 @@ impl Jobs {
     pub(super) async fn keep_end(&self, key: &JobKey, fence: Fence, end: End) {
         for _ in 0..END_TRIES_MAX {
             match self.store.finish(key, fence, end.clone()).await {
-                Ok(_) => {
+                Ok(written) => {
                     self.tell(key);
-                    self.tell_end(key).await;
                     // A retry without a pause, or a place that has become free for its tenant.
                     self.wake.notify_one();
+                    if let Written::Kept(state) = written
+                        && state.is_end()
+                    {
+                        self.tell_end(key).await;
+                    }
                     return;
                 }
                 Err(error) => tracing::warn!(%error, job = %key.id, "the end of a job could not be kept yet"),

@@ -8,7 +8,7 @@ use contract::envelope::{DeprecationNotice, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
-use kernel::jobs::{Called, Jobs, OwnedArrival};
+use kernel::jobs::{Called, Jobs};
 use kernel::{Arrival, Kernel};
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value};
@@ -149,7 +149,7 @@ async fn called(
         return Ok(Called::Promoted(jobs.submit(arrival(who, request)).await?));
     }
     let patience = preference.wait.map(|wait| wait.min(kernel::SYNC_MAX));
-    Ok(jobs.call(OwnedArrival::new(who.actor(), request), patience).await?)
+    Ok(jobs.call(who.actor(), request, patience).await?)
 }
 
 /// Hands one call to the kernel.

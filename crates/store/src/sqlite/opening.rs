@@ -34,6 +34,8 @@ const QUICK_CHECK_BYTES_MAX: u64 = 128 * 1024 * 1024;
 const JOURNAL_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// Page cache of each connection in KiB.
 const CACHE_KIB: i64 = 4096;
+/// Prepared statements that the writer keeps: more than all ports have, because preparing costs as much as running.
+const STATEMENTS_KEPT: usize = 256;
 /// Bytes of the header of a SQLite file.
 const HEADER_BYTES: usize = 100;
 
@@ -232,6 +234,7 @@ impl Location {
         }
         // An acknowledged write must survive a power cut (DESIGN §5): the log is synced at every commit.
         connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;

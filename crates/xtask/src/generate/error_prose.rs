@@ -175,6 +175,15 @@ static PROSE: &[Entry] = &[
     (ErrorCode::E3408, "Something that must be true before this call is not, for example a setting the tool needs is not made. The message names it.", &[
         "Bring about the condition in the message; `gantry doctor` shows the settings in effect.",
     ]),
+    (ErrorCode::E3410, "The idempotency key, or the invocation id, was used before for a call with other parameters. Nothing was run: a key that meant two things would protect neither.", &[
+        "Use a new key for a new call.",
+        "Send the same parameters if the same call is meant; its result is returned again.",
+    ]),
+    (ErrorCode::E3413, "The call was interrupted while it may have been having its effect, and nobody can know whether it did. It is not repeated blindly.", &[
+        "Find out whether the effect happened, for example in the system the tool writes to.",
+        "Say what was found: `gantry jobs resolve ID --happened` or `--did-not-happen`.",
+        "Only then decide whether to call the tool again.",
+    ]),
     (ErrorCode::E3502, "A service the tool depends on could not be reached, or answered with a failure of its own.", &[
         "Wait and send the call again, if the answer says it is retryable.",
         "Check the address and the health of the service named in the message.",
@@ -194,6 +203,18 @@ static PROSE: &[Entry] = &[
     (ErrorCode::E3602, "The tool declares a credential (`credentials:name`) that nobody has provisioned for this tenant. The tool was not started.", &[
         "Let the operator provision the credential named in the message.",
         "Check the name in `required_permissions` of the manifest for typing errors.",
+    ]),
+    (ErrorCode::E3701, "As many jobs wait as may, for this tenant or in all. Nothing was kept.", &[
+        "Wait for `retry_after_ms` and submit the call again.",
+        "Submit fewer, or let the operator raise `[jobs] queue_per_tenant`, `queue_total` or `concurrency`.",
+    ]),
+    (ErrorCode::E3702, "There is no job with this id for this caller. Jobs of other tenants and agents are answered in the same way, and ended jobs are forgotten after their retention.", &[
+        "Check the id, and that the token is of the agent that submitted the call.",
+        "Only calls that were submitted with `async_mode`, or went on in the background, are kept.",
+    ]),
+    (ErrorCode::E3703, "Somebody cancelled the call, or its caller went away. A tool that was running was told and then ended.", &[
+        "Call it again if the result is still wanted.",
+        "A tool with effects may have had some of them before it ended.",
     ]),
     (ErrorCode::E3704, "A webhook could not be delivered: the receiver did not answer with 2xx in all the attempts it was given, or its address may not be called. No call is answered with it; it is in the delivery, in its job and in the audit log.", &[
         "Look at the attempts: `gantry webhook deliveries ID` has the status and one word about each.",
