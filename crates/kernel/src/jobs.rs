@@ -257,7 +257,7 @@ impl Jobs {
             .map_or_else(|| json!({ "agent": principal.subject() }), |session| json!({ "session": session }));
         let dedupe = options.idempotency_key.as_ref().map(|given| Dedupe {
             key: json!([tool.tenant, tool.id, scope, given]).to_string(),
-            window: self.settings.dedupe_window(&tool.manifest),
+            window: settings::dedupe_window(&tool.manifest),
         });
         let new = NewJob {
             key,

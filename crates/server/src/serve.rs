@@ -116,7 +116,7 @@ impl Serving {
             let progress = Arc::clone(&progress);
             async move {
                 if watched {
-                    return converse(answering, progress).await;
+                    return Box::pin(converse(answering, progress)).await;
                 }
                 let answer = answering.await;
                 if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {

@@ -44,7 +44,7 @@ impl Jobs {
     pub async fn call(
         self: &Arc<Self>,
         actor: Actor<'_>,
-        mut request: InvokeRequest,
+        request: InvokeRequest,
         patience: Option<Duration>,
     ) -> Result<Called, Box<Failed>> {
         if patience.is_none() && !self.could_outlive(&request) {
@@ -59,6 +59,16 @@ impl Jobs {
             };
             return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
         }
+        // Apart, because most calls have no use for the room it takes.
+        Box::pin(self.call_for_long(actor, request, patience)).await
+    }
+
+    async fn call_for_long(
+        self: &Arc<Self>,
+        actor: Actor<'_>,
+        mut request: InvokeRequest,
+        patience: Option<Duration>,
+    ) -> Result<Called, Box<Failed>> {
         let clock = self.kernel.clock();
         request.invocation_id.get_or_insert_with(|| new_invocation_id(self.kernel.entropy(), clock.now()));
         foreground(&mut request);

@@ -68,9 +68,7 @@ impl Default for JobsSettings {
     }
 }
 
-impl JobsSettings {
-    /// For how long a key of this tool means the same call: twice what a call can take, and a day at least.
-    pub(super) fn dedupe_window(&self, manifest: &Manifest) -> Duration {
-        DEDUPE_WINDOW_MIN.max(Duration::from_millis(manifest.timeout_max_ms()) * 2)
-    }
+/// For how long a key of this tool means the same call: twice what a call can take, and a day at least.
+pub(super) fn dedupe_window(manifest: &Manifest) -> Duration {
+    DEDUPE_WINDOW_MIN.max(Duration::from_millis(manifest.timeout_max_ms()) * 2)
 }

@@ -89,7 +89,7 @@ pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let kernel = door.shared_kernel();
     door.settle(async move {
         let response = match jobs {
-            None => run(&kernel, &who, request).await?,
+            None => Box::pin(run(&kernel, &who, request)).await?,
             Some(jobs) => match called(&jobs, &who, request, preference).await? {
                 Called::Returned(returned) => returned.into_response(),
                 Called::Promoted(accepted) => return invocations::accepted(&accepted, &base),
@@ -146,7 +146,7 @@ async fn called(
     preference: Preference,
 ) -> Result<Called, Refused> {
     if Jobs::wants_background(&request) || preference.background {
-        return Ok(Called::Promoted(jobs.submit(arrival(who, request)).await?));
+        return Ok(Called::Promoted(Box::pin(jobs.submit(arrival(who, request))).await?));
     }
     let patience = preference.wait.map(|wait| wait.min(kernel::SYNC_MAX));
     Ok(jobs.call(who.actor(), request, patience).await?)
