@@ -25,3 +25,4 @@ mod start_up;
 mod support;
 mod tenants;
 mod tool_folders;
+mod webhooks;

@@ -21,6 +21,7 @@ mod server;
 mod tenant;
 mod token;
 mod tool;
+mod webhook;
 mod worker;
 
 /// What became of a command that did not fail.
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Agent(agent::Agent),
     #[command(subcommand)]
     Activation(activation::Activation),
+    #[command(subcommand)]
+    Webhook(webhook::Webhook),
     Worker(worker::Worker),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -85,6 +88,7 @@ impl Command {
             Self::Tool(command) => return command.run(context).await,
             Self::Server(command) => return command.run(context).await,
             Self::Import(command) => return command.run(context).await,
+            Self::Webhook(command) => return command.run(context).await,
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
             Self::Jobs(command) => command.run(context).await?,

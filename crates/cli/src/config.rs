@@ -16,6 +16,7 @@ use crate::failure::Failure;
 pub(crate) mod audit;
 pub(crate) mod egress;
 pub(crate) mod identity;
+pub(crate) mod inbound_jobs;
 pub(crate) mod isolation;
 pub(crate) mod jobs;
 pub(crate) mod key;
@@ -35,6 +36,7 @@ pub(crate) mod shared_state;
 pub(crate) mod store;
 pub(crate) mod tools;
 pub(crate) mod visibility;
+pub(crate) mod webhooks;
 
 use key::{Key, Value};
 pub(crate) use settings::ConfigFile;
@@ -66,6 +68,8 @@ const KEYS: &[&[&Key]] = &[
     secrets::KEYS,
     scan::KEYS,
     model::KEYS,
+    webhooks::KEYS,
+    inbound_jobs::KEYS,
 ];
 
 /// The configuration in force.
@@ -90,6 +94,9 @@ pub(crate) struct Config {
     pub(crate) secrets: secrets::SecretsSection,
     pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
+    pub(crate) webhooks: webhooks::WebhooksSection,
+    /// There if the signed door for jobs is open.
+    pub(crate) inbound_jobs: Option<inbound_jobs::InboundSection>,
     /// The file it was read from, as the user wrote it.
     pub(crate) file: Option<PathBuf>,
     /// Where each value came from.
@@ -133,6 +140,8 @@ impl Config {
         let secrets = secrets::SecretsSection::read(&settings);
         let scan = scan::ScanSection::read(&settings);
         let model = model::read(&settings, &mut problems);
+        let webhooks = webhooks::WebhooksSection::read(&settings, &mut problems);
+        let inbound_jobs = inbound_jobs::InboundSection::read(&settings, &mut problems);
         match (server, store) {
             (Some(server), Some(store)) if problems.is_empty() => Ok(Self {
                 server,
@@ -153,6 +162,8 @@ impl Config {
                 secrets,
                 scan,
                 model,
+                webhooks,
+                inbound_jobs,
                 file: file.map(|file| PathBuf::from(&file.name)),
                 settings,
             }),

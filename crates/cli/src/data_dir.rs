@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::ports::entropy::Entropy;
+use kernel::ports::secret_source::Secret;
 use policy::SigningKey;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,9 @@ use crate::secret_file::{self, SecretFileError, SecretText};
 const ADMIN_PREFIX: &str = "gantry_admin_";
 /// Random bytes in an admin token.
 const ADMIN_BYTES: usize = 32;
+/// Where the root of webhook secrets is, and how long it is.
+const WEBHOOK_ROOT_FILE: &str = "webhook.key";
+const WEBHOOK_ROOT_BYTES: usize = 32;
 
 /// The data directory.
 #[derive(Debug, Clone)]
@@ -153,6 +157,23 @@ impl DataDir {
         Ok(Kept { value: token, warning: None })
     }
 
+    /// What the secrets of webhooks are derived from; made if there is none.
+    pub(crate) fn webhook_root_or_new(&self, entropy: &dyn Entropy) -> Result<Secret, Failure> {
+        let path = self.path.join(WEBHOOK_ROOT_FILE);
+        let text = match read(&path)? {
+            Some(kept) => kept.text.trim().to_owned(),
+            None => {
+                let mut random = [0u8; WEBHOOK_ROOT_BYTES];
+                entropy.fill(&mut random);
+                let text = URL_SAFE_NO_PAD.encode(random);
+                secret_file::write(&path, &format!("{text}\n")).map_err(|error| refused(&error))?;
+                text
+            }
+        };
+        let root = URL_SAFE_NO_PAD.decode(&text).ok().filter(|bytes| bytes.len() == WEBHOOK_ROOT_BYTES);
+        root.and_then(Secret::new).ok_or_else(|| garbled(&path, "it does not hold the root of webhook secrets"))
+    }
+
     // ------------------------------------------------------------------------------------------------ running server
 
     /// Where the running server said it is. The note counts only while its writer lives and holds it: after a crash
@@ -247,6 +268,10 @@ mod tests {
         assert!(token.starts_with("gantry_admin_") && token.len() == 13 + 43);
         assert_eq!(data.admin_token_or_new(&entropy).unwrap().value, token);
         assert_eq!(data.signing_key_or_new(&entropy).unwrap().value.id(), key.id());
+        let root = data.webhook_root_or_new(&entropy).unwrap();
+        assert_eq!(data.webhook_root_or_new(&entropy).unwrap(), root);
+        secret_file::write(&data.path().join(WEBHOOK_ROOT_FILE), "short").unwrap();
+        assert!(data.webhook_root_or_new(&entropy).is_err(), "a garbled root is not replaced");
     }
 
     #[test]

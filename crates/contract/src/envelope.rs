@@ -94,6 +94,25 @@ pub struct ExecutionOptions {
     pub dry_run: bool,
     pub require_approval: bool,
     pub priority: Priority,
+    /// Who is told when a call that runs in the background has ended.
+    pub callback: Option<Callback>,
+}
+
+/// Whom a call wants told when it has ended: a subscription, or an address with the credential that signs (ASYNC-007).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Callback {
+    /// A subscription of the tenant, whatever events it has asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook_id: Option<String>,
+    /// An address; then `secret` must be there too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub url: Option<String>,
+    /// The name of a credential of the tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255))]
+    pub secret: Option<String>,
 }
 
 /// Limits of this call; each can only lower what the manifest allows.

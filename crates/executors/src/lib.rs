@@ -4,6 +4,7 @@
 //! - [`process`]: a program in the tool's own folder;
 //! - [`wasm`]: a WASM component in the tool's own folder;
 //! - [`confinement`]: what a manifest's words give to a tool nobody trusts;
+//! - [`guarded_calls`]: calls to addresses that a tenant chose, webhooks above all;
 //! - [`homes`]: where those folders are;
 //! - [`server_room`]: what a server behind Gantry is given that runs here as a program;
 //! - [`oci`]: a container image in the tool's own folder, under gVisor or runc;
@@ -16,6 +17,7 @@
 
 pub mod builtin;
 pub mod confinement;
+pub mod guarded_calls;
 pub mod homes;
 pub mod model;
 pub mod oci;
@@ -26,6 +28,7 @@ pub mod wasm;
 
 pub use builtin::BuiltinExecutor;
 pub use confinement::{Confinement, Reach};
+pub use guarded_calls::{CallTimes, GuardedCalls, Opened};
 pub use homes::Homes;
 pub use model::{ModelClient, ModelConfig};
 pub use oci::OciExecutor;

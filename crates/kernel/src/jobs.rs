@@ -21,6 +21,8 @@
 //! Not here: the queue itself (`ports::job_store`), checkpoints and webhooks (others build on [`JobHandler`]).
 
 mod backoff;
+mod completion;
+mod entrance;
 mod handler;
 mod promotion;
 mod reporting;
@@ -54,8 +56,10 @@ use crate::ports::job_store::{
     OwnerId,
 };
 use crate::registry::ToolVersion;
+use crate::webhooks::Webhooks;
 
-pub use handler::{EndListener, JobFailure, JobHandler, Progressing, RunningJob};
+pub use entrance::LateEntrance;
+pub use handler::{JobFailure, JobHandler, Progressing, RunningJob};
 pub use promotion::Called;
 pub use settings::JobsSettings;
 pub use view::{Accepted, InvocationView, JobListing, PollingInfo};
@@ -91,7 +95,8 @@ pub struct Jobs {
     promotions: Arc<Semaphore>,
     /// What goes on in the background.
     tasks: TaskTracker,
-    listener: OnceLock<Arc<dyn EndListener>>,
+    /// Tells of ends.
+    webhooks: OnceLock<Arc<Webhooks>>,
 }
 
 impl fmt::Debug for Jobs {
@@ -136,7 +141,7 @@ impl Jobs {
             wake: Notify::new(),
             news: broadcast::Sender::new(NEWS_MAX),
             tasks: TaskTracker::new(),
-            listener: OnceLock::new(),
+            webhooks: OnceLock::new(),
         };
         Ok(Arc::new(jobs))
     }
@@ -151,26 +156,13 @@ impl Jobs {
         self.news.subscribe()
     }
 
-    /// Says who is to hear of every end. Once; without it nobody is told.
-    pub fn tell_of_ends(&self, listener: Arc<dyn EndListener>) {
-        let _ = self.listener.set(listener);
-    }
-
-    /// Tells of an end that has just been kept.
-    async fn announce(&self, key: &JobKey) {
-        let Some(listener) = self.listener.get() else { return };
-        match self.store.find(key).await {
-            Ok(Some(found)) => listener.ended(&InvocationView::of(found)).await,
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, job = %key.id, "nobody was told of the end of a job"),
-        }
-    }
-
     // ------------------------------------------------------------------------------------------------------ submitting
 
     /// Does the request want to be done in the background?
     pub fn wants_background(request: &InvokeRequest) -> bool {
-        request.execution_options.async_mode || request.execution_mode == Some(ExecutionMode::Async)
+        let options = &request.execution_options;
+        // Who wants to be called back does not want to wait.
+        options.async_mode || options.callback.is_some() || request.execution_mode == Some(ExecutionMode::Async)
     }
 
     /// Lets a call in, keeps it, and answers before it runs. The same idempotency key gives the same job.
@@ -181,6 +173,10 @@ impl Jobs {
         let (principal, tool, parameters) = authorized.admitted();
         let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
+        // Boxed: few calls have one, and every call would carry its room.
+        if let Err(refusal) = Box::pin(self.check_callback(&key.tenant, &request)).await {
+            return Err(self.kernel.turn_away(facts, refusal));
+        }
         let errand = Errand::new(principal, tool, request, facts.trace_id(), self.kernel.clock().now());
         let job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
             Ok(job) => job,
@@ -373,8 +369,8 @@ impl Jobs {
         self.tell(&key);
         match state {
             JobState::Running => self.running.cancel(&key),
-            // It waited, and this was its end, unless somebody was faster: then the listener hears of it twice.
-            JobState::Cancelled if !before.is_end() => self.announce(&key).await,
+            // It waited, and this was its end, unless somebody was faster: then it is told twice, and sent once.
+            JobState::Cancelled if !before.is_end() => self.tell_end(&key).await,
             _ => {}
         }
         Ok(state)

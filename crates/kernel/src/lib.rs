@@ -13,6 +13,7 @@ mod concurrency;
 mod deadline;
 mod discovery;
 mod identity;
+pub mod inbound_jobs;
 mod invoke;
 mod isolation;
 pub mod jobs;
@@ -25,6 +26,7 @@ pub mod phases;
 pub mod ports;
 mod recorder;
 pub mod registry;
+pub mod webhooks;
 
 pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{

@@ -6,6 +6,7 @@
 
 pub mod access_store;
 pub mod audit_sink;
+pub mod call_out;
 pub mod change_bus;
 pub mod checkpoint_store;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod companion;
 pub mod did_resolver;
 pub mod entropy;
 pub mod executor;
+pub mod job_entrance;
 pub mod job_store;
 pub mod key_source;
 pub mod key_vault;
@@ -25,3 +27,5 @@ pub mod secret_source;
 pub mod server_desk;
 pub mod tool_search;
 pub mod upstream_store;
+pub mod webhook_store;
+pub mod workflow_runs;

@@ -11,6 +11,8 @@ mod delegation;
 mod did;
 mod grant;
 pub mod jose;
+mod message_code;
+mod qstash;
 mod role;
 mod scope;
 mod token;
@@ -29,6 +31,8 @@ pub use delegation::{CHAIN_LINKS_MAX, ChainError, Delegator, NarrowingWish, Righ
 pub use did::{Did, DidDocument, InvalidDidError};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
 pub use jose::{Algorithm, KeyError, KeySet, SigningKey, TOKEN_BYTES_MAX, VerifyingKey, key_id};
+pub use message_code::{CODE_BYTES, is_message_code, message_code};
+pub use qstash::{LIFETIME_MAX_SECONDS as QSTASH_LIFETIME_MAX_SECONDS, QstashClaims, QstashError, QstashReceiver};
 pub use role::{Action, Role};
 pub use scope::{NetworkError, NetworkPlace, PathError, Place, PlacePort, Scope, ScopeError};
 pub use token::{

@@ -46,6 +46,10 @@ pub enum Action {
     ManageServers,
     /// Look at them, at their logs and at what they offer.
     SeeServers,
+    /// Say who is called back, send again what was given up, try an address.
+    ManageWebhooks,
+    /// Look at who is called back and what came of it.
+    SeeWebhooks,
     /// Look at the jobs of others.
     SeeJobs,
     /// Cancel and repeat the jobs of others.
@@ -70,7 +74,8 @@ impl Role {
             | Action::ManageAgents
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
-            Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeJobs => {
+            Action::ManageWebhooks => &[Self::Admin, Self::Operator],
+            Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeJobs | Action::SeeWebhooks => {
                 &[Self::Admin, Self::Operator, Self::Auditor]
             }
             Action::SeeWholeCatalogue => {
@@ -111,6 +116,8 @@ impl Action {
             Self::SeeWholeCatalogue => "see the whole catalogue",
             Self::ManageServers => "manage servers",
             Self::SeeServers => "look at servers",
+            Self::ManageWebhooks => "manage webhooks",
+            Self::SeeWebhooks => "look at webhooks",
             Self::SeeJobs => "look at the jobs of others",
             Self::ManageJobs => "manage the jobs of others",
         }

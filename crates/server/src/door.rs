@@ -8,8 +8,10 @@ use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use kernel::Kernel;
+use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
+use kernel::webhooks::Webhooks;
 use tokio::sync::Semaphore;
 
 use crate::answer::Handled;
@@ -56,6 +58,8 @@ pub struct Door {
     counters: Arc<Counters>,
     probe: Probe,
     servers: OnceLock<Arc<dyn ServerDesk>>,
+    webhooks: OnceLock<Arc<Webhooks>>,
+    inbound_jobs: OnceLock<Arc<InboundJobs>>,
     jobs: OnceLock<Arc<Jobs>>,
     /// Room for those who watch jobs.
     watchers: Arc<Semaphore>,
@@ -84,6 +88,8 @@ impl Door {
             counters: Arc::default(),
             probe: Probe::default(),
             servers: OnceLock::new(),
+            webhooks: OnceLock::new(),
+            inbound_jobs: OnceLock::new(),
             jobs: OnceLock::new(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             draining: AtomicBool::new(false),
@@ -99,6 +105,24 @@ impl Door {
 
     pub(crate) fn servers(&self) -> Option<Arc<dyn ServerDesk>> {
         self.servers.get().cloned()
+    }
+
+    /// Says who tells of ends. Once; without it there are no webhooks.
+    pub fn tell_through(&self, webhooks: Arc<Webhooks>) {
+        let _ = self.webhooks.set(webhooks);
+    }
+
+    pub(crate) fn webhooks(&self) -> Option<Arc<Webhooks>> {
+        self.webhooks.get().cloned()
+    }
+
+    /// Opens the signed door for jobs of other queues. Once; without it, it is closed.
+    pub fn take_jobs_for(&self, jobs: Arc<InboundJobs>) {
+        let _ = self.inbound_jobs.set(jobs);
+    }
+
+    pub(crate) fn inbound_jobs(&self) -> Option<Arc<InboundJobs>> {
+        self.inbound_jobs.get().cloned()
     }
 
     /// Says who keeps calls that outlive their request. Once; without it every call is waited for.

@@ -33,6 +33,7 @@ mod compat;
 mod discovery;
 mod explain;
 pub(crate) mod health;
+mod inbound_jobs;
 mod invocations;
 mod invoke;
 mod jobs_admin;
@@ -47,6 +48,7 @@ mod servers;
 mod tenants;
 mod tokens;
 mod tools;
+mod webhooks;
 
 /// How an operation is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,6 +152,8 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         activations::OPERATIONS,
         policies::OPERATIONS,
         servers::OPERATIONS,
+        webhooks::OPERATIONS,
+        inbound_jobs::OPERATIONS,
         discovery::OPERATIONS,
         affordances::OPERATIONS,
         health::OPERATIONS,

@@ -10,6 +10,7 @@
 //! mod ledger   { gantry_store::ledger_suite!(super::open); }
 //! mod jobs     { gantry_store::jobs_suite!(super::open); }
 //! mod checkpoints { gantry_store::checkpoints_suite!(super::open); }
+//! mod webhooks { gantry_store::webhooks_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
@@ -23,6 +24,7 @@ mod samples;
 pub mod search;
 mod stepped_clock;
 pub mod upstreams;
+pub mod webhooks;
 
 use std::sync::Arc;
 
@@ -34,6 +36,8 @@ use kernel::ports::ledger::Ledger;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
 
 pub use stepped_clock::SteppedClock;
 
@@ -56,6 +60,10 @@ pub trait Adapter: Send {
     fn ledger(&self) -> Arc<dyn Ledger>;
     /// What the store measures spans by.
     fn clock(&self) -> Arc<SteppedClock>;
+    /// The same store as what keeps webhooks.
+    fn webhooks(&self) -> Arc<dyn WebhookStore>;
+    /// The same store as what keeps runs of workflows.
+    fn runs(&self) -> Arc<dyn WorkflowRuns>;
     /// The same store as what keeps jobs.
     fn jobs(&self) -> Arc<dyn JobStore>;
     /// The same store as what keeps checkpoints.

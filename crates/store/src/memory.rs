@@ -8,6 +8,7 @@ mod checkpoints;
 mod jobs;
 mod ledger;
 mod upstreams;
+mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +37,7 @@ pub struct MemoryStore {
     upstreams: Mutex<upstreams::Upstreams>,
     ledger: Mutex<ledger::Lines>,
     time: StoreTime,
+    webhooks: Mutex<webhooks::Webhooks>,
     jobs: Mutex<jobs::Jobs>,
     checkpoints: Mutex<checkpoints::Kept>,
 }

@@ -10,7 +10,7 @@
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
 //! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
-//! `upstreams`, `ledger`, `jobs`, `checkpoints`).
+//! `upstreams`, `ledger`, `jobs`, `checkpoints`, `webhooks`, `workflow_runs`).
 
 mod access;
 mod checkpoints;
@@ -25,6 +25,8 @@ mod readers;
 mod registry;
 mod search;
 mod upstreams;
+mod webhooks;
+mod workflow_runs;
 mod writer;
 
 use std::path::Path;

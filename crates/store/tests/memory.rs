@@ -10,6 +10,8 @@ use kernel::ports::clock::Clock;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
 
 struct Kept(Arc<MemoryStore>, Arc<SteppedClock>);
 
@@ -29,6 +31,14 @@ impl Adapter for Kept {
 
     fn jobs(&self) -> Arc<dyn JobStore> {
         Arc::clone(&self.0) as Arc<dyn JobStore>
+    }
+
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::clone(&self.0) as Arc<dyn WebhookStore>
+    }
+
+    fn runs(&self) -> Arc<dyn WorkflowRuns> {
+        Arc::clone(&self.0) as Arc<dyn WorkflowRuns>
     }
 
     fn ledger(&self) -> Arc<dyn Ledger> {
@@ -78,4 +88,8 @@ mod search {
 
 mod upstreams {
     gantry_store::upstreams_suite!(super::open);
+}
+
+mod webhooks {
+    gantry_store::webhooks_suite!(super::open);
 }

@@ -12,6 +12,8 @@ use kernel::ports::clock::Clock;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
 
 struct InFile {
     store: Arc<SqliteStore>,
@@ -36,6 +38,14 @@ impl Adapter for InFile {
 
     fn jobs(&self) -> Arc<dyn JobStore> {
         Arc::clone(&self.store) as Arc<dyn JobStore>
+    }
+
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::clone(&self.store) as Arc<dyn WebhookStore>
+    }
+
+    fn runs(&self) -> Arc<dyn WorkflowRuns> {
+        Arc::clone(&self.store) as Arc<dyn WorkflowRuns>
     }
 
     fn ledger(&self) -> Arc<dyn Ledger> {
@@ -96,4 +106,8 @@ mod search {
 
 mod upstreams {
     gantry_store::upstreams_suite!(super::open);
+}
+
+mod webhooks {
+    gantry_store::webhooks_suite!(super::open);
 }

@@ -30,6 +30,7 @@ use crate::tool_folders::watching::ToolWatcher;
 
 pub(super) mod alone;
 mod banner;
+mod callbacks;
 mod jobs;
 mod ledger_keeping;
 mod signals;
@@ -92,7 +93,7 @@ impl Serve {
         let announced = context.data_dir().announce(&running)?;
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
-        let background = jobs::begin(&kernel, &house, &config, &door).await?;
+        let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());

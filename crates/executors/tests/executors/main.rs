@@ -6,6 +6,7 @@
 mod builtin;
 mod calls;
 mod conversation;
+mod guarded_calls;
 mod model;
 mod oci;
 mod process;

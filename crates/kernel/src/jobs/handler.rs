@@ -10,7 +10,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::reporting::Reporter;
-use super::view::InvocationView;
 use crate::ports::job_store::JobRecord;
 
 /// One attempt at a job.
@@ -74,14 +73,4 @@ pub trait JobHandler: Send + Sync + fmt::Debug {
 
     /// Does it once. When `cancellation` fires, the work is to be ended and E3703 returned.
     async fn run(&self, job: &RunningJob) -> Result<Value, JobFailure>;
-}
-
-/// Hears of jobs that have come to their end, for those who tell others.
-///
-/// Told once the end is durable, by the process that wrote it. If that process dies in between nobody is told, so whoever
-/// must not miss an end looks at the list of jobs too.
-#[async_trait]
-pub trait EndListener: Send + Sync + fmt::Debug {
-    /// A job has ended.
-    async fn ended(&self, job: &InvocationView);
 }

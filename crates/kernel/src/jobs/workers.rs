@@ -250,7 +250,7 @@ impl Jobs {
                     if let Written::Kept(state) = written
                         && state.is_end()
                     {
-                        self.announce(key).await;
+                        self.tell_end(key).await;
                     }
                     return;
                 }

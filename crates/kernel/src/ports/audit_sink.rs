@@ -50,6 +50,14 @@ pub enum AuditAction {
     ToolPinChanged,
     /// Somebody named, rolled back to or deleted what was kept of a call.
     CheckpointsChanged,
+    /// A subscription to webhooks was added, changed, tried or taken away, or something sent again.
+    WebhooksChanged,
+    /// An embedding was made outside.
+    EmbeddingGenerated,
+    /// A workflow outside has come to its end.
+    WorkflowCompleted,
+    /// A notification was sent.
+    NotificationSent,
     /// Somebody tried an administrative act without the right to it.
     ActRefused,
 }

@@ -82,10 +82,10 @@ impl<'t> Compact<'t> {
         if payload.contains('.') {
             return Err(PARTS);
         }
-        let header = object(header)?;
+        let header = header_object(header)?;
         let (algorithm, key_id) = read_header(&header)?;
-        let payload = decode(payload, "its claims are not base64url without padding")?;
-        let signature = decode(signature, "its signature is not base64url without padding")?;
+        let payload = decode_part(payload, "its claims are not base64url without padding")?;
+        let signature = decode_part(signature, "its signature is not base64url without padding")?;
         Ok(Self { algorithm, key_id, signed, payload, signature })
     }
 
@@ -131,9 +131,10 @@ fn read_header(header: &Map<String, Value>) -> Result<(Algorithm, String), JwsEr
     Ok((algorithm, key_id.to_owned()))
 }
 
-fn object(part: &str) -> Result<Map<String, Value>, JwsError> {
+/// A header, which must be a JSON object.
+pub(crate) fn header_object(part: &str) -> Result<Map<String, Value>, JwsError> {
     const PROBLEM: &str = "its header is not a JSON object in base64url";
-    let bytes = decode(part, PROBLEM)?;
+    let bytes = decode_part(part, PROBLEM)?;
     // The strict reader refuses duplicate members, which other readers resolve differently.
     match json::read(&bytes, &JsonLimits::default()) {
         Ok(Value::Object(members)) => Ok(members),
@@ -142,7 +143,7 @@ fn object(part: &str) -> Result<Map<String, Value>, JwsError> {
 }
 
 /// The engine refuses padding, whitespace, the standard alphabet and non-zero trailing bits.
-fn decode(part: &str, problem: &'static str) -> Result<Vec<u8>, JwsError> {
+pub(crate) fn decode_part(part: &str, problem: &'static str) -> Result<Vec<u8>, JwsError> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| JwsError::Malformed(problem))
 }
 

@@ -65,7 +65,7 @@ impl Clock for HeldClock {
 }
 
 #[derive(Debug, Default)]
-struct CountingEntropy(AtomicU64);
+pub(crate) struct CountingEntropy(AtomicU64);
 
 impl Entropy for CountingEntropy {
     fn fill(&self, bytes: &mut [u8]) {

@@ -19,6 +19,10 @@ const NOT_HERE: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "501 E3010",
 /// What was never kept, for whoever shows a good token.
 const NOT_KEPT: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "404 E3903", "404 E3903"];
 
+const NO_WEBHOOK: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"];
+/// Nobody without a signature.
+const SIGNED: [&str; 5] = ["401 E3202"; 5];
+
 const TABLE: &[Row] = &[
     ("POST", "/v1/tools/register", "registerTool", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
     ("GET", "/v1/tools", "listTools", EVERYBODY),
@@ -72,6 +76,18 @@ const TABLE: &[Row] = &[
     ),
     ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/rollback", "rollBackInvocation", NOT_KEPT),
     ("POST", "/v1/tools/resume/019b0000-0000-7000-8000-00000000ffff", "resumeInvocation", NOT_KEPT),
+    // A subscription or delivery that is not there; what happens to one that is, is told in `webhooks`.
+    ("GET", "/v1/webhooks", "listWebhooks", ADMINISTRATORS),
+    ("POST", "/v1/webhooks", "addWebhook", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
+    ("DELETE", "/v1/webhooks/01890000-0000-7000-8000-000000000001", "removeWebhook", NO_WEBHOOK),
+    ("POST", "/v1/webhooks/01890000-0000-7000-8000-000000000001/rotate", "rotateWebhookSecret", NO_WEBHOOK),
+    ("POST", "/v1/webhooks/01890000-0000-7000-8000-000000000001/test", "testWebhook", NO_WEBHOOK),
+    ("GET", "/v1/webhooks/deliveries", "listDeliveries", ADMINISTRATORS),
+    ("GET", "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001", "getDelivery", NO_WEBHOOK),
+    ("POST", "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001/resend", "resendDelivery", NO_WEBHOOK),
+    // Tokens prove nothing here: signatures do.
+    ("POST", "/jobs/generate_embedding", "takeJob", SIGNED),
+    ("POST", "/v1/workflows/callback", "workflowCallback", SIGNED),
     (
         "GET",
         "/.well-known/oauth-protected-resource",
@@ -104,6 +120,8 @@ fn body(operation: &str) -> Option<Value> {
         // The agent of the table is made known here, so that its tools can be looked at by others.
         "putAgents" => Some(json!({ "agents": [{ "agent_id": "agent-1" }, { "agent_id": "somebody" }] })),
         "putActivations" => Some(json!({ "activations": [{ "tool_id": "demo.panic_tool" }] })),
+        "addWebhook" => Some(json!({ "url": "https://r.example/" })),
+        "takeJob" | "workflowCallback" => Some(json!({})),
         "putServer" => Some(json!({ "reach": { "type": "stdio", "command": "node" } })),
         "classifyServerTool" => Some(json!({ "side_effect_policy": "pure" })),
         "nameCheckpoint" => Some(json!({ "label": "mine" })),

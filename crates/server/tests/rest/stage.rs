@@ -7,13 +7,14 @@ use gantry_server::{Door, Drained, MetricsText, ServerConfig};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Reply, request};
+use crate::post_office::PostOffice;
 
 #[path = "../house/raised.rs"]
 mod house;
 
-use house::{Additions, HeldClock, House, Paper, START, Served, Tools, manifest_of, token};
+use house::{Additions, House, Paper, Served, Tools, manifest_of, token};
 
-pub(crate) use house::ADMIN;
+pub(crate) use house::{ADMIN, CountingEntropy, HeldClock, START};
 
 /// The subject of [`Stage::agent`].
 pub(crate) const AGENT: &str = "agent-1";
@@ -30,7 +31,8 @@ pub(crate) struct Stage {
     pub(crate) paper: Arc<Paper>,
     pub(crate) agent: String,
     pub(crate) expired: String,
-    clock: Arc<HeldClock>,
+    pub(crate) post: PostOffice,
+    pub(crate) clock: Arc<HeldClock>,
     served: Served,
 }
 
@@ -49,6 +51,9 @@ impl Stage {
         let House { kernel, clock, tools, paper } =
             House::raise(Additions { failures_per_minute: Some(failures_per_minute), ..Additions::default() }).await;
         let door = Door::new(kernel, MetricsText::new(|| "gantry_up 1\n".to_owned()), config);
+        let post = PostOffice::new(&clock);
+        door.tell_through(Arc::clone(&post.webhooks));
+        door.take_jobs_for(Arc::clone(&post.inbound));
         let served = Served::open(door).await;
         let stage = Self {
             address: served.address,
@@ -56,6 +61,7 @@ impl Stage {
             paper,
             agent: token("jti-1", AGENT, &["demo.*"], START),
             expired: token("jti-1", AGENT, &["*"], START - 7_200_000),
+            post,
             clock,
             served,
         };

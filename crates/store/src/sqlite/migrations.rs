@@ -18,6 +18,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0006_revocations_end.sql"),
     include_str!("../../migrations/0007_jobs.sql"),
     include_str!("../../migrations/0008_checkpoints.sql"),
+    include_str!("../../migrations/0009_webhooks.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

@@ -217,9 +217,9 @@ static PROSE: &[Entry] = &[
         "Call it again if the result is still wanted.",
         "A tool with effects may have had some of them before it ended.",
     ]),
-    (ErrorCode::E3704, "A webhook could not be delivered: its receiver did not acknowledge it, however often it was tried.", &[
-        "Check that the receiver answers with a 2xx status within its time.",
-        "Send the delivery again once it does.",
+    (ErrorCode::E3704, "A webhook could not be delivered: the receiver did not answer with 2xx in all the attempts it was given, or its address may not be called. No call is answered with it; it is in the delivery, in its job and in the audit log.", &[
+        "Look at the attempts: `gantry webhook deliveries ID` has the status and one word about each.",
+        "Mend the receiver, try it with `gantry webhook test ID`, then send what was given up again: `gantry webhook resend ID`.",
     ]),
     (ErrorCode::E3801, "The audit log cannot be written, so the call was not run: what cannot be recorded does not happen. (The name of the code comes from installations that stream their audit log.)", &[
         "Operators: check free space and permissions of the `audit` folder in the data directory; `gantry doctor` does.",

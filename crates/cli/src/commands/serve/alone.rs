@@ -57,7 +57,7 @@ pub(in crate::commands) async fn serve(
     let announced = context.data_dir().announce(&announcement(&listener)?)?;
     let door = wiring::door(&kernel, &house, &config);
     door.ask_about_servers(catalogue);
-    let background = super::jobs::begin(&kernel, &house, &config, &door).await?;
+    let background = Box::pin(super::jobs::begin(&kernel, &house, &config, &door)).await?;
     let mut keepers = keepers(&kernel, &processes, policies, &house);
     keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
     let ended = CancellationToken::new();

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use kernel::Kernel;
 use kernel::jobs::{Jobs, Workers};
+use kernel::ports::clock::Clock;
 use kernel::ports::job_store::JobStore;
 use server::Door;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::callbacks::Callbacks;
 use super::wiring::House;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -17,6 +19,8 @@ use crate::failure::Failure;
 pub(super) struct Background {
     stop: CancellationToken,
     workers: JoinHandle<()>,
+    /// Forgets old deliveries.
+    keeper: JoinHandle<()>,
 }
 
 /// Opens the queue, tells the door about it, and sets the workers to work.
@@ -27,16 +31,21 @@ pub(super) async fn begin(
     door: &Door,
 ) -> Result<Background, Failure> {
     let store = Arc::clone(&house.store) as Arc<dyn JobStore>;
-    let jobs = Jobs::open(Arc::clone(kernel), store, config.jobs.clone(), Vec::new()).await?;
+    let callbacks = Callbacks::build(house, config)?;
+    let jobs = Jobs::open(Arc::clone(kernel), store, config.jobs.clone(), callbacks.handlers(kernel)).await?;
+    // Before the first worker: no end may go untold.
+    callbacks.join(&jobs, door);
     door.keep_jobs(Arc::clone(&jobs));
+    let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
     let stop = CancellationToken::new();
     let workers = tokio::spawn(Workers::new(jobs).run(stop.clone()));
-    Ok(Background { stop, workers })
+    Ok(Background { stop, workers, keeper })
 }
 
 impl Background {
     /// Lets what runs come to its end, or hands it back.
     pub(super) async fn end(self) {
+        self.keeper.abort();
         self.stop.cancel();
         if self.workers.await.is_err() {
             tracing::error!("the workers ended abnormally");

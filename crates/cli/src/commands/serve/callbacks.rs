@@ -1,0 +1,106 @@
+//! Whom this server calls by itself: receivers of webhooks, and the services behind the signed door of jobs.
+//!
+//! Built before the queue, because the queue is handed the handlers; joined with it afterwards.
+
+use std::sync::Arc;
+
+use executors::GuardedCalls;
+use kernel::Kernel;
+use kernel::inbound_jobs::{CallOutParts, CallOuts, InboundHandler, InboundJobs, InboundKind, InboundParts};
+use kernel::jobs::{JobHandler, Jobs, LateEntrance};
+use kernel::ports::call_out::CallsOut;
+use kernel::ports::clock::Clock;
+use kernel::webhooks::{DeliveryJobs, WebhookParts, Webhooks};
+use sandbox::egress::SystemResolver;
+use server::Door;
+
+use super::wiring::House;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::secrets_folder::SecretsFolder;
+
+/// What calls out.
+pub(super) struct Callbacks {
+    entrance: Arc<LateEntrance>,
+    webhooks: Arc<Webhooks>,
+    inbound: Option<Arc<InboundJobs>>,
+    calls: Arc<CallOuts>,
+}
+
+impl Callbacks {
+    /// Builds it. Makes the root of webhook secrets at the first start.
+    pub(super) fn build(house: &House, config: &Config) -> Result<Self, Failure> {
+        let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
+        let section = &config.webhooks;
+        let calls: Arc<dyn CallsOut> =
+            Arc::new(GuardedCalls::new(section.opened.clone(), section.times, Arc::new(SystemResolver)));
+        let entrance = Arc::new(LateEntrance::default());
+        let data_dir = house.data_dir();
+        let webhooks = Arc::new(Webhooks::new(WebhookParts {
+            store: Arc::clone(&house.store) as _,
+            calls: Arc::clone(&calls),
+            queue: Arc::clone(&entrance) as _,
+            secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir.path()))),
+            root: data_dir.webhook_root_or_new(&*house.entropy())?,
+            clock: Arc::clone(&clock),
+            entropy: house.entropy(),
+            settings: section.settings,
+        }));
+        let door = config.inbound_jobs.as_ref();
+        let calls = Arc::new(CallOuts::new(CallOutParts {
+            urls: door.map(|door| door.urls.clone()).unwrap_or_default(),
+            secret: door.and_then(|door| door.secret.clone()),
+            calls,
+            runs: Arc::clone(&house.store) as _,
+            webhooks: Some(Arc::clone(&webhooks)),
+            clock: Arc::clone(&clock),
+        }));
+        let inbound = door.map(|door| {
+            Arc::new(InboundJobs::new(InboundParts {
+                receiver: door.receiver.clone(),
+                public_url: door.public_url.clone(),
+                tenant: door.tenant.clone(),
+                bytes_max: door.bytes_max,
+                store: Arc::clone(&house.store) as _,
+                queue: Arc::clone(&entrance) as _,
+                calls: Arc::clone(&calls),
+                clock,
+            }))
+        });
+        Ok(Self { entrance, webhooks, inbound, calls })
+    }
+
+    /// What does the jobs that are no calls of tools. All kinds, also when the door is closed: a job that waits from an
+    /// earlier start then ends with a word about what is missing.
+    pub(super) fn handlers(&self, kernel: &Arc<Kernel>) -> Vec<Arc<dyn JobHandler>> {
+        let inbound = InboundKind::ALL.map(|kind| {
+            Arc::new(InboundHandler { kind, calls: Arc::clone(&self.calls), kernel: Arc::clone(kernel) })
+                as Arc<dyn JobHandler>
+        });
+        let deliveries: Arc<dyn JobHandler> = Arc::new(DeliveryJobs(Arc::clone(&self.webhooks)));
+        std::iter::once(deliveries).chain(inbound).collect()
+    }
+
+    /// Joins it with the queue and the doors.
+    pub(super) fn join(&self, jobs: &Arc<Jobs>, door: &Door) {
+        self.entrance.leads_to(jobs);
+        jobs.tell_ends_to(Arc::clone(&self.webhooks));
+        door.tell_through(Arc::clone(&self.webhooks));
+        if let Some(inbound) = &self.inbound {
+            door.take_jobs_for(Arc::clone(inbound));
+        }
+    }
+
+    /// Forgets old deliveries and runs, now and then. Never ends.
+    pub(super) async fn keep(self, jobs: Arc<Jobs>, clock: Arc<dyn Clock>) {
+        /// Between two rounds.
+        const PAUSE: std::time::Duration = std::time::Duration::from_secs(600);
+        jobs.tell_recent_ends().await;
+        drop(jobs);
+        loop {
+            self.webhooks.prune().await;
+            self.calls.prune().await;
+            clock.sleep(PAUSE).await;
+        }
+    }
+}

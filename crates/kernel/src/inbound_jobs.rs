@@ -1,0 +1,203 @@
+//! The signed door for jobs of other queues: `POST /jobs/{type}`. (ASYNC-010…014, IDEM-017, X-54)
+//!
+//! ```text
+//!  a signature at all? ─▶ read, up to the limit ─▶ is it genuine? ─▶ a known type? ─▶ configured? ─▶ payload as it should be?
+//!       401                    413                    401               404              412             400
+//!  ─▶ seen before? ─▶ into the queue, once ─▶ 200
+//! ```
+//!
+//! What comes in is done later by a job handler, under the server's own identity: [`CallOuts`] call the services outside
+//! that know embeddings, workflows and push tokens. Gantry has none of these itself.
+//!
+//! Invariants
+//! - DOORJ-1: a message is put into the queue once, however often it is sent: by its id, which the queue keeps unique, and by
+//!   the name of its signature, so that a caught request cannot be sent again under another id.
+//! - DOORJ-2: what another try would not change is 4xx, what it might is 5xx; neither says more than it must.
+//! - DOORJ-3: a handler that lacks its service refuses and says what to set; it never pretends.
+//!
+//! Not here: HTTP (`server`), the queue.
+
+mod call_outs;
+mod embedding;
+mod handler;
+mod notification;
+mod workflow;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use contract::json::{self, JsonLimits};
+use policy::{QSTASH_LIFETIME_MAX_SECONDS, QstashReceiver};
+use serde_json::Value;
+
+use crate::ports::clock::Clock;
+use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
+use crate::ports::webhook_store::WebhookStore;
+
+pub use call_outs::{CallOutParts, CallOutUrls, CallOuts, Ended, Stopped};
+pub use handler::InboundHandler;
+pub use workflow::CallbackTaken;
+
+/// How long a message is remembered: longer than the queues outside try to deliver one.
+const REMEMBERED: Duration = Duration::from_secs(3 * 24 * 3600);
+/// How often a job of this door may be started.
+const STARTS_MAX: u32 = 4;
+/// Longest id of a message.
+const MESSAGE_ID_CHARS_MAX: usize = 200;
+
+/// What can come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InboundKind {
+    GenerateEmbedding,
+    ExecuteWorkflow,
+    SendNotification,
+}
+
+impl InboundKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::GenerateEmbedding, Self::ExecuteWorkflow, Self::SendNotification];
+
+    /// The word in the path, and the kind of the job.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::GenerateEmbedding => "generate_embedding",
+            Self::ExecuteWorkflow => "execute_workflow",
+            Self::SendNotification => "send_notification",
+        }
+    }
+
+    /// The kind of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// What the door needs.
+#[derive(Debug)]
+pub struct InboundParts {
+    pub receiver: QstashReceiver,
+    /// Under which address the door is called from outside, without a slash at its end.
+    pub public_url: String,
+    /// For whom jobs are done.
+    pub tenant: TenantId,
+    /// Largest body.
+    pub bytes_max: usize,
+    pub store: Arc<dyn WebhookStore>,
+    pub queue: Arc<dyn JobEntrance>,
+    pub calls: Arc<CallOuts>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The door.
+#[derive(Debug)]
+pub struct InboundJobs {
+    parts: InboundParts,
+}
+
+/// What came of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrived {
+    Queued,
+    /// It came before; nothing was done.
+    Again,
+}
+
+impl InboundJobs {
+    /// From its parts.
+    pub fn new(parts: InboundParts) -> Self {
+        Self { parts }
+    }
+
+    /// Largest body.
+    pub fn bytes_max(&self) -> usize {
+        self.parts.bytes_max
+    }
+
+    /// What the handlers of this door call.
+    pub fn calls(&self) -> &CallOuts {
+        &self.parts.calls
+    }
+
+    /// For whom jobs are done.
+    pub fn tenant(&self) -> &TenantId {
+        &self.parts.tenant
+    }
+
+    /// Takes a message. `kind` is as the path has it.
+    pub async fn take(
+        &self,
+        kind: &str,
+        signature: &str,
+        message_id: Option<&str>,
+        body: &[u8],
+    ) -> Result<Arrived, Refusal> {
+        let address = format!("{}/jobs/{kind}", self.parts.public_url);
+        let now_seconds = self.parts.clock.now().0.div_euclid(1000);
+        let claims = self.parts.receiver.verify(signature, body, &address, now_seconds).map_err(|error| {
+            tracing::warn!(%error, "a message at the door of jobs was refused");
+            not_genuine()
+        })?;
+        let Some(kind) = InboundKind::of_word(kind) else {
+            return Err(Refusal::new(ErrorCode::E3008, "there is no such type of job")
+                .hint(format!("known types: {}", InboundKind::ALL.map(InboundKind::as_str).join(", "))));
+        };
+        self.parts.calls.is_configured(kind)?;
+        let limits = JsonLimits { bytes_max: body.len(), string_bytes_max: body.len(), ..JsonLimits::default() };
+        let payload = json::read(body, &limits)
+            .map_err(|error| Refusal::new(ErrorCode::E3004, format!("the body is not acceptable: {error}")))?;
+        check(kind, &payload)?;
+        let key = match message_id {
+            Some(id) if id.len() > MESSAGE_ID_CHARS_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                return Err(Refusal::new(ErrorCode::E3004, "the id of the message is not acceptable"));
+            }
+            Some(id) if !id.is_empty() => format!("message {id}"),
+            _ => format!("signature {}", claims.token_id),
+        };
+        // DOORJ-1. A signature belongs to one message; sent with it again, it may still have to be queued. The window is
+        // longer than any signature holds.
+        let window = Duration::from_secs(QSTASH_LIFETIME_MAX_SECONDS.unsigned_abs() * 2);
+        let claim = format!("qstash {}", claims.token_id);
+        if !self.parts.store.claim(&claim, &key, window).await.map_err(|error| error.refusal())? {
+            return Ok(Arrived::Again);
+        }
+        let job = EnteringJob {
+            kind: kind.as_str(),
+            tenant: self.parts.tenant.clone(),
+            label: kind.as_str().to_owned(),
+            payload,
+            delay: Duration::ZERO,
+            attempts_max: STARTS_MAX,
+            key,
+            window: REMEMBERED,
+        };
+        Ok(match self.parts.queue.enter(job).await? {
+            Entered::New => Arrived::Queued,
+            Entered::Known => Arrived::Again,
+        })
+    }
+}
+
+/// The same words for every reason: a stranger learns nothing.
+pub fn not_genuine() -> Refusal {
+    Refusal::new(ErrorCode::E3202, "the signature is missing or not valid")
+        .hint("check the signing keys and the address in `[inbound_jobs]`; the server's log says more")
+}
+
+/// Is the payload what the handler will want?
+fn check(kind: InboundKind, payload: &Value) -> Result<(), Refusal> {
+    match kind {
+        InboundKind::GenerateEmbedding => embedding::Payload::read(payload).map(drop),
+        InboundKind::ExecuteWorkflow => workflow::Payload::read(payload).map(drop),
+        InboundKind::SendNotification => notification::Payload::read(payload).map(drop),
+    }
+}
+
+/// Reads a payload; what is wrong with it is said without repeating it.
+fn typed<T: serde::de::DeserializeOwned>(payload: &Value, members: &str) -> Result<T, Refusal> {
+    serde_json::from_value(payload.clone()).map_err(|_| {
+        Refusal::new(ErrorCode::E3004, "the payload has other members than this type of job")
+            .hint(format!("send a JSON object with {members}"))
+    })
+}

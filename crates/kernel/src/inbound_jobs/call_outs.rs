@@ -1,0 +1,183 @@
+//! What the handlers of the door have in common: where they call, that the call is signed, and what its end means.
+//!
+//! The contract with a service: a POST of JSON with `Gantry-Signature` over it; 2xx with JSON is an answer; 429 and 5xx are
+//! tried again, everything else is an end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TenantId};
+use contract::json::{self, JsonLimits};
+use serde_json::Value;
+
+use super::{InboundKind, embedding, notification, workflow};
+use crate::ports::audit_sink::AuditAction;
+use crate::ports::call_out::{CallOut, CallOutError, CallsOut};
+use crate::ports::clock::Clock;
+use crate::ports::secret_source::Secret;
+use crate::ports::workflow_runs::WorkflowRuns;
+use crate::webhooks::{SIGNATURE_HEADER, Webhooks, sign};
+
+/// Where the services are; one that is not there is refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallOutUrls {
+    pub embedding: Option<String>,
+    /// The workflow's name is put behind it: `{url}/webhook/{name}`.
+    pub workflow: Option<String>,
+    pub notification: Option<String>,
+}
+
+/// What they need.
+#[derive(Debug)]
+pub struct CallOutParts {
+    pub urls: CallOutUrls,
+    /// Signs what goes out, and what comes back from workflows.
+    pub secret: Option<Secret>,
+    pub calls: Arc<dyn CallsOut>,
+    pub runs: Arc<dyn WorkflowRuns>,
+    /// Hears of workflows that have ended.
+    pub webhooks: Option<Arc<Webhooks>>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Calls services outside.
+#[derive(Debug)]
+pub struct CallOuts {
+    pub(super) parts: CallOutParts,
+}
+
+/// A job that came to its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// What is kept as its result.
+    pub result: Value,
+    /// For the audit log; none if nothing was done.
+    pub audit: Option<(AuditAction, String)>,
+}
+
+/// An attempt that came to nothing.
+#[derive(Debug, Clone)]
+pub struct Stopped {
+    pub refusal: Refusal,
+    /// Would another attempt be right?
+    pub again: bool,
+}
+
+impl Stopped {
+    pub(super) fn finally(refusal: Refusal) -> Self {
+        Self { refusal, again: false }
+    }
+
+    pub(super) fn for_now(refusal: Refusal) -> Self {
+        Self { refusal, again: true }
+    }
+}
+
+/// An answer of a service.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) json: Option<Value>,
+}
+
+impl CallOuts {
+    /// From its parts.
+    pub fn new(parts: CallOutParts) -> Self {
+        Self { parts }
+    }
+
+    /// Forgets runs that ended long ago. To be called now and then.
+    pub async fn prune(&self) {
+        /// How long ended runs are kept, and how many are forgotten at once.
+        const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+        const PRUNED_AT_ONCE: usize = 1_000;
+        if let Err(error) = self.parts.runs.prune_runs(RETENTION, PRUNED_AT_ONCE).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "old runs could not be forgotten");
+        }
+    }
+
+    /// Does one job. `id` is the job's; `is_last` says that no attempt follows.
+    pub async fn run(
+        &self,
+        kind: InboundKind,
+        (tenant, id): (&TenantId, InvocationId),
+        payload: &Value,
+        is_last: bool,
+    ) -> Result<Ended, Stopped> {
+        match kind {
+            InboundKind::GenerateEmbedding => embedding::run(self, payload).await,
+            InboundKind::ExecuteWorkflow => workflow::run(self, (tenant, id), payload, is_last).await,
+            InboundKind::SendNotification => notification::run(self, payload).await,
+        }
+    }
+
+    /// DOORJ-3: can this kind be done here at all?
+    pub(super) fn is_configured(&self, kind: InboundKind) -> Result<(), Refusal> {
+        self.url(kind)?;
+        match &self.parts.secret {
+            Some(_) => Ok(()),
+            None => Err(unset(kind, "secret")),
+        }
+    }
+
+    pub(super) fn url(&self, kind: InboundKind) -> Result<&str, Refusal> {
+        let (url, key) = match kind {
+            InboundKind::GenerateEmbedding => (&self.parts.urls.embedding, "embedding_url"),
+            InboundKind::ExecuteWorkflow => (&self.parts.urls.workflow, "workflow_url"),
+            InboundKind::SendNotification => (&self.parts.urls.notification, "notification_url"),
+        };
+        url.as_deref().ok_or_else(|| unset(kind, key))
+    }
+
+    /// Calls a service, signed.
+    pub(super) async fn call(
+        &self,
+        url: &str,
+        body: &Value,
+        headers: Vec<(&'static str, String)>,
+    ) -> Result<Answer, Stopped> {
+        let Some(secret) = &self.parts.secret else {
+            return Err(Stopped::finally(Refusal::new(ErrorCode::E3408, "`[inbound_jobs] secret` is not set")));
+        };
+        let body = body.to_string();
+        let signature = sign(std::slice::from_ref(secret), self.parts.clock.now(), body.as_bytes());
+        let mut headers = headers;
+        headers.push((SIGNATURE_HEADER, signature));
+        let called = self.parts.calls.post(CallOut { url, headers: &headers, body: body.as_bytes() }).await;
+        let answer = called.map_err(|error| unreached(&error))?;
+        let json = json::read(&answer.body, &JsonLimits::default()).ok();
+        Ok(Answer { status: answer.status, json })
+    }
+
+    /// The JSON of a good answer.
+    pub(super) async fn ask(&self, url: &str, body: &Value) -> Result<Value, Stopped> {
+        let Answer { status, json } = self.call(url, body, Vec::new()).await?;
+        if !(200..300).contains(&status) {
+            return Err(bad_status(status));
+        }
+        json.ok_or_else(|| Stopped::finally(Refusal::new(ErrorCode::E3502, "the service has not answered with JSON")))
+    }
+}
+
+/// Nothing of what the service said is repeated.
+pub(super) fn bad_status(status: u16) -> Stopped {
+    let refusal = Refusal::new(ErrorCode::E3502, format!("the service has answered with status {status}"));
+    if status == 429 || status >= 500 { Stopped::for_now(refusal) } else { Stopped::finally(refusal) }
+}
+
+fn unreached(error: &CallOutError) -> Stopped {
+    let code = match error {
+        CallOutError::TimedOut(_) => ErrorCode::E3503,
+        CallOutError::Address(_) | CallOutError::Plaintext | CallOutError::NotAllowed(_) => ErrorCode::E3406,
+        CallOutError::Unresolved | CallOutError::NotConnected | CallOutError::Redirect(_) | CallOutError::BrokenOff => {
+            ErrorCode::E3502
+        }
+    };
+    let refusal = Refusal::new(code, error.to_string());
+    if error.is_final() { Stopped::finally(refusal) } else { Stopped::for_now(refusal) }
+}
+
+fn unset(kind: InboundKind, key: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3408, format!("this server has nowhere to send `{}` jobs", kind.as_str()))
+        .hint(format!("let the operator set `[inbound_jobs] {key}`"))
+}

@@ -1,0 +1,102 @@
+//! Telling those who want to know that a call in the background has ended. (ASYNC-007)
+//!
+//! The end is kept first and told after: what is told has happened. A process that dies in between has told nobody, so the
+//! ends of the last hour are told once more at start-up; telling twice sends once (WHK-1).
+//!
+//! Not here: who wants to know, and how they are reached (`webhooks`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::envelope::InvokeRequest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use serde_json::Value;
+
+use super::warrant::Errand;
+use super::{Jobs, TOOL_CALL, view};
+use crate::ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
+use crate::webhooks::{Completion, Webhooks};
+
+/// How far back ends are told once more at start-up, and how many at most.
+const TOLD_AGAIN: Duration = Duration::from_secs(3600);
+const TOLD_AGAIN_PAGES_MAX: usize = 10;
+/// Tries to tell one end, and the pause between them.
+const TELL_TRIES_MAX: u32 = 3;
+const TELL_PAUSE: Duration = Duration::from_secs(2);
+
+impl Jobs {
+    /// Says who tells of ends. Once; without it nobody is told.
+    pub fn tell_ends_to(&self, webhooks: Arc<Webhooks>) {
+        let _ = self.webhooks.set(webhooks);
+    }
+
+    /// Can this call be answered by a callback, if it wants one?
+    pub(super) async fn check_callback(&self, tenant: &TenantId, request: &InvokeRequest) -> Result<(), Refusal> {
+        let Some(callback) = &request.execution_options.callback else { return Ok(()) };
+        match self.webhooks.get() {
+            Some(webhooks) => webhooks.check_callback(tenant, callback).await,
+            None => Err(Refusal::new(ErrorCode::E3010, "this server calls nobody back")
+                .hint("leave `execution_options.callback` out and ask for the status")),
+        }
+    }
+
+    /// Tells of a job that has ended; of one that has not, nothing.
+    pub(super) async fn tell_end(&self, key: &JobKey) {
+        let Some(webhooks) = self.webhooks.get() else { return };
+        for _ in 0..TELL_TRIES_MAX {
+            let refusal = match self.store.find(key).await {
+                Ok(Some(detail)) => match announce(webhooks, &detail).await {
+                    Ok(()) => return,
+                    Err(refusal) => refusal,
+                },
+                Ok(None) => return,
+                Err(error) => error.refusal(),
+            };
+            tracing::warn!(job = %key.id, code = %refusal.code, "the end of a job could not be told yet");
+            self.kernel.clock().sleep(TELL_PAUSE).await;
+        }
+    }
+
+    /// Tells the ends of the last hour once more. To be called once, after the start.
+    pub async fn tell_recent_ends(&self) {
+        let Some(webhooks) = self.webhooks.get() else { return };
+        let filter = JobFilter { kind: Some(TOOL_CALL.to_owned()), ..JobFilter::default() };
+        let mut before = None;
+        for _ in 0..TOLD_AGAIN_PAGES_MAX {
+            let Ok(page) = self.store.list(&filter, before, PAGE_MAX).await else { return };
+            let now = self.kernel.clock().now();
+            for record in page.jobs.iter().filter(|record| record.ended_at.is_some_and(|at| now.since(at) < TOLD_AGAIN))
+            {
+                if let Ok(Some(detail)) = self.store.find(&record.key).await {
+                    // What cannot be told now is told at the next start, or was told before.
+                    let _ = announce(webhooks, &detail).await;
+                }
+            }
+            before = page.next;
+            if before.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+async fn announce(webhooks: &Webhooks, detail: &JobDetail) -> Result<(), Refusal> {
+    let record = &detail.record;
+    if record.kind != TOOL_CALL || !record.state.is_end() {
+        return Ok(());
+    }
+    let callback = Errand::read(&detail.payload).ok().and_then(|errand| errand.request.execution_options.callback);
+    let response = detail.result.as_ref();
+    let completion = Completion {
+        tenant: &record.key.tenant,
+        invocation: record.key.id,
+        tool: &record.label,
+        tool_version: response.and_then(|response| response.get("tool_version")).and_then(Value::as_str),
+        status: view::status(record),
+        result: response.and_then(|response| response.get("result")),
+        error: record.error.as_ref(),
+        callback: callback.as_ref(),
+    };
+    webhooks.announce(completion).await.map(drop)
+}

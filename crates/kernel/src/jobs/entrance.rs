@@ -1,0 +1,49 @@
+//! The queue as its narrow way in, for what is built before the queue is: webhooks and the signed door have to be there when
+//! the handlers are handed to it.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use async_trait::async_trait;
+use contract::error::{ErrorCode, Refusal};
+
+use super::{Jobs, SystemJob, queue_full};
+use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
+use crate::ports::job_store::{Dedupe, Enqueued, JobPriority};
+
+/// Leads to the queue once that is there. Does not keep it alive.
+#[derive(Debug, Default)]
+pub struct LateEntrance(OnceLock<Weak<Jobs>>);
+
+impl LateEntrance {
+    /// Says where it leads. Once.
+    pub fn leads_to(&self, jobs: &Arc<Jobs>) {
+        let _ = self.0.set(Arc::downgrade(jobs));
+    }
+}
+
+#[async_trait]
+impl JobEntrance for LateEntrance {
+    async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
+        /// In the middle: neither more urgent than calls nor less.
+        const PRIORITY: u8 = 5;
+        let Some(jobs) = self.0.get().and_then(Weak::upgrade) else {
+            return Err(Refusal::new(ErrorCode::E3001, "the queue is not open").hint("try again in a moment"));
+        };
+        let EnteringJob { kind, tenant, label, payload, delay, attempts_max, key, window } = job;
+        let job = SystemJob {
+            kind,
+            tenant,
+            label,
+            payload,
+            priority: JobPriority::near(PRIORITY),
+            delay,
+            attempts_max,
+            dedupe: Some(Dedupe { key, window }),
+        };
+        match jobs.enqueue(job).await? {
+            Enqueued::New => Ok(Entered::New),
+            Enqueued::Existing { .. } => Ok(Entered::Known),
+            Enqueued::Full => Err(queue_full()),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The way into the queue for jobs that are no calls of tools: webhooks, and what comes through the signed door.
+//!
+//! Narrower than the queue itself: whoever only puts jobs in cannot take, end or cancel any.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::error::Refusal;
+use contract::ids::TenantId;
+use serde_json::Value;
+
+/// A job on its way in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EnteringJob {
+    pub kind: &'static str,
+    pub tenant: TenantId,
+    /// What lists show.
+    pub label: String,
+    pub payload: Value,
+    pub delay: Duration,
+    /// How often it may be started.
+    pub attempts_max: u32,
+    /// Unique per tenant and kind for `window`: of any number of jobs with one key, one is kept (IDEM-017).
+    pub key: String,
+    pub window: Duration,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entered {
+    New,
+    /// One with its key is there, or was.
+    Known,
+}
+
+/// Puts jobs in.
+#[async_trait]
+pub trait JobEntrance: Send + Sync + fmt::Debug {
+    /// One atomic act, durable before it answers. A full queue is E3701, and nothing was kept.
+    async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal>;
+}

@@ -1,0 +1,205 @@
+//! One attempt to deliver: sign, call, write down what came of it, and say what is next. (WHK-2, WHK-3)
+//!
+//! The attempt is written down after the call, so a server that dies in between calls again. The other order would lose
+//! what a receiver never got. Every attempt is a job of its own, delayed by its pause: a day between two attempts is no
+//! matter of how patient the queue is with jobs that fail.
+
+use std::time::Duration;
+
+use contract::error::Refusal;
+use contract::ids::TenantId;
+use serde_json::{Value, json};
+
+use super::Webhooks;
+use super::schedule::pause_after;
+use super::signature::{SIGNATURE_HEADER, sign};
+use crate::ports::call_out::CallOut;
+use crate::ports::job_entrance::EnteringJob;
+use crate::ports::secret_source::Secret;
+use crate::ports::webhook_store::{
+    Attempt, DeliveryDetail, DeliveryId, DeliveryRecord, DeliveryState, EventKind, Noted, Target,
+};
+
+/// The kind of job that delivers.
+pub const DELIVERY_JOB: &str = "webhook";
+/// How often one attempt may be begun when this server's own store fails.
+const STARTS_MAX: u32 = 20;
+/// For how long a turn is put into the queue once: longer than the longest pause between two.
+const TURN_WINDOW: Duration = Duration::from_secs(48 * 3600);
+
+/// Which attempt of which delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    pub delivery: DeliveryId,
+    pub round: u32,
+    /// 1 is the first of its round.
+    pub number: u32,
+}
+
+impl Turn {
+    /// The first of a round.
+    pub(super) fn first(delivery: DeliveryId, round: u32) -> Self {
+        Self { delivery, round, number: 1 }
+    }
+
+    /// As the payload of a job.
+    fn payload(self) -> Value {
+        json!({ "delivery": self.delivery.0.to_string(), "round": self.round, "number": self.number })
+    }
+
+    /// From the payload of a job.
+    pub fn of_payload(payload: &Value) -> Option<Self> {
+        let number = |name: &str| payload.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
+        let delivery = payload.get("delivery")?.as_str()?.parse().ok()?;
+        Some(Self { delivery: DeliveryId(delivery), round: number("round")?, number: number("number")? })
+    }
+}
+
+/// What is next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivered {
+    /// The receiver has it.
+    Done,
+    /// Not yet; after this pause once more.
+    Again { after: Duration, error: String },
+    /// Given up (E3704).
+    Dead { error: String },
+    /// Somebody else has done it, or it is not wanted any more.
+    Nothing,
+}
+
+/// What came of a call.
+pub(super) struct Outcome {
+    pub(super) status: Option<u16>,
+    pub(super) took: Duration,
+    /// A word, unless it was delivered.
+    pub(super) error: Option<String>,
+    /// Another try would fail in the same way.
+    pub(super) is_final: bool,
+}
+
+impl Outcome {
+    fn refused(word: &str, is_final: bool) -> Self {
+        Self { status: None, took: Duration::ZERO, error: Some(word.to_owned()), is_final }
+    }
+}
+
+impl Webhooks {
+    /// Makes one attempt, and puts the next into the queue if there is to be one. An error means that nothing could be read
+    /// or written down: try again.
+    pub async fn deliver(&self, tenant: &TenantId, turn: Turn) -> Result<Delivered, Refusal> {
+        let Turn { delivery: id, round, number } = turn;
+        let found = self.parts.store.delivery(tenant, id).await.map_err(|error| error.refusal())?;
+        let Some(DeliveryDetail { record, body: Some(body) }) = found else { return Ok(Delivered::Nothing) };
+        if record.state != DeliveryState::Pending || record.round != round {
+            return Ok(Delivered::Nothing);
+        }
+        if record.attempts >= number {
+            // It was made, and whoever made it died before the next was in the queue.
+            return self.again(tenant, turn, "interrupted".to_owned()).await;
+        }
+        let at = self.parts.clock.now();
+        let outcome = self.attempt(&record, &body, number).await?;
+        let given_up = outcome.is_final || number >= self.parts.settings.attempts_max;
+        let (state, next) = match outcome.error.clone() {
+            None => (DeliveryState::Delivered, Delivered::Done),
+            Some(error) if given_up => (DeliveryState::Dead, Delivered::Dead { error }),
+            Some(error) => (DeliveryState::Pending, Delivered::Again { after: Duration::ZERO, error }),
+        };
+        let attempt = attempt_of(&outcome, round, number, at);
+        match self.parts.store.note_attempt(tenant, id, &attempt, state).await.map_err(|error| error.refusal())? {
+            Noted::Stale => Ok(Delivered::Nothing),
+            Noted::Kept => match next {
+                Delivered::Again { error, .. } => self.again(tenant, turn, error).await,
+                end => Ok(end),
+            },
+        }
+    }
+
+    async fn again(&self, tenant: &TenantId, turn: Turn, error: String) -> Result<Delivered, Refusal> {
+        let after = self.pause(turn.number);
+        self.enqueue(tenant, Turn { number: turn.number.saturating_add(1), ..turn }, after).await?;
+        Ok(Delivered::Again { after, error })
+    }
+
+    /// Has a turn taken after `delay`. A second time for the same turn changes nothing.
+    pub(super) async fn enqueue(&self, tenant: &TenantId, turn: Turn, delay: Duration) -> Result<(), Refusal> {
+        let job = EnteringJob {
+            kind: DELIVERY_JOB,
+            tenant: tenant.clone(),
+            label: turn.delivery.0.to_string(),
+            payload: turn.payload(),
+            delay,
+            attempts_max: STARTS_MAX,
+            key: format!("{} {} {}", turn.delivery.0, turn.round, turn.number),
+            window: TURN_WINDOW,
+        };
+        self.parts.queue.enter(job).await.map(drop)
+    }
+
+    async fn attempt(&self, record: &DeliveryRecord, body: &str, number: u32) -> Result<Outcome, Refusal> {
+        let now = self.parts.clock.now();
+        let (url, secrets) = match &record.target {
+            Target::Webhook(webhook) => {
+                let found =
+                    self.parts.store.webhook(&record.tenant, *webhook).await.map_err(|error| error.refusal())?;
+                let Some(found) = found else { return Ok(Outcome::refused("webhook_removed", true)) };
+                let secrets = self.secrets_of(&found, now).await;
+                (found.url, secrets)
+            }
+            Target::Callback { url, secret } => {
+                (url.clone(), self.named(&record.tenant, secret).await.map(|secret| vec![secret]))
+            }
+        };
+        // A body nobody can check is not sent. Somebody may provision the credential meanwhile.
+        let Ok(secrets) = secrets else { return Ok(Outcome::refused("no_secret", false)) };
+        Ok(self.send(&url, &secrets, (record.event, record.id), body, number).await)
+    }
+
+    /// Sends a signed body once.
+    pub(super) async fn send(
+        &self,
+        url: &str,
+        secrets: &[Secret],
+        (event, id): (EventKind, DeliveryId),
+        body: &str,
+        number: u32,
+    ) -> Outcome {
+        let headers = [
+            (SIGNATURE_HEADER, sign(secrets, self.parts.clock.now(), body.as_bytes())),
+            ("gantry-event", event.as_str().to_owned()),
+            ("gantry-delivery-id", id.0.to_string()),
+            ("gantry-attempt", number.to_string()),
+        ];
+        match self.parts.calls.post(CallOut { url, headers: &headers, body: body.as_bytes() }).await {
+            Ok(answer) if (200..300).contains(&answer.status) => {
+                Outcome { status: Some(answer.status), took: answer.took, error: None, is_final: false }
+            }
+            Ok(answer) => Outcome {
+                status: Some(answer.status),
+                took: answer.took,
+                error: Some("bad_status".to_owned()),
+                // 410: the receiver says that nobody will ever be there again.
+                is_final: answer.status == 410,
+            },
+            Err(error) => Outcome::refused(error.word(), error.is_final()),
+        }
+    }
+
+    fn pause(&self, failed: u32) -> Duration {
+        let mut draw = [0; 2];
+        self.parts.entropy.fill(&mut draw);
+        pause_after(failed, u16::from_be_bytes(draw))
+    }
+}
+
+pub(super) fn attempt_of(outcome: &Outcome, round: u32, number: u32, at: crate::ports::clock::UnixMillis) -> Attempt {
+    Attempt {
+        round,
+        number,
+        at,
+        status: outcome.status,
+        took_ms: u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
+        error: outcome.error.clone(),
+    }
+}

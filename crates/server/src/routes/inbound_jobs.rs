@@ -1,0 +1,134 @@
+//! `POST /jobs/{type}`, the signed door for jobs of other queues, and `POST /v1/workflows/callback`, where workflows say that
+//! they have ended. (ASYNC-010, ASYNC-011, FLOW-006, API-015)
+//!
+//! Neither knows tokens: the signature over the raw body is the proof. A request without one is refused before its body is
+//! read, one that is too long before its first byte.
+
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use http::HeaderMap;
+use kernel::inbound_jobs::{Arrived, CallbackTaken, InboundJobs, not_genuine};
+use kernel::webhooks::SIGNATURE_HEADER;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::problem::Refused;
+
+/// Where QStash puts its proof, and the id that stays the same when it sends again.
+const QSTASH_SIGNATURE: &str = "upstash-signature";
+const QSTASH_MESSAGE_ID: &str = "upstash-message-id";
+
+const TYPE: Parameter = Parameter {
+    place: Place::Path,
+    name: "type",
+    about: "`generate_embedding`, `execute_workflow` or `send_notification`",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+
+pub(super) static OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Post,
+        path: "/jobs/{type}",
+        id: "takeJob",
+        tag: "jobs",
+        summary: "Take a job of another queue, proven by its `Upstash-Signature`",
+        access: Access::Public,
+        parameters: &[TYPE],
+        asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
+        good: &[(200, "it is kept and will be done; or it was before")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Taken>),
+        codes: &[
+            ErrorCode::E3001,
+            ErrorCode::E3008,
+            ErrorCode::E3010,
+            ErrorCode::E3202,
+            ErrorCode::E3408,
+            ErrorCode::E3701,
+        ],
+        mount: |filter| to(filter, take),
+    },
+    Operation {
+        verb: Verb::Post,
+        path: "/v1/workflows/callback",
+        id: "workflowCallback",
+        tag: "jobs",
+        summary: "Hear from a workflow that it has ended, proven by its `Gantry-Signature`",
+        access: Access::Public,
+        parameters: &[],
+        asks: Asks::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
+        good: &[(200, "the run has ended with it; or it had before, and nothing was changed")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Taken>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3202, ErrorCode::E3408, ErrorCode::E3702],
+        mount: |filter| to(filter, callback),
+    },
+];
+
+/// It was taken.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "JobTaken")]
+struct Taken {
+    /// Always true: everything else is a refusal.
+    success: bool,
+    /// It came before, and nothing was done.
+    duplicate: bool,
+}
+
+async fn take(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let jobs = jobs(&door)?;
+    let signature = header(&incoming.parts.headers, QSTASH_SIGNATURE)?.ok_or_else(unproven)?;
+    let message_id = header(&incoming.parts.headers, QSTASH_MESSAGE_ID)?;
+    let [kind] = incoming.path_values().await?;
+    let body = incoming.bytes(&door, jobs.bytes_max()).await?;
+    door.settle(async move {
+        let arrived = jobs.take(&kind, &signature, message_id.as_deref(), &body).await?;
+        Answer::json(&Taken { success: true, duplicate: arrived == Arrived::Again })
+    })
+    .await
+}
+
+async fn callback(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let jobs = jobs(&door)?;
+    let signature = header(&incoming.parts.headers, SIGNATURE_HEADER)?.ok_or_else(unproven)?;
+    let body = incoming.bytes(&door, jobs.bytes_max()).await?;
+    let kernel = door.shared_kernel();
+    door.settle(async move {
+        let duplicate = match jobs.calls().called_back(jobs.tenant(), &signature, &body).await? {
+            CallbackTaken::Before => true,
+            CallbackTaken::Now { audit: (action, note) } => {
+                kernel.note_done(jobs.tenant(), action, note).await;
+                false
+            }
+        };
+        Answer::json(&Taken { success: true, duplicate })
+    })
+    .await
+}
+
+/// A header that may stand once; two are two answers to "who is it?".
+fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refused> {
+    let mut found = headers.get_all(name).iter();
+    let first = found.next().map(|value| value.to_str().map(str::to_owned));
+    match (first, found.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(text)), None) => Ok(Some(text)),
+        _ => Err(unproven()),
+    }
+}
+
+fn unproven() -> Refused {
+    Refused::from(not_genuine()).and_hang_up()
+}
+
+fn jobs(door: &Door) -> Result<Arc<InboundJobs>, Refused> {
+    let none = || {
+        Refusal::new(ErrorCode::E3010, "this server takes no jobs from other queues")
+            .hint("let the operator set `[inbound_jobs] signing_key` and `public_url`")
+    };
+    Ok(door.inbound_jobs().ok_or_else(none)?)
+}

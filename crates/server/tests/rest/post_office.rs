@@ -1,0 +1,98 @@
+//! Webhooks and the signed door behind the stage: receivers answer as they are told, jobs are only collected.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use contract::error::Refusal;
+use contract::ids::TenantId;
+use kernel::inbound_jobs::{CallOutParts, CallOutUrls, CallOuts, InboundJobs, InboundParts};
+use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
+use kernel::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
+use kernel::ports::secret_source::{NoSecrets, Secret};
+use kernel::webhooks::{WebhookParts, WebhookSettings, Webhooks};
+use policy::QstashReceiver;
+use store::memory::MemoryStore;
+
+use crate::stage::{CountingEntropy, HeldClock};
+
+pub(crate) const QSTASH_KEY: &[u8] = b"current";
+pub(crate) const SHARED: &str = "shared";
+/// Largest body that the signed door takes.
+pub(crate) const BYTES_MAX: usize = 2_000;
+
+/// What has to do with calling back.
+pub(crate) struct PostOffice {
+    pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) inbound: Arc<InboundJobs>,
+    pub(crate) receiver: Arc<Receiver>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) store: Arc<MemoryStore>,
+}
+
+/// A receiver with one answer.
+#[derive(Debug)]
+pub(crate) struct Receiver(pub(crate) Mutex<Result<u16, CallOutError>>);
+
+#[async_trait::async_trait]
+impl CallsOut for Receiver {
+    fn check(&self, url: &str) -> Result<(), CallOutError> {
+        if url.starts_with("https://") { Ok(()) } else { Err(CallOutError::Plaintext) }
+    }
+
+    async fn post(&self, _: CallOut<'_>) -> Result<CallAnswer, CallOutError> {
+        let answer = self.0.lock().unwrap().clone();
+        answer.map(|status| CallAnswer { status, body: Vec::new(), took: Duration::from_millis(5) })
+    }
+}
+
+/// Keeps each key once.
+#[derive(Debug, Default)]
+pub(crate) struct Queue(pub(crate) Mutex<Vec<EnteringJob>>);
+
+#[async_trait::async_trait]
+impl JobEntrance for Queue {
+    async fn enter(&self, job: EnteringJob) -> Result<Entered, Refusal> {
+        let mut jobs = self.0.lock().unwrap();
+        if jobs.iter().any(|known| (&known.key, known.kind) == (&job.key, job.kind)) {
+            return Ok(Entered::Known);
+        }
+        jobs.push(job);
+        Ok(Entered::New)
+    }
+}
+
+impl PostOffice {
+    pub(crate) fn new(clock: &Arc<HeldClock>) -> Self {
+        let store = Arc::new(MemoryStore::with_clock(Arc::clone(clock) as _));
+        let (receiver, queue) = (Arc::new(Receiver(Mutex::new(Ok(204)))), Arc::new(Queue::default()));
+        let webhooks = Arc::new(Webhooks::new(WebhookParts {
+            store: Arc::clone(&store) as _,
+            calls: Arc::clone(&receiver) as _,
+            queue: Arc::clone(&queue) as _,
+            secrets: Arc::new(NoSecrets),
+            root: Secret::new([1; 32]).unwrap(),
+            clock: Arc::clone(clock) as _,
+            entropy: Arc::new(CountingEntropy::default()),
+            settings: WebhookSettings::default(),
+        }));
+        let calls = CallOuts::new(CallOutParts {
+            urls: CallOutUrls { embedding: Some("https://s.example/".into()), ..CallOutUrls::default() },
+            secret: Secret::new(SHARED),
+            calls: Arc::clone(&receiver) as _,
+            runs: Arc::clone(&store) as _,
+            webhooks: Some(Arc::clone(&webhooks)),
+            clock: Arc::clone(clock) as _,
+        });
+        let inbound = InboundJobs::new(InboundParts {
+            receiver: QstashReceiver::new(QSTASH_KEY, None).unwrap(),
+            public_url: "https://g.example".into(),
+            tenant: TenantId::home(),
+            bytes_max: BYTES_MAX,
+            store: Arc::clone(&store) as _,
+            queue: Arc::clone(&queue) as _,
+            calls: Arc::new(calls),
+            clock: Arc::clone(clock) as _,
+        });
+        Self { webhooks, inbound: Arc::new(inbound), receiver, queue, store }
+    }
+}

@@ -1,0 +1,263 @@
+//! `WebhookStore` on SQLite: subscriptions here, what was sent in `deliveries`. Durable before it is answered. (ASYNC-007)
+//!
+//! Not here: what a delivery means (`kernel::webhooks`).
+
+mod deliveries;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ids::TenantId;
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::StoreError;
+use kernel::ports::webhook_store::{
+    Added, Attempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord, DeliveryState, EventKind,
+    FormerSecret, NewDelivery, Noted, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::SqliteStore;
+use super::faults::{Fault, Unreadable};
+
+#[async_trait]
+impl WebhookStore for SqliteStore {
+    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<Added, StoreError> {
+        let webhook = webhook.clone();
+        self.writer()?.run(move |connection| add(connection, &webhook, most)).await
+    }
+
+    async fn webhooks(&self, tenant: &TenantId) -> Result<Vec<WebhookRecord>, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.run(move |connection| all(connection, &tenant)).await
+    }
+
+    async fn webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.run(move |connection| one(connection, &tenant, id)).await
+    }
+
+    async fn remove_webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<bool, StoreError> {
+        let tenant = tenant.clone();
+        let remove = move |connection: &Connection| {
+            let mut delete = connection.prepare_cached("DELETE FROM webhooks WHERE tenant_id = ?1 AND id = ?2")?;
+            Ok(delete.execute(params![tenant.as_str(), id.0.to_string()])? > 0)
+        };
+        self.writer()?.run(remove).await
+    }
+
+    async fn rotate_secret(
+        &self,
+        tenant: &TenantId,
+        id: WebhookId,
+        from: &SigningSecret,
+        to: &SigningSecret,
+        overlap: Duration,
+    ) -> Result<Option<WebhookRecord>, StoreError> {
+        let (tenant, from, to) = (tenant.clone(), from.clone(), to.clone());
+        let until = self.now().plus(overlap);
+        self.writer()?.run(move |connection| rotate(connection, &tenant, id, &from, &to, until)).await
+    }
+
+    async fn add_delivery(&self, delivery: &NewDelivery) -> Result<bool, StoreError> {
+        let (delivery, now) = (delivery.clone(), self.now());
+        self.writer()?.run(move |connection| deliveries::add(connection, &delivery, now)).await
+    }
+
+    async fn delivery(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryDetail>, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.run(move |connection| deliveries::one(connection, &tenant, id)).await
+    }
+
+    async fn note_attempt(
+        &self,
+        tenant: &TenantId,
+        id: DeliveryId,
+        attempt: &Attempt,
+        state: DeliveryState,
+    ) -> Result<Noted, StoreError> {
+        let (tenant, attempt, now) = (tenant.clone(), attempt.clone(), self.now());
+        self.writer()?.run(move |connection| deliveries::note(connection, (&tenant, id), &attempt, state, now)).await
+    }
+
+    async fn reopen(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryRecord>, StoreError> {
+        let tenant = tenant.clone();
+        self.writer()?.run(move |connection| deliveries::reopen(connection, &tenant, id)).await
+    }
+
+    async fn deliveries(
+        &self,
+        filter: &DeliveryFilter,
+        before: Option<u64>,
+        most: usize,
+    ) -> Result<DeliveryPage, StoreError> {
+        let filter = filter.clone();
+        self.readers.run(move |connection| deliveries::page(connection, &filter, before, most)).await
+    }
+
+    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.run(move |connection| deliveries::attempts(connection, &tenant, id)).await
+    }
+
+    async fn claim(&self, key: &str, holder: &str, window: Duration) -> Result<bool, StoreError> {
+        let (key, holder, now) = (key.to_owned(), holder.to_owned(), self.now());
+        let claim = move |connection: &Connection| {
+            // A claim whose window is over is as if it had never been.
+            let mut insert = connection.prepare_cached(
+                "INSERT INTO claims (key, holder, until) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, until = excluded.until
+                 WHERE until <= ?4 OR holder = excluded.holder",
+            )?;
+            Ok(insert.execute(params![key, holder, now.plus(window).0, now.0])? > 0)
+        };
+        self.writer()?.run(claim).await
+    }
+
+    async fn prune_webhooks(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
+        let now = self.now();
+        self.writer()?.run(move |connection| deliveries::prune(connection, now, retention, most)).await
+    }
+}
+
+/// This instant minus a span.
+pub(super) fn before(now: UnixMillis, span: Duration) -> UnixMillis {
+    UnixMillis(now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+}
+
+// ---------------------------------------------------------------------------------------------------------- writing
+
+/// A secret as two columns, of which one is set.
+fn columns(secret: &SigningSecret) -> (Option<u32>, Option<&str>) {
+    match secret {
+        SigningSecret::Generated { generation } => (Some(*generation), None),
+        SigningSecret::Named(name) => (None, Some(name)),
+    }
+}
+
+fn add(connection: &Connection, webhook: &WebhookRecord, most: usize) -> Result<Added, Fault> {
+    let there: i64 = connection
+        .prepare_cached("SELECT count(*) FROM webhooks WHERE tenant_id = ?1")?
+        .query_row([webhook.tenant.as_str()], |row| row.get(0))?;
+    if usize::try_from(there).unwrap_or(usize::MAX) >= most {
+        return Ok(Added::TooMany);
+    }
+    let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
+    let (generation, name) = columns(&webhook.secret);
+    let former = webhook.former.as_ref();
+    let (former_generation, former_name) = former.map_or((None, None), |former| columns(&former.secret));
+    connection
+        .prepare_cached(
+            "INSERT INTO webhooks (tenant_id, id, url, events, generation, secret_name, former_generation, former_name,
+                                   former_until, added_at, added_by)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            webhook.tenant.as_str(),
+            webhook.id.0.to_string(),
+            webhook.url,
+            serde_json::Value::from(events).to_string(),
+            generation,
+            name,
+            former_generation,
+            former_name,
+            former.map(|former| former.until.0),
+            webhook.added_at.0,
+            webhook.added_by.as_str(),
+        ])?;
+    Ok(Added::Kept)
+}
+
+fn rotate(
+    connection: &Connection,
+    tenant: &TenantId,
+    id: WebhookId,
+    from: &SigningSecret,
+    to: &SigningSecret,
+    until: UnixMillis,
+) -> Result<Option<WebhookRecord>, Fault> {
+    let ((generation, name), (former_generation, former_name)) = (columns(to), columns(from));
+    let changed = connection
+        .prepare_cached(
+            "UPDATE webhooks
+             SET generation = ?3, secret_name = ?4, former_generation = ?5, former_name = ?6, former_until = ?7
+             WHERE tenant_id = ?1 AND id = ?2 AND generation IS ?5 AND secret_name IS ?6",
+        )?
+        .execute(params![
+            tenant.as_str(),
+            id.0.to_string(),
+            generation,
+            name,
+            former_generation,
+            former_name,
+            until.0
+        ])?;
+    if changed == 0 { Ok(None) } else { one(connection, tenant, id) }
+}
+
+// ---------------------------------------------------------------------------------------------------------- reading
+
+const COLUMNS: &str =
+    "tenant_id, id, url, events, generation, secret_name, former_generation, former_name, former_until,
+                       added_at, added_by";
+
+fn all(connection: &Connection, tenant: &TenantId) -> Result<Vec<WebhookRecord>, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 ORDER BY added_at, id");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([tenant.as_str()])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn one(connection: &Connection, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = ?1 AND id = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let found = statement.query_row(params![tenant.as_str(), id.0.to_string()], |row| Ok(read(row))).optional()?;
+    found.transpose()
+}
+
+fn read(row: &Row<'_>) -> Result<WebhookRecord, Fault> {
+    let of: String = row.get("id")?;
+    let events: String = row.get("events")?;
+    let events: Vec<String> = serde_json::from_str(&events).map_err(|_| unreadable("events", &of))?;
+    let until: Option<i64> = row.get("former_until")?;
+    let former = match until {
+        Some(until) => Some(FormerSecret {
+            secret: secret(row, ("former_generation", "former_name"), &of)?,
+            until: UnixMillis(until),
+        }),
+        None => None,
+    };
+    Ok(WebhookRecord {
+        tenant: word(row, "tenant_id", &of)?,
+        id: WebhookId(word(row, "id", &of)?),
+        url: row.get("url")?,
+        events: events
+            .iter()
+            .map(|word| EventKind::of_word(word).ok_or_else(|| unreadable("events", &of)))
+            .collect::<Result<_, _>>()?,
+        secret: secret(row, ("generation", "secret_name"), &of)?,
+        former,
+        added_at: UnixMillis(row.get("added_at")?),
+        added_by: word(row, "added_by", &of)?,
+    })
+}
+
+fn secret(row: &Row<'_>, (generation, name): (&'static str, &str), of: &str) -> Result<SigningSecret, Fault> {
+    match (row.get::<_, Option<u32>>(generation)?, row.get::<_, Option<String>>(name)?) {
+        (Some(generation), None) => Ok(SigningSecret::Generated { generation }),
+        (None, Some(name)) => Ok(SigningSecret::Named(name)),
+        _ => Err(unreadable(generation, of).into()),
+    }
+}
+
+/// A column with a type that is written as text.
+pub(super) fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> Result<T, Fault> {
+    row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
+}
+
+pub(super) fn unreadable(column: &'static str, of: &str) -> Unreadable {
+    Unreadable { column, of: of.to_owned() }
+}

@@ -1,0 +1,218 @@
+//! What was sent: deliveries and their attempts, each change one savepoint of the writer.
+
+use std::time::Duration;
+
+use contract::ids::{InvocationId, TenantId};
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::webhook_store::{
+    ATTEMPTS_KEPT_MAX, Attempt, DELIVERIES_PAGE_MAX, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage,
+    DeliveryRecord, DeliveryState, EventKind, NewDelivery, Noted, Target, WebhookId,
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::super::faults::Fault;
+use super::{before, unreadable, word};
+
+const COLUMNS: &str =
+    "seq, tenant_id, id, webhook_id, callback_url, callback_secret, event, invocation_id, body, state,
+                       round, attempts, created_at, ended_at";
+
+pub(super) fn add(connection: &Connection, delivery: &NewDelivery, now: UnixMillis) -> Result<bool, Fault> {
+    let (webhook, url, secret) = match &delivery.target {
+        Target::Webhook(WebhookId(id)) => (Some(id.to_string()), None, None),
+        Target::Callback { url, secret } => (None, Some(url), Some(secret)),
+    };
+    let added = connection
+        .prepare_cached(
+            "INSERT INTO webhook_deliveries (tenant_id, id, webhook_id, callback_url, callback_secret, event,
+                                             invocation_id, body, state, round, attempts, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'pending', 1, 0, ?9)
+             ON CONFLICT (tenant_id, id) DO NOTHING",
+        )?
+        .execute(params![
+            delivery.tenant.as_str(),
+            delivery.id.0.to_string(),
+            webhook,
+            url,
+            secret,
+            delivery.event.as_str(),
+            delivery.invocation.map(|id| id.to_string()),
+            delivery.body,
+            now.0,
+        ])?;
+    Ok(added > 0)
+}
+
+/// The row of a delivery that is pending, if it is.
+fn pending(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result<Option<(i64, u32)>, Fault> {
+    let found = connection
+        .prepare_cached(
+            "SELECT seq, round FROM webhook_deliveries WHERE tenant_id = ?1 AND id = ?2 AND state = 'pending'",
+        )?
+        .query_row(params![tenant.as_str(), id.0.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found)
+}
+
+pub(super) fn note(
+    connection: &Connection,
+    (tenant, id): (&TenantId, DeliveryId),
+    attempt: &Attempt,
+    state: DeliveryState,
+    now: UnixMillis,
+) -> Result<Noted, Fault> {
+    let Some((seq, _)) = pending(connection, tenant, id)?.filter(|(_, round)| *round == attempt.round) else {
+        return Ok(Noted::Stale);
+    };
+    let added = connection
+        .prepare_cached(
+            "INSERT INTO webhook_attempts (delivery, round, number, at, status, took_ms, error)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            seq,
+            attempt.round,
+            attempt.number,
+            attempt.at.0,
+            attempt.status,
+            i64::try_from(attempt.took_ms).unwrap_or(i64::MAX),
+            attempt.error,
+        ])?;
+    if added == 0 {
+        return Ok(Noted::Stale);
+    }
+    connection
+        .prepare_cached(
+            "DELETE FROM webhook_attempts WHERE delivery = ?1 AND (round, number) NOT IN
+                 (SELECT round, number FROM webhook_attempts WHERE delivery = ?1
+                  ORDER BY round DESC, number DESC LIMIT ?2)",
+        )?
+        .execute(params![seq, ATTEMPTS_KEPT_MAX])?;
+    let ended_at = (state != DeliveryState::Pending).then_some(now);
+    connection
+        .prepare_cached(
+            "UPDATE webhook_deliveries
+             SET attempts = ?2, state = ?3, ended_at = ?4, body = iif(?3 = 'delivered', NULL, body) WHERE seq = ?1",
+        )?
+        .execute(params![seq, attempt.number, state.as_str(), ended_at.map(|at| at.0)])?;
+    Ok(Noted::Kept)
+}
+
+pub(super) fn reopen(
+    connection: &Connection,
+    tenant: &TenantId,
+    id: DeliveryId,
+) -> Result<Option<DeliveryRecord>, Fault> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE webhook_deliveries SET state = 'pending', round = round + 1, attempts = 0, ended_at = NULL
+             WHERE tenant_id = ?1 AND id = ?2 AND state = 'dead'",
+        )?
+        .execute(params![tenant.as_str(), id.0.to_string()])?;
+    if changed == 0 {
+        return Ok(None);
+    }
+    Ok(one(connection, tenant, id)?.map(|detail| detail.record))
+}
+
+pub(super) fn prune(connection: &Connection, now: UnixMillis, retention: Duration, most: usize) -> Result<u64, Fault> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let old = "SELECT seq FROM webhook_deliveries WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2";
+    let limit = params![before(now, retention).0, most];
+    connection.prepare_cached(&format!("DELETE FROM webhook_attempts WHERE delivery IN ({old})"))?.execute(limit)?;
+    let forgotten =
+        connection.prepare_cached(&format!("DELETE FROM webhook_deliveries WHERE seq IN ({old})"))?.execute(limit)?;
+    connection
+        .prepare_cached("DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE until <= ?1 LIMIT ?2)")?
+        .execute(params![now.0, most])?;
+    Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+}
+
+pub(super) fn one(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryDetail>, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM webhook_deliveries WHERE tenant_id = ?1 AND id = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let found = statement
+        .query_row(params![tenant.as_str(), id.0.to_string()], |row| {
+            Ok(read(row).and_then(|record| Ok(DeliveryDetail { record, body: row.get("body")? })))
+        })
+        .optional()?;
+    found.transpose()
+}
+
+pub(super) fn page(
+    connection: &Connection,
+    filter: &DeliveryFilter,
+    before: Option<u64>,
+    most: usize,
+) -> Result<DeliveryPage, Fault> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM webhook_deliveries
+         WHERE tenant_id = ?1 AND (?2 IS NULL OR webhook_id = ?2) AND (?3 IS NULL OR state = ?3) AND seq < ?4
+         ORDER BY seq DESC LIMIT ?5"
+    );
+    let most = most.clamp(1, DELIVERIES_PAGE_MAX);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![
+        filter.tenant.as_str(),
+        filter.webhook.map(|webhook| webhook.0.to_string()),
+        filter.state.map(DeliveryState::as_str),
+        before.map_or(i64::MAX, |mark| i64::try_from(mark).unwrap_or(i64::MAX)),
+        // One more, to know whether there are more.
+        i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1),
+    ])?;
+    let (mut page, mut last) = (DeliveryPage::default(), None);
+    while let Some(row) = rows.next()? {
+        if page.deliveries.len() == most {
+            page.next = last;
+            break;
+        }
+        page.deliveries.push(read(row)?);
+        last = u64::try_from(row.get::<_, i64>("seq")?).ok();
+    }
+    Ok(page)
+}
+
+pub(super) fn attempts(connection: &Connection, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT a.round, a.number, a.at, a.status, a.took_ms, a.error
+         FROM webhook_attempts a JOIN webhook_deliveries d ON d.seq = a.delivery
+         WHERE d.tenant_id = ?1 AND d.id = ?2 ORDER BY a.round, a.number",
+    )?;
+    let mut rows = statement.query(params![tenant.as_str(), id.0.to_string()])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(Attempt {
+            round: row.get("round")?,
+            number: row.get("number")?,
+            at: UnixMillis(row.get("at")?),
+            status: row.get("status")?,
+            took_ms: u64::try_from(row.get::<_, i64>("took_ms")?).unwrap_or_default(),
+            error: row.get("error")?,
+        });
+    }
+    Ok(found)
+}
+
+fn read(row: &Row<'_>) -> Result<DeliveryRecord, Fault> {
+    let of: String = row.get("id")?;
+    let text = |column: &str| row.get::<_, Option<String>>(column);
+    let target = match (text("webhook_id")?, text("callback_url")?, text("callback_secret")?) {
+        (Some(id), None, None) => Target::Webhook(WebhookId(id.parse().map_err(|_| unreadable("webhook_id", &of))?)),
+        (None, Some(url), Some(secret)) => Target::Callback { url, secret },
+        _ => return Err(unreadable("webhook_id", &of).into()),
+    };
+    let (event, state): (String, String) = (row.get("event")?, row.get("state")?);
+    let invocation = text("invocation_id")?.map(|id| id.parse::<InvocationId>()).transpose();
+    Ok(DeliveryRecord {
+        tenant: word(row, "tenant_id", &of)?,
+        id: DeliveryId(word(row, "id", &of)?),
+        target,
+        event: EventKind::of_word(&event).ok_or_else(|| unreadable("event", &of))?,
+        invocation: invocation.map_err(|_| unreadable("invocation_id", &of))?,
+        state: DeliveryState::of_word(&state).ok_or_else(|| unreadable("state", &of))?,
+        round: row.get("round")?,
+        attempts: row.get("attempts")?,
+        created_at: UnixMillis(row.get("created_at")?),
+        ended_at: row.get::<_, Option<i64>>("ended_at")?.map(UnixMillis),
+    })
+}

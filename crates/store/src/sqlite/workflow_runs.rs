@@ -1,0 +1,126 @@
+//! `WorkflowRuns` on SQLite: that a workflow outside was asked for, and how it ended. (FLOW-005, FLOW-006)
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ids::{InvocationId, TenantId};
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::StoreError;
+use kernel::ports::workflow_runs::{Begun, NewRun, RunEnd, RunEnded, RunRecord, RunState, WorkflowRuns};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde_json::Value;
+
+use super::SqliteStore;
+use super::faults::Fault;
+use super::webhooks::{before, unreadable, word};
+
+#[async_trait]
+impl WorkflowRuns for SqliteStore {
+    async fn begin_run(&self, run: &NewRun) -> Result<Begun, StoreError> {
+        let (run, now) = (run.clone(), self.now());
+        self.writer()?.run(move |connection| begin(connection, &run, now)).await
+    }
+
+    async fn end_run(&self, tenant: &TenantId, id: InvocationId, end: &RunEnd) -> Result<RunEnded, StoreError> {
+        let (tenant, end, now) = (tenant.clone(), end.clone(), self.now());
+        self.writer()?.run(move |connection| end_one(connection, (&tenant, id), &end, now)).await
+    }
+
+    async fn run(&self, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.run(move |connection| one(connection, &tenant, id)).await
+    }
+
+    async fn prune_runs(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
+        let old = before(self.now(), retention);
+        let prune = move |connection: &Connection| {
+            let forgotten = connection
+                .prepare_cached(
+                    "DELETE FROM workflow_runs WHERE (tenant_id, id) IN
+                         (SELECT tenant_id, id FROM workflow_runs WHERE completed_at < ?1 LIMIT ?2)",
+                )?
+                .execute(params![old.0, i64::try_from(most).unwrap_or(i64::MAX)])?;
+            Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+        };
+        self.writer()?.run(prune).await
+    }
+}
+
+fn begin(connection: &Connection, run: &NewRun, now: UnixMillis) -> Result<Begun, Fault> {
+    let key = params![run.tenant.as_str(), run.workflow, run.idempotency_key];
+    let known: Option<String> = connection
+        .prepare_cached("SELECT id FROM workflow_runs WHERE tenant_id = ?1 AND workflow = ?2 AND idempotency_key = ?3")?
+        .query_row(key, |row| row.get(0))
+        .optional()?;
+    if let Some(id) = known {
+        return Ok(Begun::Known(id.parse().map_err(|_| unreadable("id", &id))?));
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO workflow_runs (tenant_id, id, workflow, idempotency_key, input, state, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'pending', ?6)",
+        )?
+        .execute(params![
+            run.tenant.as_str(),
+            run.id.to_string(),
+            run.workflow,
+            run.idempotency_key,
+            run.input.to_string(),
+            now.0,
+        ])?;
+    Ok(Begun::New)
+}
+
+fn end_one(
+    connection: &Connection,
+    (tenant, id): (&TenantId, InvocationId),
+    end: &RunEnd,
+    now: UnixMillis,
+) -> Result<RunEnded, Fault> {
+    let Some(record) = one(connection, tenant, id)? else { return Ok(RunEnded::Unknown) };
+    if record.state != RunState::Pending {
+        return Ok(RunEnded::Before);
+    }
+    let (state, output, error) = match end {
+        RunEnd::Success(output) => (RunState::Success, Some(output.to_string()), None),
+        RunEnd::Failure(error) => (RunState::Failure, None, Some(error.to_string())),
+    };
+    connection
+        .prepare_cached(
+            "UPDATE workflow_runs SET state = ?3, output = ?4, error = ?5, completed_at = ?6
+             WHERE tenant_id = ?1 AND id = ?2",
+        )?
+        .execute(params![tenant.as_str(), id.to_string(), state.as_str(), output, error, now.0])?;
+    Ok(RunEnded::Now { took: now.since(record.created_at) })
+}
+
+fn one(connection: &Connection, tenant: &TenantId, id: InvocationId) -> Result<Option<RunRecord>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT tenant_id, id, workflow, state, output, error, created_at, completed_at
+         FROM workflow_runs WHERE tenant_id = ?1 AND id = ?2",
+    )?;
+    let found = statement.query_row(params![tenant.as_str(), id.to_string()], |row| Ok(read(row))).optional()?;
+    found.transpose()
+}
+
+fn read(row: &Row<'_>) -> Result<RunRecord, Fault> {
+    let of: String = row.get("id")?;
+    let state: String = row.get("state")?;
+    let json = |column: &'static str| -> Result<Option<Value>, Fault> {
+        let text: Option<String> = row.get(column)?;
+        Ok(text.map(|text| serde_json::from_str(&text)).transpose().map_err(|_| unreadable(column, &of))?)
+    };
+    Ok(RunRecord {
+        tenant: word(row, "tenant_id", &of)?,
+        id: word(row, "id", &of)?,
+        workflow: row.get("workflow")?,
+        state: RunState::ALL
+            .into_iter()
+            .find(|known| known.as_str() == state)
+            .ok_or_else(|| unreadable("state", &of))?,
+        output: json("output")?,
+        error: json("error")?,
+        created_at: UnixMillis(row.get("created_at")?),
+        completed_at: row.get::<_, Option<i64>>("completed_at")?.map(UnixMillis),
+    })
+}

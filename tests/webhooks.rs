@@ -1,0 +1,139 @@
+//! Webhooks against the real binary: a receiver on loopback that the operator has opened is told of the end of a call and can
+//! check who told it; what is not opened is never called.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::secret_source::Secret;
+use kernel::webhooks::verify;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Gantry, Start, wait_for};
+
+/// A receiver that answers 204, and keeps what it was sent.
+struct Receiver {
+    address: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Receiver {
+    fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+                while !is_whole(&bytes) {
+                    match stream.read(&mut buffer) {
+                        Ok(0) | Err(_) => break,
+                        Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+                    }
+                }
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+                kept.lock().unwrap().push(String::from_utf8_lossy(&bytes).into_owned());
+            }
+        });
+        Self { address, requests }
+    }
+
+    fn count(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+
+    /// Head and body of the request of this event, once it is there.
+    fn told(&self, event: &str) -> (String, String) {
+        wait_for(event, || {
+            let requests = self.requests.lock().unwrap();
+            let found = requests.iter().find(|request| request.contains(&format!("gantry-event: {event}\r\n")))?;
+            let (head, body) = found.split_once("\r\n\r\n")?;
+            Some((head.to_owned(), body.to_owned()))
+        })
+    }
+}
+
+fn is_whole(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    body.len() >= length.unwrap_or(0)
+}
+
+fn header<'a>(head: &'a str, name: &str) -> &'a str {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap()
+}
+
+async fn submit(gantry: &Gantry, options: Value) -> crate::support::Answer {
+    let body =
+        json!({ "tool_id": "calculator", "parameters": { "expression": "6 * 7" }, "execution_options": options });
+    gantry.request(Method::POST, "/v1/tools/invoke", Some(&gantry.token), Some(body)).await
+}
+
+fn now() -> UnixMillis {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    UnixMillis(i64::try_from(since.as_millis()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_call_is_told_to_those_who_asked_and_they_can_check_by_whom() {
+    let receiver = Receiver::open();
+    let url = format!("http://{}/hook", receiver.address);
+    let allow = format!("http://{}", receiver.address);
+    let gantry = Start::new().env("GANTRY_WEBHOOKS__ALLOW", &allow).run().await;
+    let added = gantry.cli(&["webhook", "add", &url, "--event", "invocation.completed", "--json"]).ok().json();
+    let (id, secret) = (added["id"].as_str().unwrap(), Secret::new(added["secret"].as_str().unwrap()).unwrap());
+    gantry.cli(&["webhook", "test", id]).ok();
+
+    let answer = submit(&gantry, json!({ "callback": { "webhook_id": id } })).await;
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    let (head, body) = receiver.told("invocation.completed");
+    verify(header(&head, "gantry-signature"), &[secret], body.as_bytes(), now()).unwrap();
+    let event: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(event["data"]["invocation_id"], answer.body["invocation_id"]);
+    assert_eq!((&event["data"]["status"], &event["data"]["tool_id"]), (&json!("success"), &json!("calculator")));
+
+    let delivered = wait_for("the delivery to be noted", || {
+        let page = gantry.cli(&["webhook", "deliveries", "--state", "delivered", "--json"]).ok().json();
+        (page["deliveries"].as_array()?.len() == 2).then_some(page)
+    });
+    let first = delivered["deliveries"][0]["id"].as_str().unwrap();
+    let shown = gantry.cli(&["webhook", "deliveries", first]).ok().out();
+    assert!(shown.contains("204") && shown.contains("delivered"), "{shown}");
+    assert_eq!(receiver.count(), 2, "the test and the end, once each");
+    gantry.cli(&["webhook", "remove", id]).ok();
+    assert!(gantry.stop().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_led_to_where_only_the_server_can_go() {
+    let receiver = Receiver::open();
+    let gantry = Start::new().run().await;
+    let port = receiver.address.rsplit(':').next().unwrap();
+    for url in [
+        format!("http://{}/", receiver.address),
+        format!("https://{}/", receiver.address),
+        format!("https://127.0.0.1:{port}/"),
+        "https://127.0.0.1/".to_owned(),
+        "https://[::1]/".to_owned(),
+        "https://169.254.169.254/latest/meta-data".to_owned(),
+        "https://10.0.0.1/".to_owned(),
+        "file:///etc/passwd".to_owned(),
+    ] {
+        let refused = gantry.post("/v1/webhooks", json!({ "url": url })).await;
+        assert_eq!(refused.refusal(), (400, "E3004"), "{url}: {}", refused.text);
+        let callback = submit(&gantry, json!({ "callback": { "url": url, "secret": "none" } })).await;
+        assert_eq!(callback.refusal(), (400, "E3004"), "{url}: {}", callback.text);
+    }
+    // A name is only known for what it is once it was resolved: it is taken, and never called.
+    let added = gantry.cli(&["webhook", "add", "https://localhost/", "--json"]).ok().json();
+    let tried = gantry.post(&format!("/v1/webhooks/{}/test", added["id"].as_str().unwrap()), json!({})).await;
+    assert_eq!(tried.body["attempt"]["error"], "address_not_allowed", "{}", tried.text);
+    assert_eq!(receiver.count(), 0);
+    assert_eq!(gantry.post("/jobs/generate_embedding", json!({})).await.refusal(), (501, "E3010"));
+    assert!(gantry.stop().success());
+}
