@@ -20,6 +20,7 @@ struct FaultPoint {
 }
 
 /// Puts the fault point that the environment asks for before an observer.
+#[expect(clippy::disallowed_methods, reason = "a test says so in the environment of the process it starts")]
 pub(crate) fn before(observer: Arc<dyn Observer>) -> Arc<dyn Observer> {
     let Ok(asked) = std::env::var(VARIABLE) else { return observer };
     let (word, count) = asked.split_once(':').unwrap_or((&asked, "1"));

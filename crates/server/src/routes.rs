@@ -38,6 +38,7 @@ mod invocations;
 mod invoke;
 mod jobs_admin;
 mod keys;
+mod ledger;
 mod lifecycle;
 mod oauth;
 mod pages;
@@ -142,6 +143,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         batch::OPERATIONS,
         invocations::OPERATIONS,
         jobs_admin::OPERATIONS,
+        ledger::OPERATIONS,
         checkpoints::OPERATIONS,
         explain::OPERATIONS,
         tokens::OPERATIONS,

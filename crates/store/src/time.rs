@@ -22,6 +22,7 @@ pub(crate) struct StoreTime {
 
 impl StoreTime {
     /// From now on; without a clock, the machine's.
+    #[expect(clippy::disallowed_methods, reason = "for those who open a store without a clock")]
     pub(crate) fn starting(clock: Option<Arc<dyn Clock>>) -> Self {
         let clock = clock.unwrap_or_else(|| Arc::new(Machine(Instant::now())));
         Self { opened_at: clock.now(), opened: clock.monotonic(), clock }
@@ -50,6 +51,7 @@ impl fmt::Debug for StoreTime {
 struct Machine(Instant);
 
 impl Clock for Machine {
+    #[expect(clippy::disallowed_methods, reason = "for those who open a store without a clock")]
     fn now(&self) -> UnixMillis {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         UnixMillis::default().plus(since)

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::ToolId;
-use kernel::ports::observer::{Finished, Observer, Spoken, Words};
+use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Words};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -61,6 +61,11 @@ struct MessageKind {
     kind: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LedgerLabel {
+    event: &'static str,
+}
+
 /// Everything that is measured.
 #[derive(Debug)]
 pub struct Metrics {
@@ -75,6 +80,7 @@ pub struct Metrics {
     authentication_failures: Family<CodeLabel, Counter>,
     key_fetches: Family<Outcome, Counter>,
     tool_messages: Family<MessageKind, Counter>,
+    ledger: Family<LedgerLabel, Counter>,
     upstreams: UpstreamMetrics,
     /// What is counted for each tool that has a label of its own. Looked up on every call, so nothing is built there.
     labelled: RwLock<HashMap<ToolId, Series>>,
@@ -126,6 +132,8 @@ impl Metrics {
         registry.register("issuer_key_fetches", "Fetches of another issuer's key set", key_fetches.clone());
         let tool_messages = Family::default();
         registry.register("tool_messages", "Progress and log lines of running tools, by kind", tool_messages.clone());
+        let ledger = Family::default();
+        registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
         let others = Series::of(OTHER.into(), &calls, &durations);
         let upstreams = UpstreamMetrics::new(&mut registry);
         Self {
@@ -140,6 +148,7 @@ impl Metrics {
             authentication_failures,
             key_fetches,
             tool_messages,
+            ledger,
             upstreams,
             labelled: RwLock::default(),
             others,
@@ -233,6 +242,19 @@ impl Observer for Metrics {
 
     fn keys_fetched(&self, done: bool) {
         self.key_fetches.get_or_create(&Outcome { outcome: if done { "done" } else { "failed" } }).inc();
+    }
+
+    fn ledger(&self, event: LedgerEvent) {
+        let event = match event {
+            LedgerEvent::Begun => "begun",
+            LedgerEvent::Replayed => "replayed",
+            LedgerEvent::Waited => "waited",
+            LedgerEvent::Conflict => "conflict",
+            LedgerEvent::Unknown => "unknown",
+            LedgerEvent::Fenced => "fenced",
+            LedgerEvent::Recovered => "recovered",
+        };
+        self.ledger.get_or_create(&LedgerLabel { event }).inc();
     }
 
     fn tool_spoke(&self, event: &Spoken<'_>) {

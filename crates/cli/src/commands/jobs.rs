@@ -29,6 +29,7 @@ pub(crate) enum Jobs {
     Watch(watching::Watch),
     Cancel(Cancel),
     Retry(Retry),
+    Unknown(Unknown),
     Resolve(Resolve),
 }
 
@@ -79,6 +80,17 @@ pub(crate) struct Retry {
     job: Named,
 }
 
+/// List calls of which nobody knows whether they had their effect
+#[derive(Debug, Args)]
+pub(crate) struct Unknown {
+    /// Whose calls [default: the token's own tenant, or all for administrators of the installation]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+    /// At most so many
+    #[arg(long, default_value_t = 50)]
+    limit: u16,
+}
+
 /// Say what became of a call whose effect nobody could know of
 #[derive(Debug, Args)]
 pub(crate) struct Resolve {
@@ -103,6 +115,7 @@ impl Jobs {
             Self::Watch(command) => command.run(context).await,
             Self::Cancel(command) => command.run(context).await,
             Self::Retry(command) => command.run(context).await,
+            Self::Unknown(command) => command.run(context).await,
             Self::Resolve(command) => command.run(context).await,
         }
     }
@@ -152,6 +165,31 @@ impl Retry {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let answer = context.client()?.post(&self.job.path("/retry"), &json!({})).await?;
         context.printer.answer(&answer, |_| format!("begun again as {}", text(&answer, "invocation_id")));
+        Ok(())
+    }
+}
+
+impl Unknown {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let tenant = self.tenant.map(|tenant| format!("&tenant={}", segment(tenant.as_str()))).unwrap_or_default();
+        let answer = context.client()?.get(&format!("/v1/ledger?state=unknown&limit={}{tenant}", self.limit)).await?;
+        context.printer.answer(&answer, |printer| {
+            let rows = answer.get("calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            if rows.is_empty() {
+                return "none: the outcome of every call is known".to_owned();
+            }
+            let row = |call: &Value| {
+                let cause = call.pointer("/cause/cause").and_then(Value::as_str).unwrap_or_default().to_owned();
+                [
+                    text(call, "invocation_id"),
+                    text(call, "tool_id"),
+                    text(call, "idempotency_key"),
+                    cause,
+                    text(call, "begun_at"),
+                ]
+            };
+            printer.table(["ID", "TOOL", "KEY", "CAUSE", "BEGUN"], rows.iter().map(row))
+        });
         Ok(())
     }
 }

@@ -31,9 +31,31 @@ impl Jobs {
         }
         let principal = errand.principal(self.kernel.identity());
         let repeatable = errand.repeatable;
-        let arrival = arrival(errand, trace_id, reporter, job.cancellation.clone());
+        let mut arrival = arrival(errand, trace_id, reporter, job.cancellation.clone());
+        self.go_on(job, &mut arrival).await;
         let outcome = self.kernel.invoke_as(principal, arrival).await;
         call_end(outcome, &job.record, repeatable)
+    }
+}
+
+impl Jobs {
+    /// An attempt that is not the first goes on from the newest state that was kept of the call, not from the beginning
+    /// (CKPT-014). A state that cannot be had is no reason not to do the job.
+    async fn go_on(&self, job: &RunningJob, arrival: &mut Arrival<'_>) {
+        if job.record.attempts <= 1 {
+            return;
+        }
+        let key = &job.record.key;
+        match self.kernel.newest_checkpoint(&key.tenant, key.id).await {
+            Ok(Some(newest)) => {
+                let config = arrival.request.checkpoint_config.get_or_insert_default();
+                config.resume_from_checkpoint_id = Some(newest.to_string());
+            }
+            Ok(None) => {}
+            Err(refusal) => {
+                tracing::warn!(job = %key.id, code = %refusal.code, "a job begins anew: {}", refusal.message)
+            }
+        }
     }
 }
 

@@ -122,7 +122,7 @@ struct InvocationAnswer {
     result: Option<Value>,
     execution_metadata: Option<Value>,
     tool_version: Option<Value>,
-    /// The newest state that a tool has saved; none yet.
+    /// The newest state that the tool has saved, if one was kept.
     latest_checkpoint: Option<Value>,
     /// Has somebody asked for its end?
     cancel_requested: bool,
@@ -171,7 +171,10 @@ async fn status(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let tenant = tenant_asked(&incoming)?;
     let id = id_in_path(&mut incoming).await?;
     let view = keeper(&door)?.status(who.actor(), tenant.as_ref(), id).await?;
-    Answer::json(&rendered(view))
+    let newest = door.kernel().newest_checkpoint(&view.record.key.tenant, id).await?;
+    let mut answer = rendered(view);
+    answer.latest_checkpoint = newest.map(|newest| serde_json::json!({ "checkpoint_id": newest.to_string() }));
+    Answer::json(&answer)
 }
 
 async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {

@@ -19,7 +19,8 @@ const NOT_HERE: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "501 E3010",
 /// What was never kept, for whoever shows a good token.
 const NOT_KEPT: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "404 E3903", "404 E3903"];
 
-const NO_WEBHOOK: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"];
+/// What is not there, for administrators.
+const NONE_SUCH: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"];
 /// Nobody without a signature.
 const SIGNED: [&str; 5] = ["401 E3202"; 5];
 
@@ -76,15 +77,17 @@ const TABLE: &[Row] = &[
     ),
     ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/rollback", "rollBackInvocation", NOT_KEPT),
     ("POST", "/v1/tools/resume/019b0000-0000-7000-8000-00000000ffff", "resumeInvocation", NOT_KEPT),
+    ("GET", "/v1/ledger", "listLedger", ADMINISTRATORS),
+    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/resolve", "resolveInvocation", NONE_SUCH),
     // A subscription or delivery that is not there; what happens to one that is, is told in `webhooks`.
     ("GET", "/v1/webhooks", "listWebhooks", ADMINISTRATORS),
     ("POST", "/v1/webhooks", "addWebhook", ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "201 -"]),
-    ("DELETE", "/v1/webhooks/01890000-0000-7000-8000-000000000001", "removeWebhook", NO_WEBHOOK),
-    ("POST", "/v1/webhooks/01890000-0000-7000-8000-000000000001/rotate", "rotateWebhookSecret", NO_WEBHOOK),
-    ("POST", "/v1/webhooks/01890000-0000-7000-8000-000000000001/test", "testWebhook", NO_WEBHOOK),
+    ("DELETE", "/v1/webhooks/01890000-0000-7000-8000-000000000001", "removeWebhook", NONE_SUCH),
+    ("POST", "/v1/webhooks/01890000-0000-7000-8000-000000000001/rotate", "rotateWebhookSecret", NONE_SUCH),
+    ("POST", "/v1/webhooks/01890000-0000-7000-8000-000000000001/test", "testWebhook", NONE_SUCH),
     ("GET", "/v1/webhooks/deliveries", "listDeliveries", ADMINISTRATORS),
-    ("GET", "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001", "getDelivery", NO_WEBHOOK),
-    ("POST", "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001/resend", "resendDelivery", NO_WEBHOOK),
+    ("GET", "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001", "getDelivery", NONE_SUCH),
+    ("POST", "/v1/webhooks/deliveries/01890000-0000-7000-8000-000000000001/resend", "resendDelivery", NONE_SUCH),
     // Tokens prove nothing here: signatures do.
     ("POST", "/jobs/generate_embedding", "takeJob", SIGNED),
     ("POST", "/v1/workflows/callback", "workflowCallback", SIGNED),
@@ -124,6 +127,7 @@ fn body(operation: &str) -> Option<Value> {
         "takeJob" | "workflowCallback" => Some(json!({})),
         "putServer" => Some(json!({ "reach": { "type": "stdio", "command": "node" } })),
         "classifyServerTool" => Some(json!({ "side_effect_policy": "pure" })),
+        "resolveInvocation" => Some(json!({ "outcome": "happened" })),
         "nameCheckpoint" => Some(json!({ "label": "mine" })),
         "rollBackInvocation" => Some(json!({ "checkpoint_id": "019b0000-0000-7000-8000-00000000fffe" })),
         "resumeInvocation" => Some(json!({ "parameters": { "text": "x" } })),

@@ -1,5 +1,10 @@
 //! Cases of `Ledger`. Each takes a fresh store.
-#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test suite: what does not hold must panic"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

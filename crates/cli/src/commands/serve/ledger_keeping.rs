@@ -29,7 +29,7 @@ pub(super) async fn begin(kernel: &Kernel) -> Result<(), Failure> {
     if recovered.indeterminate > 0 {
         tracing::warn!(
             calls = recovered.indeterminate,
-            "nobody knows whether these calls had their effect: `gantry jobs list --status indeterminate` shows them"
+            "nobody knows whether these calls had their effect: `gantry jobs unknown` shows them"
         );
     }
     if recovered.set_free > 0 {

@@ -1,0 +1,185 @@
+//! `GET /v1/ledger` and `POST /v1/invocations/{id}/resolve`: calls with effects, for whoever looks after them. What nobody
+//! knows the outcome of is listed here, and a person says what became of it.
+
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, Subject, TenantId, ToolId};
+use kernel::ports::ledger::{Entry, EntryFilter, EntryState};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::invocations::{ID, id_in_path};
+use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+use crate::members::typed;
+
+/// Entries of a page unless asked otherwise, and at most.
+const PAGE_DEFAULT: usize = 50;
+const PAGE_MAX: usize = 200;
+
+const STATE: Parameter = Parameter {
+    place: Place::Query,
+    name: "state",
+    about: "only those: in_flight, done, failed_clean or unknown",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+const BEFORE: Parameter = Parameter {
+    place: Place::Query,
+    name: "before",
+    about: "only those older than this invocation: the last of the page before",
+    schema: SchemaGenerator::subschema_for::<InvocationId>,
+};
+const LIMIT: Parameter = Parameter {
+    place: Place::Query,
+    name: "limit",
+    about: "at most so many, up to 200; default 50",
+    schema: SchemaGenerator::subschema_for::<usize>,
+};
+
+pub(super) static OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/ledger",
+        id: "listLedger",
+        tag: "jobs",
+        summary: "List calls with effects, newest first: which run, which are done, which nobody knows the outcome of",
+        access: Access::Token,
+        parameters: &[TENANT, STATE, BEFORE, LIMIT],
+        asks: Asks::Nothing,
+        good: &[(200, "a page of them")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Page>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3206],
+        mount: |filter| to(filter, list),
+    },
+    Operation {
+        verb: Verb::Post,
+        path: "/v1/invocations/{id}/resolve",
+        id: "resolveInvocation",
+        tag: "jobs",
+        summary: "Say what became of a call whose outcome nobody could know",
+        access: Access::Token,
+        parameters: &[ID, TENANT],
+        asks: Asks::Json(SchemaGenerator::subschema_for::<Verdict>),
+        good: &[(200, "it is settled")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Settled>),
+        codes: &[
+            ErrorCode::E3001,
+            ErrorCode::E3004,
+            ErrorCode::E3206,
+            ErrorCode::E3702,
+            ErrorCode::E3801,
+            ErrorCode::E3803,
+            ErrorCode::E3908,
+        ],
+        mount: |filter| to(filter, resolve),
+    },
+];
+
+/// One page.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Page {
+    calls: Vec<Line>,
+}
+
+/// One call, in a line.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Line {
+    invocation_id: InvocationId,
+    tenant: TenantId,
+    tool_id: ToolId,
+    tool_version: String,
+    subject: Subject,
+    /// `in_flight`, `done`, `failed_clean` or `unknown`.
+    state: &'static str,
+    side_effect_policy: &'static str,
+    idempotency_key: Option<String>,
+    /// Why its outcome is unknown.
+    cause: Option<Value>,
+    begun_at: String,
+    settled_at: Option<String>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Happened,
+    DidNotHappen,
+}
+
+/// What a person found out.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Verdict {
+    outcome: Outcome,
+    /// What repeated calls are answered with, if it happened; `null` if nothing is said.
+    #[serde(default)]
+    result: Option<Value>,
+    /// How that is known; for the log.
+    #[serde(default)]
+    #[schemars(length(max = 500))]
+    note: Option<String>,
+}
+
+/// How it is settled.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Settled {
+    invocation_id: InvocationId,
+    outcome: Outcome,
+}
+
+async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let query = incoming.query(&["tenant", "state", "before", "limit"])?;
+    let wrong = |error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string());
+    let filter = EntryFilter {
+        tenant: query.one("tenant")?.map(str::parse).transpose().map_err(wrong)?,
+        state: query.word("state", &EntryState::ALL.map(|state| (state.as_str(), state)))?,
+        before: query.one("before")?.map(str::parse).transpose().map_err(wrong)?,
+    };
+    let limit = query.number("limit", 1..=PAGE_MAX, PAGE_DEFAULT)?;
+    let entries = door.kernel().ledger_lines(who.actor(), filter, limit).await?;
+    Answer::json(&Page { calls: entries.into_iter().map(line).collect() })
+}
+
+async fn resolve(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let tenant = tenant_asked(&incoming)?;
+    let id = id_in_path(&mut incoming).await?;
+    let mut body = incoming.json(&door, &who).await?;
+    let verdict: Verdict = typed(body.value.take(), "", || body.again())?;
+    if let Some(note) = &verdict.note {
+        tracing::info!(invocation = %id, %note, "somebody has found out what became of a call");
+    }
+    let happened = match verdict.outcome {
+        Outcome::Happened => Some(verdict.result.unwrap_or(json!(null))),
+        Outcome::DidNotHappen => None,
+    };
+    let (inner, outcome) = (Arc::clone(&door), verdict.outcome);
+    door.settle(async move {
+        inner.kernel().resolve_invocation(who.actor(), tenant.as_ref(), id, happened).await?;
+        Answer::json(&Settled { invocation_id: id, outcome })
+    })
+    .await
+}
+
+fn line(entry: Entry) -> Line {
+    let Entry { intent, state, begun_at, settled_at, outcome, .. } = entry;
+    Line {
+        invocation_id: intent.invocation,
+        tenant: intent.tenant,
+        tool_id: intent.tool,
+        tool_version: intent.version.to_string(),
+        subject: intent.subject,
+        state: state.as_str(),
+        side_effect_policy: intent.effects.as_str(),
+        idempotency_key: intent.key.map(|key| key.key),
+        cause: outcome.and_then(|mut outcome| outcome.get_mut("unknown").map(Value::take)),
+        begun_at: begun_at.to_string(),
+        settled_at: settled_at.map(|at| at.to_string()),
+    }
+}
