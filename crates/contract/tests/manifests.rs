@@ -56,6 +56,25 @@ fn the_send_email_example_validates_and_round_trips() {
 }
 
 #[test]
+fn what_is_left_out_of_a_table_stays_out_when_it_is_written() {
+    // Tool folders are read, written and published: a `null` that nobody has written would be refused on that way.
+    for (table, value) in [
+        ("checkpoint_config", json!({ "enabled": true })),
+        ("network_policy", json!({ "allowed_domains": ["example.com"] })),
+        ("retry_policy", json!({})),
+        ("circuit_breaker_config", json!({})),
+        ("resource_limits", json!({})),
+        ("rate_limit", json!({ "max_per_minute": 5 })),
+    ] {
+        let mut document = smallest();
+        document[table] = value;
+        let manifest = Manifest::from_value(document).unwrap_or_else(|error| panic!("{table}: {error}"));
+        let again = Manifest::from_value(serde_json::to_value(&manifest).unwrap());
+        assert_eq!(again.unwrap_or_else(|error| panic!("{table}: {error}")), manifest);
+    }
+}
+
+#[test]
 fn each_rule_refuses_the_manifest_that_breaks_it_and_names_the_member() {
     let cases: &[(&str, Value)] = &[
         ("/tool_id", json!({ "tool_id": "Word-Stats" })),

@@ -138,6 +138,7 @@ pub struct NetworkPolicy {
     #[schemars(length(max = 256), inner(regex(pattern = r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$")))]
     pub allowed_domains: Vec<String>,
     /// Default 80 and 443.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), inner(range(min = 1, max = 65535)))]
     pub allowed_ports: Option<Vec<u16>>,
     /// Closes the network whatever else is declared.
@@ -169,6 +170,7 @@ pub struct CheckpointConfig {
     #[schemars(length(max = 64))]
     pub macro_events: Vec<String>,
     /// Bytes from which state is compressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub compression_threshold_bytes: Option<u32>,
 }
 

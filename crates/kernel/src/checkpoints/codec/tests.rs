@@ -247,7 +247,7 @@ proptest! {
         let cut = keep.min(sealed.payload.len() - 1);
         let payload: Arc<[u8]> = sealed.payload[..cut].into();
         let spoiled = SealedCheckpoint { payload, ..sealed };
-        prop_assert_eq!(open(&[spoiled.clone()]).unwrap_err(), CodecError::Corrupt);
+        prop_assert_eq!(open(std::slice::from_ref(&spoiled)).unwrap_err(), CodecError::Corrupt);
         prop_assert!(open(&[resealed(spoiled)]).is_err(), "also if the seal is made to fit");
     }
 }
