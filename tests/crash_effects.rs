@@ -73,7 +73,7 @@ async fn call_until_it_dies(gantry_url: String, token: String, known: Arc<Mutex<
         let number = {
             let mut known = known.lock().unwrap();
             // Every third call repeats one that was not answered, and so do two callers at once.
-            match known.open.iter().next().copied().filter(|_| known.next % 3 == 0) {
+            match known.open.iter().next().copied().filter(|_| known.next.is_multiple_of(3)) {
                 Some(number) => {
                     known.next += 1;
                     number
