@@ -59,7 +59,7 @@ impl Mcp {
         let given = context.given_token()?;
         // Not one that happens to listen where servers usually do: it may be somebody else's.
         if context.global.server.is_none() && context.data_dir().running_server().is_none() {
-            return serve::alone::serve(context, given, &wish, self.toolset.as_deref()).await;
+            return Box::pin(serve::alone::serve(context, given, &wish, self.toolset.as_deref())).await;
         }
         let client = context.client()?;
         let token = match given {
