@@ -77,6 +77,12 @@ const TABLE: &[Row] = &[
     ),
     ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/rollback", "rollBackInvocation", NOT_KEPT),
     ("POST", "/v1/tools/resume/019b0000-0000-7000-8000-00000000ffff", "resumeInvocation", NOT_KEPT),
+    // No jobs are kept on this stage; who may do what with them is tested where they are.
+    ("GET", "/v1/invocations", "listInvocations", NOT_HERE),
+    ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff", "invocationStatus", NOT_HERE),
+    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/cancel", "cancelInvocation", NOT_HERE),
+    ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/events", "invocationEvents", NOT_HERE),
+    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/retry", "retryInvocation", NOT_HERE),
     ("GET", "/v1/ledger", "listLedger", ADMINISTRATORS),
     ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/resolve", "resolveInvocation", NONE_SUCH),
     // A subscription or delivery that is not there; what happens to one that is, is told in `webhooks`.

@@ -1,4 +1,4 @@
-//! Rows to records.
+//! Reads jobs, their bodies and their events back from rows; what cannot be read is named in a fault.
 
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
