@@ -25,7 +25,7 @@ use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tena
 use crate::answer::{Answer, Handled};
 use crate::base_url::BaseUrl;
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming::{Credential, Incoming};
 use crate::members::typed;
 use crate::problem::Refused;
 
@@ -170,7 +170,7 @@ async fn status(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let tenant = tenant_asked(&incoming)?;
     let id = id_in_path(&mut incoming).await?;
-    let view = keeper(&door)?.status(who.actor(), tenant.as_ref(), id).await?;
+    let view = keeper(&door, &who).await?.status(who.actor(), tenant.as_ref(), id).await?;
     let newest = door.kernel().newest_checkpoint(&view.record.key.tenant, id).await?;
     let mut answer = rendered(view);
     answer.latest_checkpoint = newest.map(|newest| serde_json::json!({ "checkpoint_id": newest.to_string() }));
@@ -185,7 +185,7 @@ async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         None => CancelBody::default(),
         Some(mut body) => typed(body.value.take(), "", || body.again())?,
     };
-    let jobs = Arc::clone(keeper(&door)?);
+    let jobs = Arc::clone(keeper(&door, &who).await?);
     door.settle(async move {
         let state = jobs.cancel(who.actor(), tenant.as_ref(), id, body.reason.as_deref()).await?;
         let (cancelled, message) = match state {
@@ -198,11 +198,13 @@ async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     .await
 }
 
-/// Who keeps jobs, if this server does.
-pub(super) fn keeper(door: &Door) -> Result<&Arc<Jobs>, Refused> {
-    door.jobs().ok_or_else(|| {
-        Refusal::new(ErrorCode::E3010, "this server keeps no jobs").hint("call the tool without `async_mode`").into()
-    })
+/// Who keeps jobs, if this server does. That it does not is told to those who may know.
+pub(super) async fn keeper<'d>(door: &'d Door, who: &Credential) -> Result<&'d Arc<Jobs>, Refused> {
+    if let Some(jobs) = door.jobs() {
+        return Ok(jobs);
+    }
+    door.kernel().recognise(who.actor()).await?;
+    Err(Refusal::new(ErrorCode::E3010, "this server keeps no jobs").hint("call the tool without `async_mode`").into())
 }
 
 /// An id that is none names no job.

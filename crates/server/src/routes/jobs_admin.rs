@@ -127,7 +127,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
     };
     let before = query.number("before", 0..=u64::MAX, u64::MAX)?;
     let limit = query.number("limit", 1..=PAGE_MAX, PAGE_DEFAULT)?;
-    let listing = keeper(&door)?.list(who.actor(), filter, Some(before), limit).await?;
+    let listing = keeper(&door, &who).await?.list(who.actor(), filter, Some(before), limit).await?;
     let invocations = listing.jobs.into_iter().map(|(status, record)| line(status, record)).collect();
     Answer::json(&Page { invocations, next: listing.next })
 }
@@ -137,7 +137,7 @@ async fn retry(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let tenant = tenant_asked(&incoming)?;
     let base = incoming.base();
     let id = id_in_path(&mut incoming).await?;
-    let jobs = Arc::clone(keeper(&door)?);
+    let jobs = Arc::clone(keeper(&door, &who).await?);
     door.settle(async move { accepted(&jobs.retry(who.actor(), tenant.as_ref(), id).await?, &base) }).await
 }
 

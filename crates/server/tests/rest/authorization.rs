@@ -19,8 +19,6 @@ const NOT_HERE: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "501 E3010",
 /// What was never kept, for whoever shows a good token.
 const NOT_KEPT: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "404 E3903", "404 E3903"];
 
-/// A server without a queue has nothing to keep from anybody.
-const NO_JOBS: [&str; 5] = ["501 E3010"; 5];
 /// What is not there, for administrators.
 const NONE_SUCH: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"];
 /// Nobody without a signature.
@@ -80,11 +78,11 @@ const TABLE: &[Row] = &[
     ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/rollback", "rollBackInvocation", NOT_KEPT),
     ("POST", "/v1/tools/resume/019b0000-0000-7000-8000-00000000ffff", "resumeInvocation", NOT_KEPT),
     // No jobs are kept on this stage; who may do what with them is tested where they are.
-    ("GET", "/v1/invocations", "listInvocations", NO_JOBS),
-    ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff", "invocationStatus", NO_JOBS),
-    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/cancel", "cancelInvocation", NO_JOBS),
-    ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/events", "invocationEvents", NO_JOBS),
-    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/retry", "retryInvocation", NO_JOBS),
+    ("GET", "/v1/invocations", "listInvocations", NOT_HERE),
+    ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff", "invocationStatus", NOT_HERE),
+    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/cancel", "cancelInvocation", NOT_HERE),
+    ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/events", "invocationEvents", NOT_HERE),
+    ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/retry", "retryInvocation", NOT_HERE),
     ("GET", "/v1/ledger", "listLedger", ADMINISTRATORS),
     ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/resolve", "resolveInvocation", NONE_SUCH),
     // A subscription or delivery that is not there; what happens to one that is, is told in `webhooks`.

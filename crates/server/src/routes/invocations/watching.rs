@@ -60,7 +60,7 @@ pub(super) async fn events(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let seen = incoming.parts.headers.get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let after = query.number("after", 0..=u64::MAX, seen.unwrap_or(0))?;
     let id = id_in_path(&mut incoming).await?;
-    let jobs = Arc::clone(keeper(&door)?);
+    let jobs = Arc::clone(keeper(&door, &who).await?);
     // Before the first look, so that nothing falls between.
     let news = jobs.news();
     let (key, state) = jobs.find(who.actor(), tenant.as_ref(), id).await?;
