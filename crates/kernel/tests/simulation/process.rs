@@ -182,17 +182,17 @@ impl Process {
     pub(crate) async fn publish(&self) {
         // The one that others name first.
         for (tool, policy) in TOOLS.into_iter().rev() {
-            let manifest = json!({
+            let mut manifest = json!({
                 "tool_id": tool, "version": "1.0.0", "name": tool, "description": "Does one thing, by chance.",
                 "provider": "Test", "protocol": "custom", "side_effect_policy": policy, "timeout_class": "standard",
                 "side_effects": [{ "resource": "r", "op": "CREATE", "scope": "s" }], "idempotency": {},
-                "compensation_tool_id": (policy == "compensatable").then_some("set_it"),
                 "parameters": { "type": "object", "properties": { "number": { "type": "integer" } }, "required": ["number"] },
                 "result_schema": { "type": "object" }, "execution": { "type": "builtin", "handler": tool },
             });
-            let Value::Object(mut members) = manifest else { unreachable!("an object") };
-            members.retain(|_, value| !value.is_null());
-            self.kernel.publish(admin(), Value::Object(members)).await.unwrap();
+            if policy == "compensatable" {
+                manifest["compensation_tool_id"] = json!("set_it");
+            }
+            self.kernel.publish(admin(), manifest).await.unwrap();
         }
     }
 
