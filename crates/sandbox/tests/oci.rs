@@ -9,9 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use gantry_sandbox::oci::{ContainerError, Kind, Root, Runtime};
-use gantry_sandbox::{
-    Access, Child, Ended, Exit, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
-};
+use gantry_sandbox::{Access, Child, Ended, Exit, Limits, Network, OwnFile, PROXY_PORT, SpawnError, Spec, Step};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[path = "world/around.rs"]

@@ -3,12 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test crate")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use gantry_sandbox::{
-    Access, Child, Ended, Exit, Limits, Network, OwnFile, PROXY_PORT, Sandbox, SpawnError, Spec, Step,
-};
+use gantry_sandbox::{Access, Ended, Exit, Limits, Network, OwnFile, PROXY_PORT, SpawnError, Spec, Step};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[path = "world/around.rs"]
