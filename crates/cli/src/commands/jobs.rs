@@ -102,6 +102,9 @@ pub(crate) struct Resolve {
     /// It did not
     #[arg(long)]
     did_not_happen: bool,
+    /// What repeated calls are answered with, as JSON [default: null]
+    #[arg(long, value_name = "JSON", requires = "happened", value_parser = parsed)]
+    result: Option<Value>,
     /// How that is known
     #[arg(long)]
     note: Option<String>,
@@ -198,13 +201,18 @@ impl Resolve {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let outcome = if self.happened { "happened" } else { "did_not_happen" };
         let mut body = json!({ "outcome": outcome });
-        if let (Some(members), Some(note)) = (body.as_object_mut(), self.note) {
-            members.insert("note".to_owned(), note.into());
+        if let Some(members) = body.as_object_mut() {
+            let said = [("note", self.note.map(Value::String)), ("result", self.result)];
+            members.extend(said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         }
         let answer = context.client()?.post(&self.job.path("/resolve"), &body).await?;
         context.printer.answer(&answer, |_| format!("{} is settled: {outcome}", self.job.id));
         Ok(())
     }
+}
+
+fn parsed(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
 /// Says that a call was submitted.

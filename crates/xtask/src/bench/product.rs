@@ -52,6 +52,8 @@ impl Product {
             .args(tools.into_iter().flat_map(|folder| [OsStr::new("--tools"), folder.as_os_str()]))
             .env("GANTRY_LIMITS__CONCURRENT_CALLS_PER_AGENT", CALLS_AT_ONCE_MAX)
             .current_dir(data.parent().unwrap_or(data))
+            // Long lists are measured as lists, not as what a model is shown in their place.
+            .env("GANTRY_TOOLS__EXPOSURE", "all")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -114,9 +116,18 @@ impl Product {
 
     /// Puts a setting.
     pub(super) async fn put(&self, admin: &str, path: &str, body: &Value) -> Result<()> {
-        let request = load::request("PUT", path, Some(admin), Some(&body.to_string()));
+        self.ask("PUT", admin, path, body).await
+    }
+
+    /// The same with POST.
+    pub(super) async fn post(&self, admin: &str, path: &str, body: &Value) -> Result<()> {
+        self.ask("POST", admin, path, body).await
+    }
+
+    async fn ask(&self, verb: &str, admin: &str, path: &str, body: &Value) -> Result<()> {
+        let request = load::request(verb, path, Some(admin), Some(&body.to_string()));
         let (status, answer) = load::ask_once(self.address, &request).await?;
-        ensure!(status == 200, "PUT {path} answered {status}: {}", String::from_utf8_lossy(&answer));
+        ensure!(status == 200, "{verb} {path} answered {status}: {}", String::from_utf8_lossy(&answer));
         Ok(())
     }
 
