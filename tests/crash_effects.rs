@@ -35,23 +35,31 @@ struct Known {
     unknown: BTreeSet<u32>,
 }
 
-fn tool(folder: &Path, counter: &Path) {
-    let folder = folder.join("pay");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::write(folder.join("main.sh"), PAY.replace("COUNTER", counter.to_str().unwrap())).unwrap();
+/// The tool that pays and the one that would undo it.
+fn tools(folder: &Path, counter: &Path) {
     let place = counter.parent().unwrap().display();
-    let manifest = json!({
-        "tool_id": "pay", "namespace": "bank", "version": "1.0.0", "name": "Pay",
-        "description": "Pays, and writes down that it did.", "provider": "Test", "protocol": "native",
-        "side_effect_policy": "compensatable", "timeout_class": "standard",
-        "side_effects": [{ "resource": "money", "op": "CREATE", "scope": "account" }], "idempotency": {},
-        "required_permissions": [format!("filesystem:write:{place}")],
-        "parameters": { "type": "object", "properties": { "number": { "type": "integer" } }, "required": ["number"] },
-        "result_schema": { "type": "object", "properties": { "paid": { "type": "boolean" } }, "required": ["paid"] },
-        "execution": { "type": "process", "command": ["sh", "main.sh"] },
-    });
-    std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
+    for (id, policy) in [("pay", "compensatable"), ("refund", "idempotent")] {
+        let folder = folder.join(id);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(folder.join("main.sh"), PAY.replace("COUNTER", counter.to_str().unwrap())).unwrap();
+        let mut manifest = json!({
+            "tool_id": id, "namespace": "bank", "version": "1.0.0", "name": id,
+            "description": "Moves money, and writes down that it did.", "provider": "Test", "protocol": "native",
+            "side_effect_policy": policy, "timeout_class": "standard",
+            "side_effects": [{ "resource": "money", "op": "CREATE", "scope": "account" }], "idempotency": {},
+            "required_permissions": [format!("filesystem:write:{place}")],
+            "parameters": {
+                "type": "object", "properties": { "number": { "type": "integer" } }, "required": ["number"],
+            },
+            "result_schema": { "type": "object", "properties": { "paid": { "type": "boolean" } }, "required": ["paid"] },
+            "execution": { "type": "process", "command": ["sh", "main.sh"] },
+        });
+        if policy == "compensatable" {
+            manifest["compensation_tool_id"] = json!("bank.refund");
+        }
+        std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
+    }
 }
 
 /// Sends the call of one key; nothing if the server died over it.
@@ -123,21 +131,21 @@ async fn start(data: &Path, tools: &Path, fault: Option<String>) -> Gantry {
 async fn two_hundred_kills_between_intent_and_settlement_pay_nothing_twice() {
     let home = tempfile::tempdir().unwrap();
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (data, tools, place) = (home.path().join("data"), home.path().join("tools"), home.path().join("counter"));
-    for folder in [&tools, &place] {
+    let (data, folder, place) = (home.path().join("data"), home.path().join("tools"), home.path().join("counter"));
+    for folder in [&folder, &place] {
         std::fs::create_dir_all(folder).unwrap();
     }
-    std::fs::set_permissions(&tools, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
     let counter = place.join("paid");
-    tool(&tools, &counter);
+    tools(&folder, &counter);
     let known = Arc::new(Mutex::new(Known::default()));
 
     let at_steps = (0..KILLS_PER_STEP).flat_map(|round| STEPS.map(|step| Some(format!("{step}:{}", 1 + round % 7))));
     let moments = at_steps.chain((0..KILLS_AT_RANDOM).map(|_| None));
     for (round, fault) in moments.enumerate() {
         let at_random = fault.is_none();
-        let gantry = start(&data, &tools, fault).await;
+        let gantry = start(&data, &folder, fault).await;
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| tokio::spawn(call_until_it_dies(gantry.url.clone(), gantry.token.clone(), Arc::clone(&known))))
             .collect();
@@ -155,7 +163,7 @@ async fn two_hundred_kills_between_intent_and_settlement_pay_nothing_twice() {
     }
 
     // The last server finds everything as the others left it; every call that was not answered is sent again.
-    let gantry = start(&data, &tools, None).await;
+    let gantry = start(&data, &folder, None).await;
     let http = client();
     let open: Vec<u32> = known.lock().unwrap().open.iter().copied().collect();
     for number in open {

@@ -30,7 +30,7 @@ async fn what_this_server_cannot_honour_is_refused_and_not_run() {
         (call("no_way", json!({})), (503, "E3108")),
         (call("far_away", json!({})), (503, "E3108")),
         (call("wipe_all", json!({})), (403, "E3208")),
-        (call("undoable", json!({})), (501, "E3010")),
+        (call("undoable", json!({})), (400, "E3004")),
         (call("ask_user", json!({})), (409, "E3210")),
         (call("reads_data", json!({ "dry_run": true })), (501, "E3010")),
         (call("reads_data", json!({ "require_approval": true })), (403, "E3208")),

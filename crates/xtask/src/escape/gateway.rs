@@ -59,6 +59,8 @@ impl Gateway {
             command.arg("--tools").arg(folder);
         }
         command.env_clear().env("PATH", PATH).env("NO_COLOR", "1").env(MARKER_VARIABLE, canary.marker());
+        // A probe is waited for to its end, also one that takes its time.
+        command.env("GANTRY_JOBS__PROMOTE_AFTER_SECONDS", "900");
         command.current_dir(data.parent().unwrap_or(&data));
         let child = command.stdin(Stdio::null()).stdout(sink.try_clone()?).stderr(sink).spawn();
         let child = child.context("cannot start gantry")?;
