@@ -26,6 +26,10 @@ use super::{index, migrations};
 
 /// "GNTR": marks our files among all SQLite files.
 pub(super) const APPLICATION_ID: i32 = 0x474e_5452;
+/// How often, and after which pauses, the lock is asked for. A server that was killed while it started a program has its
+/// lock in that program's hands too, for the moment until the program is really another one.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// How long SQLite waits for a lock of another connection, for example of a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest file that is checked after an unclean end; checking takes about a second per gigabyte.
@@ -178,11 +182,14 @@ impl Location {
             .mode(0o600)
             .open(path)
             .map_err(|source| self.no_directory(source))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { file: self.file.clone() }),
-            Err(TryLockError::Error(source)) => Err(self.no_directory(source)),
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(source)) => return Err(self.no_directory(source)),
+            }
         }
+        Err(OpenError::InUse { file: self.file.clone() })
     }
 
     /// Looks at the bytes of the file: ours, somebody else's, cut off?
