@@ -4,21 +4,27 @@
 //! examples. Output is passed on line by line while it is counted, so that a long run is not a silent one.
 //!
 //! The closing line `N passed, N failed` is the last line of standard output, whatever happened: a build that fails or a
-//! test program that dies counts as one failure, never as none.
+//! test program that dies counts as one failure, never as none. What failed, and how, is told again just before it:
+//! thousands of lines may lie between a failure and the end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ExitCode, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result};
 
 use crate::{services, workspace};
 
-/// How many tests there were.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+/// Lines about failures that are told again at the end.
+const RETOLD_MAX: usize = 400;
+
+/// How many tests there were, and what was said of those that failed.
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
     failed: u64,
     ignored: u64,
+    failures: Vec<String>,
 }
 
 /// The command. What follows `--` goes to the test programs.
@@ -30,6 +36,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             Tally { failed: 1, ..Tally::default() }
         }
     };
+    if !tally.failures.is_empty() {
+        println!("\nwhat failed:\n{}", tally.failures.join("\n"));
+    }
     if tally.ignored > 0 {
         println!("{} ignored: a test is run or deleted, so this counts as failure", tally.ignored);
     }
@@ -44,13 +53,29 @@ fn whole_suite(arguments: &[String]) -> Result<Tally> {
         .args(arguments)
         .env(services::peers::FOLDER_VARIABLE, services::peers::folder()?)
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .context("cannot run cargo")?;
+    let errors = child.stderr.take();
+    let deaths = thread::spawn(move || {
+        let mut deaths = Vec::new();
+        if let Some(errors) = errors {
+            pass_on(BufReader::new(errors), &mut std::io::stderr(), |line| {
+                if line.contains("process didn't exit successfully") || line.starts_with("error") {
+                    retell(&mut deaths, line);
+                }
+            })?;
+        }
+        anyhow::Ok(deaths)
+    });
     let mut tally = Tally::default();
     if let Some(output) = child.stdout.take() {
         count(BufReader::new(output), &mut std::io::stdout().lock(), &mut tally)?;
     }
     let status = child.wait().context("cannot wait for cargo")?;
+    if let Ok(deaths) = deaths.join() {
+        tally.failures.extend(deaths?);
+    }
     if !status.success() && tally.failed == 0 {
         tally.failed = 1;
     }
@@ -58,7 +83,34 @@ fn whole_suite(arguments: &[String]) -> Result<Tally> {
 }
 
 /// Passes lines on and adds up the summaries among them.
-fn count(mut from: impl BufRead, to: &mut impl Write, tally: &mut Tally) -> Result<()> {
+fn count(from: impl BufRead, to: &mut impl Write, tally: &mut Tally) -> Result<()> {
+    // What a failed test printed stands between `---- its name stdout ----` and the list of names.
+    let mut telling = false;
+    pass_on(from, to, |line| {
+        if line.starts_with("---- ") && line.ends_with(" ----") {
+            telling = true;
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            telling = false;
+        }
+        if telling || line.starts_with("test ") && line.ends_with(" ... FAILED") {
+            retell(&mut tally.failures, line);
+        }
+        if let Some(part) = summary(line) {
+            tally.passed += part.passed;
+            tally.failed += part.failed;
+            tally.ignored += part.ignored;
+        }
+    })
+}
+
+fn retell(lines: &mut Vec<String>, line: &str) {
+    if lines.len() < RETOLD_MAX {
+        lines.push(line.to_owned());
+    }
+}
+
+/// Shows each line as it comes, and then to `look`.
+fn pass_on(mut from: impl BufRead, to: &mut impl Write, mut look: impl FnMut(&str)) -> Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -67,11 +119,7 @@ fn count(mut from: impl BufRead, to: &mut impl Write, tally: &mut Tally) -> Resu
         }
         to.write_all(&line)?;
         to.flush()?;
-        if let Some(part) = summary(&String::from_utf8_lossy(&line)) {
-            tally.passed += part.passed;
-            tally.failed += part.failed;
-            tally.ignored += part.ignored;
-        }
+        look(String::from_utf8_lossy(&line).trim_end());
     }
 }
 
@@ -81,7 +129,7 @@ fn summary(line: &str) -> Option<Tally> {
     let number = |name: &str| {
         counts.split("; ").find_map(|part| part.trim().strip_suffix(name)?.trim().parse::<u64>().ok()).unwrap_or(0)
     };
-    Some(Tally { passed: number("passed"), failed: number("failed"), ignored: number("ignored") })
+    Some(Tally { passed: number("passed"), failed: number("failed"), ignored: number("ignored"), ..Tally::default() })
 }
 
 #[cfg(test)]
@@ -96,8 +144,17 @@ mod tests {
             says test result: ok. 9 passed; somewhere in a line\n";
         let (mut tally, mut shown) = (Tally::default(), Vec::new());
         count(output.as_bytes(), &mut shown, &mut tally).unwrap();
-        assert_eq!(tally, Tally { passed: 12, failed: 3, ignored: 1 });
+        assert_eq!(tally, Tally { passed: 12, failed: 3, ignored: 1, failures: Vec::new() });
         assert_eq!(shown, output.as_bytes());
+    }
+
+    #[test]
+    fn what_a_failed_test_said_is_kept_and_what_others_said_is_not() {
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nthread 'b' panicked\n\n\
+            failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let mut tally = Tally::default();
+        count(output.as_bytes(), &mut Vec::new(), &mut tally).unwrap();
+        assert_eq!(tally.failures, ["test b ... FAILED", "---- b stdout ----", "thread 'b' panicked", ""]);
     }
 
     #[test]

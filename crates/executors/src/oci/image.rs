@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -217,17 +218,12 @@ fn bundle(dir: &Path) -> Result<Image, ImageError> {
 
 /// Unpacks beside, and renames when all is there.
 fn unpack(cache: &Path, dir: &Path, manifest: &Manifest, root: &Path, used: &[String]) -> Result<(), ImageError> {
-    use std::os::unix::fs::DirBuilderExt as _;
     if root.is_dir() {
         return Ok(());
     }
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(cache)?;
     make_room(cache, used)?;
-    // A call that was given up may still be unpacking the same: each has a place of its own.
-    let number = PARTS.fetch_add(1, Ordering::Relaxed);
-    let beside = cache.join(format!("{}.{}.{number}{PART}", manifest.digest, std::process::id()));
-    std::fs::DirBuilder::new().mode(0o755).create(&beside)?;
-    let _held = lock(&beside)?;
+    let (beside, _held) = place_of_its_own(cache, &manifest.digest)?;
     let unpacked = layer::unpack_all(dir, &manifest.layers, &beside).map_err(ImageError::from);
     let placed = unpacked.and_then(|()| match std::fs::rename(&beside, root) {
         // Somebody else was as far; theirs is as good.
@@ -244,6 +240,32 @@ fn unpack(cache: &Path, dir: &Path, manifest: &Manifest, root: &Path, used: &[St
 /// How the name of an image ends that is not whole yet.
 const PART: &str = ".part";
 static PARTS: AtomicU64 = AtomicU64::new(0);
+
+/// How often a new place may be cleared away by others before its lock is held.
+const CLAIMS_MAX: u32 = 16;
+
+/// An empty directory to unpack in, and its lock. Each call has its own, because one that was given up may still be
+/// unpacking the same. A place that somebody took for abandoned, in the moment before it was locked, is made again.
+fn place_of_its_own(cache: &Path, digest: &str) -> io::Result<(PathBuf, std::fs::File)> {
+    for _ in 0..CLAIMS_MAX {
+        let number = PARTS.fetch_add(1, Ordering::Relaxed);
+        let place = cache.join(format!("{digest}.{}.{number}{PART}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o755).create(&place)?;
+        if let Ok(held) = lock(&place)
+            && is_still(&place, &held)
+        {
+            return Ok((place, held));
+        }
+    }
+    Err(io::Error::other("others cleared away every place to unpack in"))
+}
+
+/// Whether the name still belongs to what was opened.
+fn is_still(path: &Path, opened: &std::fs::File) -> bool {
+    let named = std::fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()));
+    let held = opened.metadata().map(|meta| (meta.dev(), meta.ino()));
+    matches!((named, held), (Ok(named), Ok(held)) if named == held)
+}
 
 /// Held by whoever unpacks there. What nobody holds was left by a server that died.
 fn lock(part: &Path) -> io::Result<std::fs::File> {
@@ -263,7 +285,10 @@ fn make_room(cache: &Path, used: &[String]) -> io::Result<()> {
                 remove(&entry.path())?;
             }
         } else if layout::is_digest(&name) && !used.contains(&name) {
-            images.push((entry.metadata()?.modified()?, entry.path()));
+            match entry.metadata().and_then(|meta| meta.modified()) {
+                Ok(modified) => images.push((modified, entry.path())),
+                Err(error) => gone_is_fine(Err(error))?,
+            }
         }
     }
     images.sort();
@@ -275,12 +300,17 @@ fn make_room(cache: &Path, used: &[String]) -> io::Result<()> {
 fn put_aside(image: &Path) -> io::Result<()> {
     let mut aside = image.as_os_str().to_owned();
     aside.push(format!(".{}.{}{PART}", std::process::id(), PARTS.fetch_add(1, Ordering::Relaxed)));
-    std::fs::rename(image, &aside)?;
+    gone_is_fine(std::fs::rename(image, &aside))?;
     remove(Path::new(&aside))
 }
 
 fn remove(dir: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(dir) {
+    gone_is_fine(std::fs::remove_dir_all(dir))
+}
+
+/// Others share the cache and clear away as well.
+fn gone_is_fine(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -289,6 +319,24 @@ fn remove(dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_to_unpack_in_are_had_while_others_clear_away() {
+        let cache = tempfile::tempdir().unwrap();
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    for _ in 0..200 {
+                        make_room(cache.path(), &[]).unwrap();
+                        let (place, held) = place_of_its_own(cache.path(), &"a".repeat(64)).unwrap();
+                        std::fs::write(place.join("file"), "whole").unwrap();
+                        assert!(is_still(&place, &held), "nobody takes what is held");
+                        remove(&place).unwrap();
+                    }
+                });
+            }
+        });
+    }
 
     #[test]
     fn a_folder_is_told_from_a_name_in_a_registry() {

@@ -114,7 +114,12 @@ async fn a_damaged_cache_is_noticed_and_made_anew() {
     for file in files(&dir) {
         let sound = std::fs::read(&file).unwrap();
         for damaged in [sound.iter().map(|byte| byte ^ 0xff).collect(), sound[..sound.len() / 2].to_vec(), Vec::new()] {
-            std::fs::write(&file, &damaged).unwrap();
+            // Put in place of the old one, never written into it: the code of an earlier house may still be mapped, and
+            // pages that are cut off below a reader end the whole process.
+            let damage = cache.path().join("damage");
+            std::fs::write(&damage, &damaged).unwrap();
+            std::fs::set_permissions(&damage, std::fs::metadata(&file).unwrap().permissions()).unwrap();
+            std::fs::rename(&damage, &file).unwrap();
             let house = cached(&dir);
             let tool = house.tool(folder.path(), "tool.wasm", &[]);
             assert_eq!(house.call(&tool, json!({ "a": 1 })).await.unwrap().value, json!({ "a": 1 }));
