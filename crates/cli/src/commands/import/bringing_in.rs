@@ -23,6 +23,23 @@ use crate::secret_file;
 /// A server may have to be fetched before it starts.
 const START_PATIENCE: Duration = Duration::from_secs(300);
 
+/// What a server may offer besides tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Offer {
+    Resources,
+    Prompts,
+}
+
+/// Switches on what was named. What was not named stays as it is.
+pub(crate) fn offer(server: &mut ImportedServer, offers: &[Offer]) {
+    for offer in offers {
+        match offer {
+            Offer::Resources => server.spec.resources = true,
+            Offer::Prompts => server.spec.prompts = true,
+        }
+    }
+}
+
 /// What came of one server.
 #[derive(Debug)]
 pub(crate) struct Brought {

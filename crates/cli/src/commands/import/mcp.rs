@@ -9,7 +9,7 @@ use contract::nearest::nearest;
 use serde_json::{Value, json};
 use upstreams::import::{self, Import, ImportedServer, Problem};
 
-use super::bringing_in::{bring_in, conclude};
+use super::bringing_in::{Offer, bring_in, conclude, offer};
 use super::machine::ThisMachine;
 use super::plan;
 use crate::commands::Outcome;
@@ -35,6 +35,9 @@ pub(crate) struct ImportMcp {
     /// Only this server (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// What the servers offer besides tools, for callers who may use it (repeatable)
+    #[arg(long = "offer", value_name = "WHAT")]
+    offers: Vec<Offer>,
     /// Whose servers they become [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -58,7 +61,8 @@ impl ImportMcp {
         if servers.is_empty() || !(lines.is_empty() || self.keep_going || self.dry_run) {
             return Err(not_in_order(lines, !servers.is_empty()));
         }
-        let servers = chosen(servers, &self.only)?;
+        let mut servers = chosen(servers, &self.only)?;
+        servers.iter_mut().for_each(|server| offer(server, &self.offers));
         for line in &lines {
             context.printer.warn(line);
         }

@@ -18,6 +18,13 @@ pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
             let word = if index == 0 { "may touch" } else { "         " };
             lines.push(format!("  {word} {} – {}", visible(&grant.permission), visible(&grant.why)));
         }
+        let offered: Vec<&str> = [("resources", server.spec.resources), ("prompts", server.spec.prompts)]
+            .into_iter()
+            .filter_map(|(what, is_offered)| is_offered.then_some(what))
+            .collect();
+        if !offered.is_empty() {
+            lines.push(format!("  offers    its {} too", offered.join(" and ")));
+        }
         for secret in &server.secrets {
             let state = if secret.value.is_some() { "" } else { " (you have to provide it)" };
             lines.push(format!(

@@ -213,10 +213,11 @@ impl Relay {
 
     /// Sends one message and gives out what comes back (RELAY-1).
     async fn carry(&self, message: &Value) {
+        let sent_by = self.marked_of(message);
         let mut back = self.carried(message).await;
         if let Ok(Back::WantsHeader(refusal)) = &back {
             // It was turned away unread, so it may be sent again, once.
-            back = match self.learn_marks(message).await {
+            back = match self.learn_marks(message, sent_by).await {
                 true => self.carried(message).await,
                 false => Ok(Back::WantsHeader(refusal.clone())),
             };

@@ -9,7 +9,7 @@ use upstreams::spec::{ServerReach, Setting};
 
 use crate::commands::Outcome;
 use crate::commands::import::ThisMachine;
-use crate::commands::import::bringing_in::{bring_in, conclude};
+use crate::commands::import::bringing_in::{Offer, bring_in, conclude, offer};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -57,6 +57,9 @@ pub(crate) struct Add {
     /// One process for all tenants: only for servers that keep nothing between calls
     #[arg(long)]
     shareable: bool,
+    /// What it offers besides tools, for callers who may use it (repeatable)
+    #[arg(long = "offer", value_name = "WHAT")]
+    offers: Vec<Offer>,
     /// Whose server [default: the token's own tenant]
     #[arg(long)]
     tenant: Option<TenantId>,
@@ -90,6 +93,7 @@ impl Add {
         }
         server.spec.namespace.clone_from(&self.namespace);
         server.spec.shareable = self.shareable;
+        offer(&mut server, &self.offers);
         let named =
             self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
         match &mut server.spec.reach {
@@ -157,6 +161,7 @@ mod tests {
             no_inference: false,
             namespace: Some("docs".into()),
             shareable: false,
+            offers: vec![Offer::Prompts],
             tenant: None,
         }
     }
@@ -165,6 +170,7 @@ mod tests {
     fn a_server_by_hand_is_like_one_from_a_file() {
         let server = add().server(&nowhere()).unwrap();
         assert_eq!(server.spec.namespace.as_deref(), Some("docs"));
+        assert!(server.spec.prompts && !server.spec.resources, "nothing is offered that was not named");
         let ServerReach::Stdio { env, permissions, .. } = &server.spec.reach else { panic!("a program") };
         assert_eq!(env.get("API_TOKEN"), Some(&Setting::Secret { secret: "files_api_token".into() }));
         assert_eq!(env.get("OTHER"), Some(&Setting::Secret { secret: "other_credential".into() }));

@@ -53,14 +53,16 @@ impl Marked {
 }
 
 impl Relay {
-    /// Reads the list of tools for a call that misses a header, as the client that made the call would. `false`: there is
-    /// nothing new to be known.
-    pub(super) async fn learn_marks(&self, call: &Value) -> bool {
-        let name = call.pointer("/params/name").and_then(Value::as_str);
+    /// Reads the list of tools for a call that misses a header, as the client that made the call would. `sent_by` is what
+    /// was known when it was sent. `false`: there is nothing new to be known.
+    pub(super) async fn learn_marks(&self, call: &Value, sent_by: Option<Arc<Value>>) -> bool {
         if call.get("method").and_then(Value::as_str) != Some("tools/call") {
             return false;
         }
-        let before = self.marked.schema(name);
+        // A list that the client asked for at the same moment may have come in between.
+        if self.marked_of(call) != sent_by {
+            return true;
+        }
         let mut cursor = None;
         for page in 0..PAGES_MAX {
             let Some(listed) = self.page(call, page, cursor.as_ref()).await else { break };
@@ -70,7 +72,12 @@ impl Relay {
                 break;
             }
         }
-        self.marked.schema(name) != before
+        self.marked_of(call) != sent_by
+    }
+
+    /// What is known of the tool that a message calls.
+    pub(super) fn marked_of(&self, message: &Value) -> Option<Arc<Value>> {
+        self.marked.schema(message.pointer("/params/name").and_then(Value::as_str))
     }
 
     async fn page(&self, call: &Value, page: usize, cursor: Option<&Value>) -> Option<Value> {
