@@ -182,7 +182,7 @@ fn release(connection: &Connection, invocation: InvocationId) -> Result<(), Faul
     Ok(())
 }
 
-fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<(), Fault> {
+pub(super) fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<(), Fault> {
     let (scope, key) = intent.key.as_ref().map(|key| (&key.scope, &key.key)).unzip();
     connection
         .prepare_cached(
@@ -269,7 +269,7 @@ fn resolve(
     Ok(Resolved::Done)
 }
 
-fn write_end(
+pub(super) fn write_end(
     connection: &Connection,
     id: &str,
     settlement: &Settlement,
@@ -377,7 +377,7 @@ fn limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }
 
-fn seconds(span: Duration) -> i64 {
+pub(super) fn seconds(span: Duration) -> i64 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX).into()
 }
 
