@@ -53,7 +53,9 @@ impl RawLedger {
         let said = |fault| Failure::from(kernel::ports::registry_store::StoreError::from(fault));
         let transaction = self.connection.unchecked_transaction()?;
         for intent in group {
-            ledger::insert(&transaction, intent, now).map_err(said)?;
+            if !ledger::insert(&transaction, intent, now).map_err(said)? {
+                return Err("the call was written before".into());
+            }
         }
         transaction.commit()?;
         let transaction = self.connection.unchecked_transaction()?;

@@ -39,7 +39,7 @@ pub(super) struct Scale {
 pub(super) const FULL: Scale = Scale { pairs: 5_000, starts: 200, jobs: 100_000, checkpoints: 20 };
 
 /// Enough to see that everything works.
-pub(super) const QUICK: Scale = Scale { pairs: 20, starts: 5, jobs: 500, checkpoints: 2 };
+pub(super) const QUICK: Scale = Scale { pairs: 20, starts: 5, jobs: 2_000, checkpoints: 2 };
 
 /// How long others are looked at, before and after.
 const LOOK: Duration = Duration::from_secs(1);
