@@ -2,12 +2,14 @@
 //!
 //! [`sqlite`] is the embedded default. Types of the database driver stop in this crate: what goes in and out are the
 //! kernel's own. What all adapters must do alike is in the `conformance` suite (a feature), which runs against every
-//! adapter and against the in-memory fake that other crates test with.
+//! adapter and against the in-memory fake that other crates test with. What benches ask of it is in `measure` (a feature).
 //!
 //! Not here: the rules of the registry (kernel), anything that calls need while they run (they read a snapshot).
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "measure")]
+pub mod measure;
 #[cfg(feature = "conformance")]
 pub mod memory;
 mod search;

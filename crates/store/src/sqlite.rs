@@ -21,6 +21,8 @@ mod jobs;
 mod ledger;
 mod migrations;
 mod opening;
+#[cfg(feature = "measure")]
+pub(crate) mod raw_ledger;
 mod readers;
 mod registry;
 mod search;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what a call costs, what a sandbox costs and what a gateway for MCP costs, as ratios against what
-//! is bare, in the same run.
+//! `cargo xtask bench`: what a call costs, what a sandbox costs, what a gateway for MCP costs and what durability costs, as ratios
+//! against what is bare, in the same run.
 //!
 //! Absolute numbers of one machine say little on another, and little on the same machine tomorrow. So the release binary
 //! and the echo server are asked in turn, with the same load generator and the same bytes, and the median of the pairs
@@ -8,13 +8,14 @@
 //! ```text
 //! xtask (dev) ── builds ──▶ xtask (release) bench-measure ──┬──▶ xtask (release) echo-server
 //!                                 load, report              ├──▶ gantry (release) serve ──▶ xtask (release) mcp-echo-server
-//!                                 isolation, mcp            └──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
+//!                                 isolation, mcp, durable   └──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
 //! ```
 //!
 //! Not here: quality of search (`search_eval`).
 
 mod authorization;
 mod catalogue;
+mod durable;
 pub(crate) mod echo;
 mod goal;
 mod isolation;
@@ -44,6 +45,7 @@ struct Scale {
     starts: usize,
     tool_counts: &'static [usize],
     isolation: isolation::Scale,
+    durable: durable::Scale,
 }
 
 const FULL: Scale = Scale {
@@ -53,6 +55,7 @@ const FULL: Scale = Scale {
     starts: 10,
     tool_counts: &[10, 1_000, 10_000],
     isolation: isolation::FULL,
+    durable: durable::FULL,
 };
 
 /// Enough to see that everything works; its numbers are not worth keeping.
@@ -63,6 +66,7 @@ const QUICK: Scale = Scale {
     starts: 2,
     tool_counts: &[10, 200],
     isolation: isolation::QUICK,
+    durable: durable::QUICK,
 };
 
 /// What the command line asks for.
@@ -84,6 +88,8 @@ enum Section {
     Isolation,
     /// MCP through the gateway.
     Mcp,
+    /// Effects, keys, jobs, checkpoints.
+    Durable,
 }
 
 /// What was measured.
@@ -95,6 +101,8 @@ struct Report {
     isolation: Option<isolation::Results>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mcp: Option<mcp::Results>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durable: Option<durable::Results>,
 }
 
 impl Report {
@@ -102,7 +110,8 @@ impl Report {
     fn busy_share(&self) -> f64 {
         let calls = self.calls.as_ref().map_or(0.0, |results| results.busy_share);
         let isolation = self.isolation.as_ref().map_or(0.0, |results| results.busy_share);
-        self.mcp.as_ref().map_or(0.0, |results| results.busy_share).max(isolation).max(calls)
+        let durable = self.durable.as_ref().map_or(0.0, |results| results.busy_share);
+        self.mcp.as_ref().map_or(0.0, |results| results.busy_share).max(isolation).max(calls).max(durable)
     }
 }
 
@@ -143,7 +152,8 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
         let isolation =
             if wanted(Section::Isolation) { Some(isolation::all(&gantry, &scale.isolation).await?) } else { None };
         let mcp = if wanted(Section::Mcp) { Some(mcp::all(&gantry, scale).await?) } else { None };
-        anyhow::Ok(Report { calls, isolation, mcp })
+        let durable = if wanted(Section::Durable) { Some(durable::all(&gantry, scale).await?) } else { None };
+        anyhow::Ok(Report { calls, isolation, mcp, durable })
     })?;
 
     if options.json {
@@ -182,7 +192,8 @@ impl Section {
             Some("calls") => Ok(Self::Calls),
             Some("isolation") => Ok(Self::Isolation),
             Some("mcp") => Ok(Self::Mcp),
-            _ => bail!("--only wants `calls`, `isolation` or `mcp`"),
+            Some("durable") => Ok(Self::Durable),
+            _ => bail!("--only wants `calls`, `isolation`, `mcp` or `durable`"),
         }
     }
 }

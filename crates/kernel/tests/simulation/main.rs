@@ -20,7 +20,7 @@ mod wire;
 mod world;
 
 /// Histories of an ordinary run.
-const HISTORIES: u64 = 1_000;
+const HISTORIES: u64 = 2_000;
 
 fn asked(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))

@@ -31,6 +31,8 @@ use crate::world::{Act, World};
 pub(crate) const ADMIN: &str = "the-admin-secret";
 /// How often calls of dead processes are looked for.
 const RECOVER_EVERY: Duration = Duration::from_secs(10);
+/// How often a queue is looked at by those whom nobody has told. Every second, as out of the box, is work in which nothing happens.
+const POLL: Duration = Duration::from_secs(4);
 /// A tool works up to so many milliseconds before its effect, and as many after.
 const WORK: u64 = 400;
 /// The tools, and what they do when they are repeated.
@@ -151,7 +153,7 @@ impl Process {
             entropy,
             observer: Arc::new(Unwatched),
         }));
-        let settings = JobsSettings { alone: false, ..JobsSettings::default() };
+        let settings = JobsSettings { alone: false, poll: POLL, ..JobsSettings::default() };
         // A store that fails at the start is tried again, as whoever starts the server would.
         let jobs = loop {
             match Jobs::open(Arc::clone(&kernel), Arc::clone(&wire) as _, settings.clone(), Vec::new()).await {

@@ -134,11 +134,13 @@ fn begin(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<Be
             release(connection, id)?;
         }
     }
+    // Almost every call is a new one, so that is tried before anything is looked for.
+    if insert(connection, intent, now)? {
+        return Ok(Begun::Fresh(Fence(1)));
+    }
     match by_id(connection, intent.invocation)? {
-        None => {
-            insert(connection, intent, now)?;
-            Ok(Begun::Fresh(Fence(1)))
-        }
+        // The key is free and the id is not known, and yet there was a conflict: no place for this call.
+        None => Ok(Begun::IdTaken),
         Some(former) if !former.intent.is_same_call(intent) => Ok(Begun::IdTaken),
         Some(former) if former.state == EntryState::FailedClean => {
             let fence = Fence(former.fence.0.saturating_add(1));
@@ -182,13 +184,15 @@ fn release(connection: &Connection, invocation: InvocationId) -> Result<(), Faul
     Ok(())
 }
 
-fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<(), Fault> {
+/// Writes the line of a new call; false, and nothing, if there is one with its id or its key.
+pub(super) fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<bool, Fault> {
     let (scope, key) = intent.key.as_ref().map(|key| (&key.scope, &key.key)).unzip();
-    connection
+    let inserted = connection
         .prepare_cached(
             "INSERT INTO ledger (invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy,
                                  scope, key, holds_key, parameters_digest, window_seconds, owner_id, fence, state, begun_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?12, 1, 'in_flight', ?13)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?12, 1, 'in_flight', ?13)
+             ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             intent.invocation.to_string(),
@@ -205,7 +209,7 @@ fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) -> Result<(
             intent.owner.to_string(),
             now.to_string(),
         ])?;
-    Ok(())
+    Ok(inserted > 0)
 }
 
 fn begin_again(connection: &Connection, intent: &Intent, fence: Fence, now: UnixMillis) -> Result<(), Fault> {
@@ -269,7 +273,7 @@ fn resolve(
     Ok(Resolved::Done)
 }
 
-fn write_end(
+pub(super) fn write_end(
     connection: &Connection,
     id: &str,
     settlement: &Settlement,
@@ -377,7 +381,7 @@ fn limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }
 
-fn seconds(span: Duration) -> i64 {
+pub(super) fn seconds(span: Duration) -> i64 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX).into()
 }
 

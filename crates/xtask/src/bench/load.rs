@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,6 +27,15 @@ pub(super) struct Traffic {
     pub(super) status: u16,
     /// Must be in every answer's body.
     pub(super) contains: &'static str,
+}
+
+/// Requests of which no two are alike, and what must come back.
+#[derive(Clone)]
+pub(super) struct Fresh {
+    make: Arc<dyn Fn(u64) -> Vec<u8> + Send + Sync>,
+    next: Arc<AtomicU64>,
+    status: u16,
+    contains: &'static str,
 }
 
 /// What one round showed.
@@ -50,6 +60,41 @@ pub(super) async fn round(
     for number in 0..connections {
         tasks.spawn(keep_asking(address, traffic.clone(), number * 7919, from, until));
     }
+    gathered(tasks, duration).await
+}
+
+/// The same with requests that are made one by one. Making them is not counted as the server's time.
+pub(super) async fn fresh_round(
+    address: SocketAddr,
+    fresh: &Fresh,
+    connections: usize,
+    warm_up: Duration,
+    duration: Duration,
+) -> Result<Measured> {
+    let from = Instant::now() + warm_up;
+    let until = from + duration;
+    let mut tasks = JoinSet::new();
+    for _ in 0..connections {
+        let fresh = fresh.clone();
+        tasks.spawn(async move {
+            let mut connection = Connection::open(address).await?;
+            let mut latencies = Vec::with_capacity(1 << 12);
+            loop {
+                let start = Instant::now();
+                if start >= until {
+                    return Ok(latencies);
+                }
+                let latency = connection.timed_fresh(&fresh).await?;
+                if start >= from {
+                    latencies.push(latency);
+                }
+            }
+        });
+    }
+    gathered(tasks, duration).await
+}
+
+async fn gathered(mut tasks: JoinSet<Result<Vec<Duration>>>, duration: Duration) -> Result<Measured> {
     let mut latencies = Vec::new();
     while let Some(part) = tasks.join_next().await {
         latencies.append(&mut part.context("a connection's task died")??);
@@ -122,6 +167,19 @@ pub(super) fn request(method: &str, target: &str, token: Option<&str>, body: Opt
     text.into_bytes()
 }
 
+// ------------------------------------------------------------------------------------------------------------ Fresh
+
+impl Fresh {
+    /// `make` makes the request of each number.
+    pub(super) fn new(
+        status: u16,
+        contains: &'static str,
+        make: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        Self { make: Arc::new(make), next: Arc::default(), status, contains }
+    }
+}
+
 // --------------------------------------------------------------------------------------------------------- Measured
 
 impl Measured {
@@ -170,6 +228,16 @@ impl Connection {
         Ok(taken)
     }
 
+    /// The next of the requests, and how long its right answer took.
+    pub(super) async fn timed_fresh(&mut self, fresh: &Fresh) -> Result<Duration> {
+        let request = (fresh.make)(fresh.next.fetch_add(1, Ordering::Relaxed));
+        let start = Instant::now();
+        let answer = self.ask(&request).await?;
+        let taken = start.elapsed();
+        answer.expect(fresh.status, fresh.contains)?;
+        Ok(taken)
+    }
+
     async fn ask(&mut self, request: &[u8]) -> Result<Answer<'_>> {
         self.buffer.clear();
         self.stream.write_all(request).await.context("cannot send")?;
@@ -213,13 +281,16 @@ fn head(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>> {
 
 impl Answer<'_> {
     fn check(&self, traffic: &Traffic) -> Result<()> {
-        let wanted = traffic.contains.as_bytes();
+        self.expect(traffic.status, traffic.contains)
+    }
+
+    fn expect(&self, status: u16, contains: &str) -> Result<()> {
+        let wanted = contains.as_bytes();
         let fine = wanted.is_empty() || self.body.windows(wanted.len()).any(|window| window == wanted);
         ensure!(
-            self.status == traffic.status && fine,
-            "a wrong answer: status {} instead of {}, body {}",
+            self.status == status && fine,
+            "a wrong answer: status {} instead of {status}, body {}",
             self.status,
-            traffic.status,
             String::from_utf8_lossy(self.body).chars().take(600).collect::<String>()
         );
         Ok(())
@@ -287,5 +358,8 @@ mod tests {
         let error = round(address, &traffic("13"), 4, warm_up, duration).await.unwrap_err();
         assert!(error.to_string().contains("wrong answer"), "{error}");
         assert!(each_once(address, &traffic("12"), 3).await.is_ok());
+        let fresh = Fresh::new(200, "12", |number| request("GET", &format!("/{number}"), None, None));
+        assert!(fresh_round(address, &fresh, 4, warm_up, duration).await.unwrap().per_second > 0.0);
+        assert!(fresh.next.load(Ordering::Relaxed) > 4);
     }
 }
