@@ -108,8 +108,7 @@ enum Outcome {
 #[serde(deny_unknown_fields)]
 struct Verdict {
     outcome: Outcome,
-    /// What repeated calls are answered with, if it happened: an answer that fits the tool's `result_schema`; `null` if nothing
-    /// is said. Nothing comes of what did not happen.
+    /// What repeated calls are answered with, if it happened; has to fit the tool. `null` if nothing is said.
     #[serde(default)]
     result: Option<Value>,
     /// How that is known; for the log.
