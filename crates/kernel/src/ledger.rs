@@ -214,7 +214,7 @@ impl Bookkeeper {
                 Some(Look::Runs(first, _)) => return Err(in_flight(first.invocation)),
                 Some(Look::Done(first, kept)) => {
                     self.observer.ledger(LedgerEvent::Replayed);
-                    return Ok(Claim::Replay(first, Kept::Success(Box::new(kept))));
+                    return Ok(Claim::Replay(first, Kept::Success(kept)));
                 }
                 Some(Look::OtherParameters(first)) => {
                     self.observer.ledger(LedgerEvent::Conflict);

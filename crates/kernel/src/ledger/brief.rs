@@ -50,7 +50,7 @@ enum State {
     /// Those who wait hear when it is dropped.
     Running(watch::Sender<()>),
     Done {
-        kept: KeptResult,
+        kept: Box<KeptResult>,
         bytes: usize,
         until: Duration,
     },
@@ -62,7 +62,7 @@ pub(super) enum Look {
     New(Noted),
     /// It runs: look again when this changes.
     Runs(First, watch::Receiver<()>),
-    Done(First, KeptResult),
+    Done(First, Box<KeptResult>),
     /// The name stands for a call with other parameters.
     OtherParameters(First),
 }
@@ -145,7 +145,7 @@ impl Noted {
         let bytes = kept.result.to_string().len();
         let mut lines = self.lines.lines();
         let Some(line) = lines.by_name.get_mut(&self.name).filter(|line| line.serial == self.serial) else { return 0 };
-        line.state = State::Done { kept, bytes, until: now.saturating_add(self.window) };
+        line.state = State::Done { kept: Box::new(kept), bytes, until: now.saturating_add(self.window) };
         lines.bytes = lines.bytes.saturating_add(bytes);
         lines.done.push_back((self.name.clone(), self.serial));
         lines.make_room()
