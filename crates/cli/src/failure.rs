@@ -62,6 +62,12 @@ impl Failure {
         self.code.as_deref() == Some(code)
     }
 
+    /// Does the server say that this is missing?
+    pub(crate) fn misses(&self, what: &str) -> bool {
+        let missing = self.document.as_deref().and_then(|document| document.pointer("/error/details/missing"));
+        missing.and_then(Value::as_str) == Some(what)
+    }
+
     /// Says what to do.
     #[must_use]
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {

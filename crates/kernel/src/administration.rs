@@ -9,12 +9,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{TenantId, TraceId};
+use contract::ids::{Subject, TenantId, TraceId};
 use policy::{Action, BearerSecret};
 
 use crate::identity::Principal;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
+use crate::ports::entropy::new_trace_id;
 use crate::registry::ToolVersion;
 
 mod grounds;
@@ -58,6 +59,26 @@ impl Kernel {
         slot.record(record);
         Err(Refusal::new(ErrorCode::E3206, format!("this token may not {}", action.as_str()))
             .hint("use the admin token, or a token with a role that may"))
+    }
+
+    /// The record of something that is done on nobody's token, in somebody's name.
+    pub(crate) fn unattended(&self, tenant: &TenantId, by: Subject, action: AuditAction, note: String) -> AuditRecord {
+        let who = Who { tenant: tenant.clone(), subject: by, user: None, token_id: None, chain: Vec::new() };
+        AuditRecord {
+            at: self.clock().now(),
+            action,
+            trace_id: new_trace_id(self.entropy()),
+            invocation_id: None,
+            who: Some(Arc::new(who)),
+            tool: None,
+            version: None,
+            status: None,
+            code: None,
+            parameters_digest: None,
+            duration_ms: None,
+            usage: None,
+            note: Some(note),
+        }
     }
 
     pub(crate) fn act(

@@ -7,12 +7,16 @@
 //!   ╰────▶ refused: other parameters, unknown outcome, in flight and the caller does not wait
 //! ```
 //!
+//! A call without effects that has a key passes `brief` instead, which writes nothing.
+//!
 //! Not here: what the ledger must guarantee (`ports::ledger`), which end is which state (`settlement`), what happens to calls
 //! whose process died (`recovery`).
 
+mod brief;
 mod kept;
 mod key;
 mod recovery;
+mod resolution;
 mod settlement;
 mod waiting;
 
@@ -22,6 +26,7 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
+use contract::version::Version;
 use policy::Caller;
 use serde_json::{Value, json};
 
@@ -32,10 +37,13 @@ use crate::ports::observer::{LedgerEvent, Observer};
 use crate::ports::registry_store::StoreError;
 use crate::registry::ToolVersion;
 
-pub(crate) use kept::{Kept, KeptResult};
+pub(crate) use brief::Noted;
+use brief::{Brief, Look};
+pub(crate) use kept::{Kept, KeptResult, did_not_happen};
+pub use key::MISSING_KEY;
 pub(crate) use key::{CallKey, demanded};
 pub use recovery::Recovered;
-pub(crate) use settlement::settlement;
+pub(crate) use settlement::{cause, settlement};
 use waiting::{Seat, WaitingRoom};
 
 /// How long a process that says nothing counts as alive.
@@ -56,6 +64,7 @@ pub struct Bookkeeper {
     ledger: Arc<dyn Ledger>,
     owner: OwnerId,
     waiting: WaitingRoom,
+    brief: Brief,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
 }
@@ -71,8 +80,18 @@ pub(crate) struct Wish<'a> {
 /// What a call may do.
 pub(crate) enum Claim {
     Run(Held),
+    /// It has no effects: nothing is written, and what comes of it is remembered for a while if it has a key.
+    RunLightly(Option<Noted>),
     /// It was done before, by this call.
-    Replay(InvocationId, Kept),
+    Replay(First, Kept),
+}
+
+/// The call whose answer is given again.
+#[derive(Debug, Clone)]
+pub(crate) struct First {
+    pub(crate) invocation: InvocationId,
+    /// The version that ran, whatever is asked for now.
+    pub(crate) version: Version,
 }
 
 /// A call that holds its place in the ledger. Dropped without being settled it stays in flight, and recovery decides.
@@ -94,7 +113,7 @@ impl Bookkeeper {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let owner = OwnerId(new_token_id(entropy));
-        Self { ledger, owner, waiting: WaitingRoom::default(), clock, observer }
+        Self { ledger, owner, waiting: WaitingRoom::default(), brief: Brief::default(), clock, observer }
     }
 
     /// This process, as the ledger knows it.
@@ -152,14 +171,15 @@ impl Bookkeeper {
                         self.observer.ledger(LedgerEvent::Waited);
                         has_looked = self.wait_for(&entry, has_looked).await;
                     }
-                    EntryState::InFlight => return Err(in_flight(&entry)),
+                    EntryState::InFlight => return Err(in_flight(entry.intent.invocation)),
                     EntryState::Unknown => return Err(is_unknown(&entry)),
                     // A contract of the port: what failed clean holds nothing. Asking again is right if it is broken.
                     EntryState::FailedClean => {}
                     EntryState::Done => {
                         self.observer.ledger(LedgerEvent::Replayed);
-                        let id = entry.intent.invocation;
-                        return Kept::read(entry.outcome).map(|kept| Claim::Replay(id, kept));
+                        let Intent { invocation, version, .. } = entry.intent;
+                        return Kept::read(entry.outcome)
+                            .map(|kept| Claim::Replay(First { invocation, version }, kept));
                     }
                 },
                 Begun::OtherParameters { invocation } => {
@@ -176,6 +196,38 @@ impl Bookkeeper {
                 }
                 Begun::OwnerLapsed => return Err(lapsed()),
             }
+        }
+    }
+
+    /// The same for a call without effects: what this process remembers is given again, and a duplicate that runs is waited
+    /// for.
+    pub(crate) async fn claim_lightly(&self, intent: Intent, wait: bool) -> Result<Claim, Refusal> {
+        loop {
+            match self.brief.look(&intent, self.clock.monotonic()) {
+                None => return Ok(Claim::RunLightly(None)),
+                Some(Look::New(noted)) => return Ok(Claim::RunLightly(Some(noted))),
+                Some(Look::Runs(_, mut news)) if wait => {
+                    self.observer.ledger(LedgerEvent::Waited);
+                    // Nobody sends: it closes when the call has ended.
+                    let _closed = news.changed().await;
+                }
+                Some(Look::Runs(first, _)) => return Err(in_flight(first.invocation)),
+                Some(Look::Done(first, kept)) => {
+                    self.observer.ledger(LedgerEvent::Replayed);
+                    return Ok(Claim::Replay(first, Kept::Success(kept)));
+                }
+                Some(Look::OtherParameters(first)) => {
+                    self.observer.ledger(LedgerEvent::Conflict);
+                    return Err(other_parameters(first.invocation));
+                }
+            }
+        }
+    }
+
+    /// Remembers what came of a call without effects.
+    pub(crate) fn remember(&self, noted: Noted, kept: KeptResult) {
+        for _ in 0..noted.keep(kept, self.clock.monotonic()) {
+            self.observer.ledger(LedgerEvent::Forgotten);
         }
     }
 
@@ -276,10 +328,10 @@ fn handle(invocation: InvocationId) -> Value {
     json!({ "invocation_id": invocation, "status_url": format!("/v1/invocations/{invocation}") })
 }
 
-fn in_flight(entry: &Entry) -> Refusal {
+fn in_flight(invocation: InvocationId) -> Refusal {
     Refusal::new(ErrorCode::E3409, "a call with this idempotency key is running")
         .hint("wait for it, or send the same call without `execution_options.wait_for_duplicate = false`")
-        .details(handle(entry.intent.invocation))
+        .details(handle(invocation))
         .retryable(true)
 }
 

@@ -40,7 +40,7 @@ pub use discovery::{Explanation, Reachable, Unreachable};
 pub use identity::{ExternalIssuer, Identity, IdentityError, IdentitySettings, Principal};
 pub use invoke::{Arrival, Failed, Kernel, KernelParts};
 pub use isolation::{IsolationDemand, IsolationFacts, IsolationPolicy};
-pub use ledger::{Bookkeeper, Recovered};
+pub use ledger::{Bookkeeper, MISSING_KEY, Recovered};
 pub use limits::{ResolvedLimits, ResourceEnvelope};
 pub use mint::{Mint, MintedToken};
 pub use offerings::offering_id;

@@ -35,6 +35,7 @@ mod calling;
 pub(crate) mod config;
 pub(crate) mod front;
 mod handler;
+mod lasting;
 mod lazy;
 mod listing;
 mod names;

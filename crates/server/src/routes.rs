@@ -42,6 +42,7 @@ mod ledger;
 mod lifecycle;
 mod oauth;
 mod pages;
+mod paging;
 mod policies;
 mod register;
 mod rights;

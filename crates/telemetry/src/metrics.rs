@@ -253,6 +253,7 @@ impl Observer for Metrics {
             LedgerEvent::Unknown => "unknown",
             LedgerEvent::Fenced => "fenced",
             LedgerEvent::Recovered => "recovered",
+            LedgerEvent::Forgotten => "forgotten",
         };
         self.ledger.get_or_create(&LedgerLabel { event }).inc();
     }

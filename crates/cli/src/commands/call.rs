@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use contract::error::ErrorCode;
+use kernel::MISSING_KEY;
 use serde_json::{Map, Value, json};
 
 use super::jobs;
@@ -34,7 +35,7 @@ pub(crate) struct Call {
     /// Seconds the call may take
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Names this call, so that a repetition is recognised (pure tools have nothing to protect and simply run again)
+    /// Names this call, so that a repetition is recognised and answered with the same outcome
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Submit it and come back at once; `gantry jobs show ID` says where it stands
@@ -69,13 +70,16 @@ impl Call {
         let client = context.client()?;
         let request = self.request(self.what.request(&client).await?);
         let patience = self.timeout.map_or(kernel::SYNC_MAX, Duration::from_secs_f64) + ON_THE_WAY;
-        let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await?;
+        let answer = client.post_patiently("/v1/tools/invoke", &request, patience).await;
+        let answer = answer.map_err(|error| say_where_keys_go(error.into()))?;
         let id = answer.get("polling_info").and_then(|_| answer.get("invocation_id")).and_then(Value::as_str);
         match id {
             None => show(&context.printer, &answer),
             Some(id) if self.r#async && !self.wait => jobs::submitted(&context.printer, &answer, id),
             Some(id) => {
-                context.printer.note(&format!("it goes on in the background as {id}"));
+                if !jobs::has_ended(&answer) {
+                    context.printer.note(&format!("it goes on in the background as {id}"));
+                }
                 show(&context.printer, &jobs::wait_for_end(&client, id).await?);
             }
         }
@@ -126,6 +130,14 @@ impl WhatToCall {
         }
         body
     }
+}
+
+/// A key that is missing is asked for by the name it has here.
+fn say_where_keys_go(failure: Failure) -> Failure {
+    if !failure.misses(MISSING_KEY) {
+        return failure;
+    }
+    failure.hint("give `--idempotency-key KEY`, the same whenever you mean the same act; nothing was run")
 }
 
 async fn schema_of(client: &Client, tool: &str, version: Option<&str>) -> Result<Value, Failure> {
@@ -205,6 +217,18 @@ mod tests {
         ] {
             assert_eq!(headline(&result).as_deref(), expected, "{result}");
         }
+    }
+
+    #[test]
+    fn a_missing_key_is_asked_for_by_its_flag() {
+        let problem = json!({ "error": { "code": "E3004", "message": "calls need an idempotency key",
+            "resolution": "set `execution_options.idempotency_key`", "details": { "missing": MISSING_KEY } } });
+        let told = say_where_keys_go(Failure::from_problem(problem.clone()).unwrap()).hint.unwrap();
+        assert!(told.contains("--idempotency-key") && !told.contains("execution_options"), "{told}");
+        let mut other = problem;
+        other["error"]["details"]["missing"] = json!("something else");
+        let told = say_where_keys_go(Failure::from_problem(other).unwrap()).hint.unwrap();
+        assert!(told.contains("execution_options"), "{told}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use contract::ids::{InvocationId, TenantId};
 use serde_json::{Value, json};
 
@@ -93,17 +93,18 @@ pub(crate) struct Unknown {
 
 /// Say what became of a call whose effect nobody could know of
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("outcome").required(true))]
 pub(crate) struct Resolve {
     #[command(flatten)]
     job: Named,
     /// The effect happened
-    #[arg(long, conflicts_with = "did_not_happen", required_unless_present = "did_not_happen")]
+    #[arg(long, group = "outcome")]
     happened: bool,
     /// It did not
-    #[arg(long)]
+    #[arg(long, group = "outcome")]
     did_not_happen: bool,
-    /// What repeated calls are answered with, as JSON [default: null]
-    #[arg(long, value_name = "JSON", requires = "happened", value_parser = parsed)]
+    /// What repeated calls are answered with, as JSON that fits the tool's result_schema [default: null]
+    #[arg(long, value_name = "JSON", conflicts_with = "did_not_happen", value_parser = parsed)]
     result: Option<Value>,
     /// How that is known
     #[arg(long)]
@@ -221,6 +222,11 @@ pub(super) fn submitted(printer: &Printer, answer: &Value, id: &str) {
     printer.note(&format!("{}; `gantry jobs show {id}` says where it stands", text(answer, "status")));
 }
 
+/// Has it ended, as far as the answer to its submission says?
+pub(super) fn has_ended(answer: &Value) -> bool {
+    !matches!(text(answer, "status").as_str(), "pending" | "running")
+}
+
 /// Looks at a job, less and less often, until it has ended. A job that failed is a failure here too.
 pub(super) async fn wait_for_end(client: &Client, id: &str) -> Result<Value, Failure> {
     let waiting = async {
@@ -228,7 +234,7 @@ pub(super) async fn wait_for_end(client: &Client, id: &str) -> Result<Value, Fai
         loop {
             let answer = client.get(&format!("/v1/invocations/{}", segment(id))).await?;
             match text(&answer, "status").as_str() {
-                "pending" | "running" => {}
+                _ if !has_ended(&answer) => {}
                 "success" => return Ok(as_a_call(answer)),
                 _ => {
                     return Err(
@@ -269,12 +275,20 @@ fn table(printer: &Printer, answer: &Value) -> String {
             text(job, "status"),
             text(job, "label"),
             percent.map(|percent| format!("{percent:.0} %")).unwrap_or_default(),
-            format!("{}/{}", number("attempts"), number("attempts_max")),
+            tries(number("attempts"), number("attempts_max")),
             text(job, "error_code"),
             text(job, "created_at"),
         ]
     };
     printer.table(["ID", "STATUS", "WHAT", "DONE", "TRIES", "ERROR", "SINCE"], rows.iter().map(row))
+}
+
+/// Tries that failed or run, of those it has. What was begun beyond them was interrupted, which costs no try.
+fn tries(begun: u64, most: u64) -> String {
+    match begun.saturating_sub(most) {
+        0 => format!("{begun}/{most}"),
+        interrupted => format!("{most}/{most}, {interrupted} interrupted"),
+    }
 }
 
 /// A job in lines.
@@ -305,4 +319,42 @@ fn told(job: &Value) -> String {
 
 fn text(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        resolve: Resolve,
+    }
+
+    const ID: &str = "018f0000-0000-7000-8000-000000000001";
+
+    fn refused(rest: &[&str]) -> String {
+        Line::try_parse_from(["resolve", ID].iter().chain(rest)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_person_found_out_is_said_in_one_of_two_ways_and_only_what_happened_has_a_result() {
+        let none = refused(&[]);
+        assert!(none.contains("--happened") && none.contains("--did-not-happen"), "{none}");
+        assert!(refused(&["--happened", "--did-not-happen"]).contains("cannot be used with"));
+        let both = refused(&["--did-not-happen", "--result", "1"]);
+        assert!(both.contains("cannot be used with"), "{both}");
+        assert!(refused(&["--result", "1"]).contains("--happened"));
+        let fine = Line::try_parse_from(["resolve", ID, "--happened", "--result", "{}"]).unwrap().resolve;
+        assert_eq!((fine.happened, fine.result), (true, Some(json!({}))));
+    }
+
+    #[test]
+    fn interruptions_are_not_counted_as_tries() {
+        for (begun, most, expected) in [(0, 3, "0/3"), (2, 3, "2/3"), (1, 1, "1/1"), (2, 1, "1/1, 1 interrupted")] {
+            assert_eq!(tries(begun, most), expected);
+        }
+    }
 }

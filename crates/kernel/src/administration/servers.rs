@@ -18,8 +18,7 @@ use serde_json::Value;
 use super::{Actor, tenant_of};
 use crate::identity::Principal;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
-use crate::ports::entropy::new_trace_id;
+use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::recorder::Slot;
 use crate::registry::{Registration, not_admitted};
 
@@ -86,7 +85,12 @@ impl Kernel {
             slot.record(AuditRecord {
                 tool: Some(version.id.clone()),
                 version: Some(version.version.clone()),
-                ..self.news(tenant, by, AuditAction::ToolRegistered, "taken in from its server".to_owned())
+                ..self.unattended(
+                    tenant,
+                    by.clone(),
+                    AuditAction::ToolRegistered,
+                    "taken in from its server".to_owned(),
+                )
             });
         }
         Ok(registration)
@@ -101,27 +105,8 @@ impl Kernel {
         note: String,
     ) -> Result<(), Refusal> {
         let slot = self.parts.recorder.reserve().await?;
-        let record = self.news(tenant, by, AuditAction::ToolPinChanged, note);
+        let record = self.unattended(tenant, by.clone(), AuditAction::ToolPinChanged, note);
         slot.record(AuditRecord { tool: Some(tool.clone()), ..record });
         Ok(())
-    }
-
-    fn news(&self, tenant: &TenantId, by: &Subject, action: AuditAction, note: String) -> AuditRecord {
-        let who = Who { tenant: tenant.clone(), subject: by.clone(), user: None, token_id: None, chain: Vec::new() };
-        AuditRecord {
-            at: self.clock().now(),
-            action,
-            trace_id: new_trace_id(self.entropy()),
-            invocation_id: None,
-            who: Some(Arc::new(who)),
-            tool: None,
-            version: None,
-            status: None,
-            code: None,
-            parameters_digest: None,
-            duration_ms: None,
-            usage: None,
-            note: Some(note),
-        }
     }
 }

@@ -11,7 +11,7 @@ use super::InboundKind;
 use super::call_outs::{CallOuts, Ended, Stopped};
 use crate::invoke::Kernel;
 use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT};
-use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
+use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_trace_id;
 
 /// Does jobs of one kind.
@@ -64,21 +64,6 @@ impl Kernel {
     /// full; the job that did it is recorded by the queue in any case.
     pub async fn note_done(&self, tenant: &TenantId, action: AuditAction, note: String) {
         let (Ok(slot), Ok(subject)) = (self.parts.recorder.reserve().await, SYSTEM_SUBJECT.parse()) else { return };
-        let who = Who { tenant: tenant.clone(), subject, user: None, token_id: None, chain: Vec::new() };
-        slot.record(AuditRecord {
-            at: self.clock().now(),
-            action,
-            trace_id: new_trace_id(self.entropy()),
-            invocation_id: None,
-            who: Some(Arc::new(who)),
-            tool: None,
-            version: None,
-            status: None,
-            code: None,
-            parameters_digest: None,
-            duration_ms: None,
-            usage: None,
-            note: Some(note),
-        });
+        slot.record(self.unattended(tenant, subject, action, note));
     }
 }

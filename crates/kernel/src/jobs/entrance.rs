@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 
-use super::{Jobs, SystemJob, queue_full};
+use super::submitting::queue_full;
+use super::{Jobs, SystemJob};
 use crate::ports::job_entrance::{Entered, EnteringJob, JobEntrance};
 use crate::ports::job_store::{Dedupe, Enqueued, JobPriority};
 

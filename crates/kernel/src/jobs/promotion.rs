@@ -16,11 +16,12 @@ use policy::BearerSecret;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
+use super::Jobs;
 use super::reporting::Reporter;
+use super::submitting::{foreground, tool_seconds};
 use super::tool_call::call_end;
 use super::view::Accepted;
 use super::warrant::Errand;
-use super::{Jobs, foreground, tool_seconds};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed, Kernel};

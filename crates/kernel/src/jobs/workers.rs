@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use super::handler::{JobFailure, Progressing, RunningJob};
 use super::reporting::Reporter;
 use super::running::WhyStop;
+use super::submitting::system_subject;
 use super::warrant::Errand;
-use super::{Jobs, SYSTEM_SUBJECT, TOOL_CALL, backoff};
-use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
+use super::{Jobs, TOOL_CALL, backoff};
+use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::{End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
 
@@ -182,23 +183,16 @@ impl Jobs {
             let refusal = Refusal::new(ErrorCode::E3010, "this server has no handler for jobs of this kind");
             return Err(failed(&refusal, false));
         };
+        let by = system_subject().map_err(|refusal| failed(&refusal, false))?;
         // What cannot be recorded is not done.
         let slot = self.kernel.parts.recorder.reserve().await.map_err(|refusal| failed(&refusal, true))?;
         let outcome = handler.run(job).await;
+        let note = format!("{} job, attempt {}", handler.kind(), job.record.attempts);
         slot.record(AuditRecord {
-            at: self.kernel.clock().now(),
-            action: AuditAction::JobFinished,
             trace_id,
             invocation_id: Some(job.record.key.id),
-            who: system(&job.record).map(Arc::new),
-            tool: None,
-            version: None,
-            status: None,
             code: outcome.as_ref().err().map(|failure| failure.code),
-            parameters_digest: None,
-            duration_ms: None,
-            usage: None,
-            note: Some(format!("{} job, attempt {}", handler.kind(), job.record.attempts)),
+            ..self.kernel.unattended(&job.record.key.tenant, by, AuditAction::JobFinished, note)
         });
         outcome
     }
@@ -300,14 +294,8 @@ impl Jobs {
         self.envelope(&refusal, record)
     }
 
-    fn envelope(&self, refusal: &Refusal, record: &JobRecord) -> Value {
+    pub(super) fn envelope(&self, refusal: &Refusal, record: &JobRecord) -> Value {
         let trace_id = new_trace_id(self.kernel.entropy());
         serde_json::to_value(refusal.envelope(trace_id, Some(record.key.id))).unwrap_or_default()
     }
-}
-
-/// Who does a job that no token stands behind.
-fn system(record: &JobRecord) -> Option<Who> {
-    let subject = SYSTEM_SUBJECT.parse().ok()?;
-    Some(Who { tenant: record.key.tenant.clone(), subject, user: None, token_id: None, chain: Vec::new() })
 }

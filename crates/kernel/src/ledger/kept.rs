@@ -72,6 +72,11 @@ impl Kept {
         })
     }
 
+    /// A failure, as it was told.
+    pub(crate) fn failure(refusal: &Refusal) -> Self {
+        Self::Failure(KeptFailure::of(refusal))
+    }
+
     /// For the ledger.
     pub(crate) fn write(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)
@@ -79,7 +84,7 @@ impl Kept {
 }
 
 impl KeptFailure {
-    pub(crate) fn of(refusal: &Refusal) -> Self {
+    fn of(refusal: &Refusal) -> Self {
         Self {
             code: refusal.code.to_string(),
             message: refusal.message.clone(),
@@ -100,4 +105,11 @@ impl KeptFailure {
             retry_after_ms: None,
         }
     }
+}
+
+/// What is kept of a call of which a person found out that it did not happen.
+pub(crate) fn did_not_happen() -> Refusal {
+    Refusal::new(ErrorCode::E3404, "the call was interrupted, and a person found that it did not have its effect")
+        .hint("it can be made again, with the same idempotency key; a job with `gantry jobs retry`")
+        .retryable(true)
 }

@@ -6,11 +6,13 @@ use contract::error::{ErrorCode, Refusal};
 use contract::idempotency::{scope_of, turn_key};
 use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ports::ledger::IdempotencyKey;
 use crate::registry::ToolVersion;
 
+/// What the details of a refusal say is missing where a key is.
+pub const MISSING_KEY: &str = "idempotency_key";
 /// A key is remembered at least that long.
 const WINDOW_MIN: Duration = Duration::from_secs(86_400);
 
@@ -61,7 +63,9 @@ pub(crate) fn demanded(tool: &ToolVersion, key: &CallKey) -> Result<(), Refusal>
             tool.manifest.side_effect_policy.as_str()
         ),
     )
-    .hint("set `execution_options.idempotency_key` to something that is the same whenever you mean the same act; nothing was run"))
+    // Where a key goes depends on the door: those that have another place for it say so instead.
+    .hint("set `execution_options.idempotency_key` to something that is the same whenever you mean the same act; nothing was run")
+    .details(json!({ "missing": MISSING_KEY })))
 }
 
 /// How long the outcome of a call is kept: never less than a day or twice what a call may take.

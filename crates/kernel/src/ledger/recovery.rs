@@ -4,19 +4,16 @@
 //! job, runs it again. For all others nobody knows whether the effect happened, and that is what is written: the key stays
 //! taken, and a person decides ([`Kernel::resolve_invocation`]). Nothing is ever repeated blindly.
 
-use std::sync::Arc;
-
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{InvocationId, TenantId};
+use contract::ids::InvocationId;
 use policy::Action;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::kept::Kept;
 use crate::administration::{Actor, tenant_of};
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
-use crate::ports::ledger::{Entry, EntryFilter, EntryState, Resolved, Settled, Settlement};
+use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::ledger::{Entry, EntryFilter, EntryState, Settled, Settlement};
 use crate::ports::observer::LedgerEvent;
 use crate::ports::registry_store::StoreError;
 
@@ -48,8 +45,8 @@ impl Kernel {
                 let safe = entry.intent.effects.is_safe_to_retry();
                 let state = if safe { EntryState::FailedClean } else { EntryState::Unknown };
                 let why = if safe { "failure" } else { "unknown" };
-                let cause = json!({ "code": "E3413", "cause": "interrupted",
-                    "message": "the server ended while the call ran" });
+                let message = "the server ended while the call ran";
+                let cause = json!({ "code": ErrorCode::E3413.as_str(), "cause": "interrupted", "message": message });
                 let settlement = Settlement { state, outcome: json!({ why: cause }) };
                 let settled = books.ledger().settle(entry.intent.invocation, entry.fence, settlement).await?;
                 // Whoever ran it has come back and settled it after all.
@@ -74,63 +71,17 @@ impl Kernel {
         // A log that cannot be written now must not keep the others from being settled; the ledger has it all.
         let Ok(slot) = self.parts.recorder.reserve().await else { return };
         let safe = intent.effects.is_safe_to_retry();
+        let note = "interrupted by the end of the server".to_owned();
         slot.record(AuditRecord {
-            at: self.clock().now(),
-            action: AuditAction::InvocationFinished,
             trace_id: intent.trace,
             invocation_id: Some(intent.invocation),
-            who: Some(Arc::new(Who {
-                tenant: intent.tenant.clone(),
-                subject: intent.subject.clone(),
-                user: None,
-                token_id: None,
-                chain: Vec::new(),
-            })),
             tool: Some(intent.tool.clone()),
             version: Some(intent.version.clone()),
             status: Some(if safe { InvocationStatus::Error } else { InvocationStatus::Indeterminate }),
             code: Some(ErrorCode::E3413),
             parameters_digest: Some(intent.parameters),
-            duration_ms: None,
-            usage: None,
-            note: Some("interrupted by the end of the server".into()),
+            ..self.unattended(&intent.tenant, intent.subject.clone(), AuditAction::InvocationFinished, note)
         });
-    }
-
-    /// Says what became of a call whose outcome is unknown: a person has looked. With a result it happened, and the result
-    /// is what repeated calls get; without one it did not, and its key is free again.
-    pub async fn resolve_invocation(
-        &self,
-        actor: Actor<'_>,
-        tenant: Option<&TenantId>,
-        invocation: InvocationId,
-        happened: Option<Value>,
-    ) -> Result<(), Refusal> {
-        let caller = self.permitted(actor, Action::ManageJobs).await?;
-        let tenant = tenant_of(&caller, tenant)?;
-        let slot = self.parts.recorder.reserve().await?;
-        let (state, word) = match happened {
-            Some(_) => (EntryState::Done, "it happened"),
-            None => (EntryState::FailedClean, "it did not happen"),
-        };
-        let outcome = match happened {
-            Some(result) => Kept::Resolved { result }.write(),
-            None => json!({ "failure": { "code": "E3413", "message": "a person found that it did not happen" } }),
-        };
-        let settlement = Settlement { state, outcome };
-        let resolved = self.parts.books.ledger().resolve(&tenant, invocation, settlement).await;
-        match resolved.map_err(|error| error.refusal())? {
-            Resolved::Done => {
-                let record = self.act(actor, &caller, AuditAction::InvocationResolved, None, Some(word.into()));
-                slot.record_durably(AuditRecord { invocation_id: Some(invocation), ..record }).await
-            }
-            Resolved::NotFound => Err(no_such(invocation)),
-            Resolved::NotUnknown(state) => Err(Refusal::new(
-                ErrorCode::E3908,
-                format!("the outcome of `{invocation}` is not unknown: it is {}", state.as_str()),
-            )
-            .hint("nothing was changed")),
-        }
     }
 
     /// Calls in the ledger, newest first: those of the caller's tenant, or of any for administrators of the installation.
@@ -160,7 +111,7 @@ impl Kernel {
     }
 }
 
-fn no_such(invocation: InvocationId) -> Refusal {
+pub(super) fn no_such(invocation: InvocationId) -> Refusal {
     Refusal::new(ErrorCode::E3702, format!("there is no invocation `{invocation}`"))
         .hint("calls without effects are answered at once and not kept; others are kept for their window")
 }

@@ -11,7 +11,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::manifest::SideEffectPolicy;
 use serde_json::json;
 
-use super::kept::{Kept, KeptFailure, KeptResult};
+use super::kept::{Kept, KeptResult};
 use crate::ports::ledger::{EntryState, Settlement};
 
 /// How the end of a call is kept. `started` says whether the tool may have done anything.
@@ -22,12 +22,23 @@ pub(crate) fn settlement(effects: SideEffectPolicy, started: bool, end: Result<K
     };
     let state =
         if !started || effects.is_safe_to_retry() { EntryState::FailedClean } else { after_start(refusal.code) };
-    let failure = KeptFailure::of(refusal);
     let outcome = match state {
-        EntryState::Unknown => json!({ "unknown": { "cause": refusal.code.to_string(), "message": refusal.message } }),
-        _ => Kept::Failure(failure).write(),
+        EntryState::Unknown => json!({ "unknown": {
+            "code": refusal.code.as_str(), "cause": cause(refusal.code), "message": refusal.message } }),
+        _ => Kept::failure(refusal).write(),
     };
     Settlement { state, outcome }
+}
+
+/// Why nobody knows, in a word. Recovery has one more: `interrupted`.
+pub(crate) fn cause(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::E3002 | ErrorCode::E3402 => "timed_out",
+        ErrorCode::E3703 => "cancelled",
+        ErrorCode::E3404 => "crashed",
+        // Whatever it was, the tool had been started and nobody heard its answer.
+        _ => "answer_lost",
+    }
 }
 
 /// What a failure says about the effect, once the tool was asked to have it.
@@ -76,6 +87,20 @@ mod tests {
                 _ => EntryState::Unknown,
             };
             assert_eq!(state(SideEffectPolicy::Compensatable, true, code), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn why_nobody_knows_is_one_of_few_words_beside_the_code() {
+        for (code, word) in [
+            (ErrorCode::E3402, "timed_out"),
+            (ErrorCode::E3703, "cancelled"),
+            (ErrorCode::E3404, "crashed"),
+            (ErrorCode::E3503, "answer_lost"),
+        ] {
+            let kept = settlement(SideEffectPolicy::Compensatable, true, Err(&Refusal::new(code, "it failed"))).outcome;
+            let expected = json!({ "unknown": { "code": code.as_str(), "cause": word, "message": "it failed" } });
+            assert_eq!(kept, expected);
         }
     }
 

@@ -60,8 +60,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let executor = executor_for(kernel, &tool, isolation)?;
     let deadline = kernel.clock().monotonic() + time_allowed;
 
-    // A tool with effects takes its place in the ledger, durably, before it starts; or it was done before.
-    if tool.manifest.side_effect_policy.has_effects() {
+    // A tool with effects takes its place in the ledger, durably, before it starts; or it was done before. One without is
+    // asked about only if somebody gave the call a name.
+    let has_effects = tool.manifest.side_effect_policy.has_effects();
+    if has_effects || key.given.is_some() {
         let intent = ledger::intent_of(
             facts.invocation_id,
             facts.trace_id,
@@ -71,11 +73,16 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             &key,
             kernel.parts.books.owner(),
         );
-        kernel.parts.observer.step(Step::Intending);
-        let wish = Wish { intent, wait: key.wait, entropy: kernel.entropy() };
+        let claiming = async {
+            if !has_effects {
+                return kernel.parts.books.claim_lightly(intent, key.wait).await;
+            }
+            kernel.parts.observer.step(Step::Intending);
+            kernel.parts.books.claim(Wish { intent, wait: key.wait, entropy: kernel.entropy() }).await
+        };
         let claim = tokio::select! {
             biased;
-            claim = kernel.parts.books.claim(wish) => claim?,
+            claim = claiming => claim?,
             () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
             () = kernel.clock().sleep(time_allowed) => return Err(still_running(&tool)),
         };
@@ -84,7 +91,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                 facts.invocation_id = held.invocation;
                 facts.held = Some(held);
                 kernel.parts.observer.step(Step::Intended);
+                let slot = kernel.parts.recorder.reserve().await?;
+                slot.record(facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None));
             }
+            Claim::RunLightly(noted) => facts.noted = noted,
             Claim::Replay(first, kept) => {
                 facts.replay_of = Some(first);
                 let kept = match kept {
@@ -95,8 +105,6 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                 return Ok(Executed { tool, coercions, output: Output::Kept(kept), conditions });
             }
         }
-        let slot = kernel.parts.recorder.reserve().await?;
-        slot.record(facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None));
     }
     // EXEC-005: what runs no code of a tool's author here uses none of what the number protects. Held until the end, and
     // not while it waits for another call.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::checkpoints::Checkpointing;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
-use crate::ledger::Held;
+use crate::ledger::{First, Held, Noted};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
@@ -32,8 +32,10 @@ pub struct Facts {
     pub(super) parameters_digest: Option<Digest>,
     /// The call's place in the ledger, while it has one.
     pub(super) held: Option<Held>,
+    /// Its name among the calls without effects, if it was given one.
+    pub(super) noted: Option<Noted>,
     /// The call whose answer is given again, if this one was made before.
-    pub(super) replay_of: Option<InvocationId>,
+    pub(super) replay_of: Option<First>,
     /// Room in the audit log; there once the call was let in.
     pub(super) slot: Option<Slot>,
     /// Who listens while it runs; the tool's companion takes it.
@@ -58,6 +60,7 @@ impl Facts {
             tool: None,
             parameters_digest: None,
             held: None,
+            noted: None,
             replay_of: None,
             slot: None,
             audience: arrival.audience.clone(),

@@ -44,8 +44,8 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
     });
     if let Some(slot) = facts.slot.take() {
         let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
-        record.note = match facts.replay_of {
-            Some(first) => Some(format!("answered with the outcome of {first}")),
+        record.note = match &facts.replay_of {
+            Some(first) => Some(format!("answered with the outcome of {}", first.invocation)),
             None => carried.as_ref().err().and_then(note),
         };
         record.usage = carried.as_ref().ok().map(|verified| verified.usage);
@@ -54,7 +54,9 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
 
     let checkpoints = std::mem::take(&mut facts.checkpointing.summary);
     // Both askers get the same answer, so it carries the id of the call that ran.
-    let (invocation_id, trace_id) = (facts.replay_of.unwrap_or(facts.invocation_id), facts.trace_id);
+    let first = facts.replay_of.take();
+    let invocation_id = first.as_ref().map_or(facts.invocation_id, |first| first.invocation);
+    let trace_id = facts.trace_id;
     let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id }))?;
     let tool = &verified.tool;
     let notice = tool.lifecycle.notice.as_ref();
@@ -62,8 +64,8 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         invocation_id,
         status,
         tool_id: tool.id.to_string(),
-        tool_version: tool.version.clone(),
-        cached: facts.replay_of.is_some(),
+        tool_version: first.as_ref().map_or_else(|| tool.version.clone(), |first| first.version.clone()),
+        cached: first.is_some(),
         execution_time_ms: millis(took),
         execution_metadata: ExecutionMetadata {
             duration_ms: verified.ran.as_ref().map_or_else(|| millis(took), |ran| ran.duration_ms),

@@ -28,18 +28,13 @@ impl Settled {
 
 /// Runs the phase.
 pub async fn settle(kernel: &Kernel, facts: &mut Facts, carried: Result<Verified, Refusal>) -> Settled {
+    if let (Some(noted), Ok(verified)) = (facts.noted.take(), &carried) {
+        kernel.parts.books.remember(noted, kept(kernel, facts, verified));
+    }
     let Some(held) = facts.held.take() else { return Settled(carried) };
     let Some(tool) = facts.tool.clone() else { return Settled(carried) };
     let effects = tool.manifest.side_effect_policy;
-    let clock = kernel.clock();
-    let kept = carried.as_ref().map(|verified| KeptResult {
-        result: verified.result.clone(),
-        truncation: verified.truncation.clone(),
-        usage: verified.usage,
-        started_at: facts.started_at.to_string(),
-        completed_at: clock.now().to_string(),
-        duration_ms: millis(clock.monotonic().saturating_sub(facts.started)),
-    });
+    let kept = carried.as_ref().map(|verified| kept(kernel, facts, verified));
     let settlement = ledger::settlement(effects, held.started, kept);
     let state = settlement.state;
     kernel.parts.observer.step(Step::Settling);
@@ -56,6 +51,19 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, carried: Result<Verified
     })
 }
 
+/// What a repeated call is answered with.
+fn kept(kernel: &Kernel, facts: &Facts, verified: &Verified) -> KeptResult {
+    let clock = kernel.clock();
+    KeptResult {
+        result: verified.result.clone(),
+        truncation: verified.truncation.clone(),
+        usage: verified.usage,
+        started_at: facts.started_at.to_string(),
+        completed_at: clock.now().to_string(),
+        duration_ms: millis(clock.monotonic().saturating_sub(facts.started)),
+    }
+}
+
 /// The effect may have happened. Tools nobody has classified answer as they always did: most of them have none.
 fn unknown(tool: &ToolVersion, refusal: Refusal) -> Refusal {
     if refusal.code == ErrorCode::E3413 || tool.manifest.side_effect_policy == SideEffectPolicy::Unclassified {
@@ -63,7 +71,9 @@ fn unknown(tool: &ToolVersion, refusal: Refusal) -> Refusal {
     }
     Refusal::new(ErrorCode::E3413, format!("{}; whether it had its effect is not known", refusal.message))
         .hint("it is not repeated: find out, then say so with `gantry jobs resolve`")
-        .details(json!({ "cause": refusal.code.to_string(), "details": refusal.details }))
+        .details(
+            json!({ "code": refusal.code.as_str(), "cause": ledger::cause(refusal.code), "details": refusal.details }),
+        )
         .retryable(false)
 }
 

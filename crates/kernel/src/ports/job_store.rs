@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Invariants every adapter keeps
-//! - JOB-1: an ended job never changes again, but for being forgotten when its time is over.
+//! - JOB-1: an ended job never changes again, but for being forgotten when its time is over, and for what a person finds out
+//!   about one that failed ([`JobStore::resolve`]).
 //! - JOB-2: what a worker writes is refused unless it holds the job's newest fence. Each hand-over raises the fence.
 //! - JOB-3: of any number of concurrent takes, one gets a job. Of any number of concurrent enqueues with one dedupe key,
 //!   one makes a job and the others are told which.
@@ -281,7 +282,8 @@ pub enum Renewed {
 pub struct JobEvent {
     pub seq: u64,
     pub at: UnixMillis,
-    /// `queued`, `started`, `progress`, `retry`, `taken_over`, `handed_back`, `cancel_asked`, or the word of an end.
+    /// `queued`, `started`, `progress`, `retry`, `taken_over`, `handed_back`, `cancel_asked`, `resolved`, or the word of an
+    /// end.
     pub kind: String,
     pub data: Value,
 }
@@ -346,6 +348,10 @@ pub trait JobStore: Send + Sync + fmt::Debug {
 
     /// Notes how an attempt ended.
     async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError>;
+
+    /// Replaces the end of a failed job by what a person found out, a result or another error, if `was` still is its error.
+    /// With an error its dedupe key is free again: nothing came of it.
+    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError>;
 
     /// Cancels a job that waits, and asks a running one to end. Asking again changes nothing.
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError>;

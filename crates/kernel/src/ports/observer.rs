@@ -54,6 +54,8 @@ pub enum LedgerEvent {
     Fenced,
     /// A call whose process is gone was settled.
     Recovered,
+    /// What came of a call without effects was forgotten before its window was over, for want of room.
+    Forgotten,
 }
 
 /// A moment in the way of a call with effects. Tests of crashes end the process at one of them.

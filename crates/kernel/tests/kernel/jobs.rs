@@ -25,22 +25,22 @@ use crate::stage::{ADMIN, Act, Paper, Puppet, Stage, admin, as_holder, greet};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stage with a queue behind it.
-struct Backstage {
-    jobs: Arc<Jobs>,
-    store: Arc<MemoryStore>,
+pub(crate) struct Backstage {
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) store: Arc<MemoryStore>,
     puppet: Arc<Puppet>,
     paper: Arc<Paper>,
-    kernel: Arc<gantry_kernel::Kernel>,
+    pub(crate) kernel: Arc<gantry_kernel::Kernel>,
     clock: Arc<crate::stage::HeldClock>,
     stop: CancellationToken,
 }
 
 impl Backstage {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(JobsSettings::default(), json!({}), Vec::new()).await
     }
 
-    async fn with(settings: JobsSettings, change: Value, handlers: Vec<Arc<dyn JobHandler>>) -> Self {
+    pub(crate) async fn with(settings: JobsSettings, change: Value, handlers: Vec<Arc<dyn JobHandler>>) -> Self {
         let stage = Stage::new().await;
         stage.publish(change).await;
         let Stage { kernel, clock, puppet, paper, .. } = stage;
@@ -51,18 +51,18 @@ impl Backstage {
     }
 
     /// Sets workers to work until the test ends.
-    fn work(&self) {
+    pub(crate) fn work(&self) {
         tokio::spawn(Workers::new(Arc::clone(&self.jobs)).run(self.stop.clone()));
     }
 
     /// The same in a new process, after the former one is gone.
-    async fn work_anew(&self) {
+    pub(crate) async fn work_anew(&self) {
         let (kernel, store) = (Arc::clone(&self.kernel), Arc::clone(&self.store));
         let jobs = Jobs::open(kernel, store as _, JobsSettings::default(), Vec::new()).await.unwrap();
         tokio::spawn(Workers::new(jobs).run(self.stop.clone()));
     }
 
-    async fn submit_as(&self, secret: &str, change: Value) -> Result<Accepted, Box<Failed>> {
+    pub(crate) async fn submit_as(&self, secret: &str, change: Value) -> Result<Accepted, Box<Failed>> {
         let mut request = greet();
         request["execution_options"] = json!({ "async_mode": true });
         for (member, value) in change.as_object().unwrap() {
@@ -82,16 +82,16 @@ impl Backstage {
         self.jobs.submit(arrival).await
     }
 
-    async fn submit(&self, change: Value) -> InvocationId {
+    pub(crate) async fn submit(&self, change: Value) -> InvocationId {
         self.submit_as(ADMIN, change).await.unwrap().invocation_id
     }
 
-    async fn status(&self, id: InvocationId) -> InvocationView {
+    pub(crate) async fn status(&self, id: InvocationId) -> InvocationView {
         self.jobs.status(admin(), None, id).await.unwrap()
     }
 
     /// Waits until `wanted` holds of the job.
-    async fn until(&self, id: InvocationId, wanted: impl Fn(&InvocationView) -> bool) -> InvocationView {
+    pub(crate) async fn until(&self, id: InvocationId, wanted: impl Fn(&InvocationView) -> bool) -> InvocationView {
         self.until_in(None, id, wanted).await
     }
 
@@ -114,11 +114,11 @@ impl Backstage {
         tokio::time::timeout(PATIENCE, looking).await.unwrap()
     }
 
-    fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.puppet.calls.lock().unwrap().len()
     }
 
-    fn act(&self, act: Act) {
+    pub(crate) fn act(&self, act: Act) {
         *self.puppet.act.lock().unwrap() = act;
     }
 
@@ -126,7 +126,7 @@ impl Backstage {
         self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
     }
 
-    async fn mint(&self, wish: Value) -> String {
+    pub(crate) async fn mint(&self, wish: Value) -> String {
         self.kernel.mint_token(admin(), &crate::stage::mint_request(wish)).await.unwrap().token
     }
 }
@@ -137,11 +137,11 @@ impl Drop for Backstage {
     }
 }
 
-fn ended(view: &InvocationView) -> bool {
+pub(crate) fn ended(view: &InvocationView) -> bool {
     view.record.state.is_end()
 }
 
-fn code(view: &InvocationView) -> &str {
+pub(crate) fn code(view: &InvocationView) -> &str {
     view.record.error.as_ref().and_then(|error| error["code"].as_str()).unwrap_or("")
 }
 
@@ -371,6 +371,26 @@ impl JobHandler for Errands {
         assert!(self.panics.fetch_add(1, Ordering::SeqCst) > 0, "as a fault of ours would");
         Ok(json!({ "carried": job.payload["what"] }))
     }
+}
+
+/// Work that must not be begun again once it has begun.
+pub(crate) fn unrepeatable() -> Arc<dyn JobHandler> {
+    #[derive(Debug)]
+    struct Once;
+
+    #[async_trait::async_trait]
+    impl JobHandler for Once {
+        fn kind(&self) -> &'static str {
+            "once"
+        }
+        fn may_repeat(&self, _: &Value) -> bool {
+            false
+        }
+        async fn run(&self, _: &RunningJob) -> Result<Value, JobFailure> {
+            Ok(json!({}))
+        }
+    }
+    Arc::new(Once)
 }
 
 #[tokio::test]

@@ -152,6 +152,11 @@ async fn what_must_not_happen_twice_needs_a_key_and_a_turn_is_one() {
     let refused = stage.call(bare).await.unwrap_err();
     assert_eq!(refused.refusal.code, ErrorCode::E3004);
     assert!(refused.refusal.message.contains("idempotency key"), "{}", refused.refusal.message);
+    assert_eq!(
+        refused.refusal.details.unwrap()["missing"],
+        gantry_kernel::MISSING_KEY,
+        "so that a door can say where it goes"
+    );
     let turn = |name: &str, times: u32, group: &str| {
         json!({ "tool_id": "pay_for", "parameters": { "name": name, "times": times },
             "execution_options": { "turn_group_id": group } })
@@ -188,7 +193,7 @@ async fn when_nobody_knows_gantry_says_so_and_repeats_nothing_until_a_person_has
         fails(&stage, code);
         let failed = stage.call(call("pay", &key)).await.unwrap_err();
         assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3413, InvocationStatus::Indeterminate));
-        assert_eq!(failed.refusal.details.unwrap()["cause"], code.to_string());
+        assert_eq!(failed.refusal.details.unwrap()["code"], code.to_string());
         says(&stage, Act::Answer(json!({ "paid": 5 })));
         let again = stage.call(call("pay", &key)).await.unwrap_err();
         assert_eq!(again.refusal.code, ErrorCode::E3413);
@@ -341,4 +346,64 @@ async fn a_call_is_seen_by_whoever_made_it_and_by_nobody_of_another_tenant() {
         let refused = stage.kernel.ledger_line(as_holder(token), id).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::E3702);
     }
+}
+
+#[tokio::test]
+async fn a_replay_names_the_version_that_ran() {
+    let stage = stage(Props::default()).await;
+    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    let first = stage.call(call("pay", "k")).await.unwrap();
+    let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
+    stage
+        .publish(json!({ "tool_id": "pay", "version": "1.1.0", "side_effect_policy": "compensatable", "side_effects": effects,
+            "idempotency": {}, "result_schema": { "type": ["object", "null", "array"] }, "compensation_tool_id": "set_it" }))
+        .await;
+    let again = stage.call(call("pay", "k")).await.unwrap();
+    assert_eq!((again.cached, again.tool_version), (true, first.tool_version));
+    assert_eq!(stage.call(call("pay", "k2")).await.unwrap().tool_version.to_string(), "1.1.0");
+}
+
+#[tokio::test]
+async fn a_key_of_a_pure_tool_saves_work_for_its_window_and_nothing_is_written() {
+    let blotter = Arc::new(Blotter::default());
+    blotter.cannot_begin.store(true, Ordering::SeqCst);
+    let stage = stage(Props { blotter: Some(blotter), ..Props::default() }).await;
+    stage.publish(json!({})).await;
+    let first = stage.call(call("greet", "k")).await.unwrap();
+    let second = stage.call(call("greet", "k")).await.unwrap();
+    assert_eq!((first.cached, second.cached, stage.runs()), (false, true, 1));
+    assert_eq!((first.invocation_id, first.result), (second.invocation_id, second.result));
+    let mut other = call("greet", "k");
+    other["parameters"]["name"] = json!("Bob");
+    assert_eq!(stage.refusal(other).await, ErrorCode::E3410);
+    assert!(!stage.call(call("greet", "k2")).await.unwrap().cached);
+    let bare = json!({ "tool_id": "greet", "parameters": { "name": "Ada" } });
+    assert!(!stage.call(bare).await.unwrap().cached, "without a key every call is a new one");
+    stage.step(86_401);
+    assert!(!stage.call(call("greet", "k")).await.unwrap().cached, "its window is over");
+    fails(&stage, ErrorCode::E3402);
+    assert_eq!(stage.refusal(call("greet", "k3")).await, ErrorCode::E3402);
+    says(&stage, Act::Answer(json!({ "text": "hi" })));
+    assert!(!stage.call(call("greet", "k3")).await.unwrap().cached, "a failure is not remembered");
+}
+
+#[tokio::test]
+async fn many_calls_of_a_pure_tool_with_one_key_at_once_run_once() {
+    let stage = stage(Props::default()).await;
+    stage.publish(json!({})).await;
+    let go = Arc::new(Notify::new());
+    says(&stage, Act::Wait(Arc::clone(&go), json!({ "text": "hi" })));
+    let calls = (0..100).map(|_| stage.call(call("greet", "k")));
+    let release = async {
+        while stage.runs() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut impatient = call("greet", "k");
+        impatient["execution_options"]["wait_for_duplicate"] = json!(false);
+        assert_eq!(stage.refusal(impatient).await, ErrorCode::E3409);
+        go.notify_waiters();
+    };
+    let (answers, ()) = tokio::join!(futures(calls), release);
+    assert_eq!(stage.runs(), 1);
+    assert_eq!(answers.into_iter().filter(|answer| answer.as_ref().unwrap().cached).count(), 99);
 }

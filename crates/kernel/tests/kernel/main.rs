@@ -13,6 +13,7 @@ mod inbound_jobs;
 mod jobs;
 mod ledger;
 mod offerings;
+mod resolving;
 mod stage;
 mod untrusted;
 mod way_of_a_call;

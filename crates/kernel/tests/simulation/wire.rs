@@ -156,6 +156,9 @@ impl JobStore for Wire {
     async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
         ask!(self, JobStore, finish(key, fence, end))
     }
+    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+        ask!(self, JobStore, resolve(key, was, found))
+    }
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {
         ask!(self, JobStore, ask_cancel(key, reason, error))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use affordances::CounterName;
 use contract::envelope::{ExecutionOptions, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
-use kernel::Failed;
+use kernel::{Failed, MISSING_KEY};
 use rmcp::model::{
     CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject,
 };
@@ -157,6 +157,17 @@ impl Aim {
     }
 }
 
+/// A key that is missing is asked for where this protocol has a place for it.
+fn say_where_keys_go(refusal: &mut Refusal) {
+    let missing = refusal.details.as_deref().and_then(|details| details.get("missing")).and_then(Value::as_str);
+    if missing == Some(MISSING_KEY) {
+        refusal.hint = Some(format!(
+            "set `_meta[\"{IDEMPOTENCY_KEY}\"]` of the call to something that is the same whenever you mean the same act; \
+             nothing was run"
+        ));
+    }
+}
+
 fn is_looking(name: &str) -> bool {
     matches!(name, lazy::SEARCH | lazy::DESCRIBE)
 }
@@ -182,8 +193,9 @@ impl Round<'_> {
     ) -> Result<CallToolResult, ErrorData> {
         let response = match outcome {
             Ok(response) => response,
-            Err(failed) => {
+            Err(mut failed) => {
                 self.note_missing_scope(&failed.refusal);
+                say_where_keys_go(&mut failed.refusal);
                 if self.is_modern()
                     && let Some(error) = to_wire::missing_capability(&failed.refusal)
                 {

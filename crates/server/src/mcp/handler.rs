@@ -10,17 +10,18 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use contract::error::Refusal;
 use kernel::ports::entropy::new_trace_id;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, Extensions,
-    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceUpdatedNotificationParam,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestParams,
+    CompleteResult, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use super::config::McpMode;
+use super::lasting::LastingCalls;
 use super::relaying::Relay;
 use super::watching::{Told, WATCHED_MAX, Wants, Watching};
 use super::{Visit, lazy, pages, resources, seal, to_wire, watching};
@@ -54,6 +55,8 @@ pub(crate) struct Handler {
     log_level: AtomicU8,
     /// What it watches, for its session.
     watching: Arc<Watching>,
+    /// Its calls that only a message cancels.
+    pub(super) lasting: LastingCalls,
 }
 
 /// Where requests come from.
@@ -67,7 +70,7 @@ pub(super) enum From {
 
 impl Handler {
     pub(super) fn new(door: Arc<Door>, from: From) -> Self {
-        Self { door, from, log_level: AtomicU8::new(0), watching: Arc::default() }
+        Self { door, from, log_level: AtomicU8::new(0), watching: Arc::default(), lasting: LastingCalls::default() }
     }
 
     pub(super) fn log_level(&self) -> Option<LoggingLevel> {
@@ -343,6 +346,13 @@ impl ServerHandler for Handler {
             () = watching::follow(&self.door, &visit, wants, &watching, tell) => {}
         }
         Ok(())
+    }
+
+    /// `rmcp` has cancelled the request; what outlasts requests is cancelled here.
+    async fn on_cancelled(&self, notification: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
+        if let Some(id) = &notification.request_id {
+            self.lasting.cancel(id);
+        }
     }
 
     /// Older clients are told of changes without asking.

@@ -1,7 +1,7 @@
 //! Staying with what runs for a client, until it ends or asks something that ends the request.
 //!
 //! While it runs, this tells the client how far it is and asks it what the tool asks. Who closes the stream or sends a
-//! cancellation cancels it. What a client of revision 2026-07-28 is asked ends this request and begins the waiting for the
+//! cancellation cancels it; a call that has effects and a key is cancelled by the message alone (`lasting`). What a client of revision 2026-07-28 is asked ends this request and begins the waiting for the
 //! next (`waiting`); older clients are asked in between, on the stream of their request.
 //!
 //! Not here: what is asked for (`calling`, `relaying`), and how it is told at the end.
@@ -77,7 +77,9 @@ impl Round<'_> {
         subject: Subject,
         given: Option<InputResponses>,
     ) -> Result<Turn, ErrorData> {
-        match Running::begin(&self.handler.door, self.visit.who.clone(), self.trace_id, errand, self.ears()) {
+        let lasting =
+            outlasts_its_client(&errand, &subject).then(|| self.handler.lasting.note(self.context.id.clone()));
+        match Running::begin(&self.handler.door, self.visit.who.clone(), self.trace_id, errand, self.ears(), lasting) {
             Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
             Err(refusal) => Ok(Turn::Refused(refusal)),
         }
@@ -109,7 +111,7 @@ impl Round<'_> {
         loop {
             tokio::select! {
                 biased;
-                // Dropping `running` cancels the call.
+                // Dropping `running` cancels the call, unless it outlasts its client.
                 () = self.context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
                 Some(said) = running.said.recv() => match said {
                     Said::Progress(progress) => self.tell_progress(&mut running, progress).await,
@@ -241,6 +243,17 @@ impl Round<'_> {
         // A call that has ended meanwhile does not hear it; its outcome is next.
         drop(answer.send(answers(questions, &mut responses)));
         self.attend(running, subject, responses).await
+    }
+}
+
+/// A call of a tool with effects that can be found again by its key.
+fn outlasts_its_client(errand: &Errand, subject: &Subject) -> bool {
+    match (errand, subject) {
+        (Errand::Call(request), Subject::Tool(Some(tool))) => {
+            request.execution_options.idempotency_key.is_some()
+                && tool.version.manifest.side_effect_policy.has_effects()
+        }
+        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The call itself runs in a task of its own and is carried to its end whatever becomes of the request that began it
 //! (DOOR-2). What holds a [`Running`] holds the call: dropped, the call is cancelled, which ends its tool and leaves a
-//! record.
+//! record. Only a call that outlasts its client (`lasting`) goes on.
 //!
 //! Not here: what is told to the client, and how it is asked (`calling`).
 
@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::lasting::Lasting;
 use crate::door::Door;
 use crate::incoming::Credential;
 
@@ -66,7 +67,7 @@ pub(crate) struct Running {
     pub(crate) outcome: oneshot::Receiver<Outcome>,
     /// Highest progress told so far: it may only rise.
     pub(crate) told: f64,
-    _cancels: DropGuard,
+    _cancels: Option<DropGuard>,
 }
 
 impl Running {
@@ -77,11 +78,17 @@ impl Running {
         trace_id: TraceId,
         errand: Errand,
         ears: Ears,
+        lasting: Option<Lasting>,
     ) -> Result<Self, Refusal> {
         let (say, said) = mpsc::channel(SAID_MAX);
         let (ended, outcome) = oneshot::channel();
-        let cancellation = CancellationToken::new();
-        let cancelled = cancellation.clone();
+        let (cancelled, cancels) = match &lasting {
+            Some(lasting) => (lasting.cancellation.clone(), None),
+            None => {
+                let cancellation = CancellationToken::new();
+                (cancellation.clone(), Some(cancellation.drop_guard()))
+            }
+        };
         let kernel = door.shared_kernel();
         door.carry(async move {
             let audience: Arc<dyn Audience> = Arc::new(Listener { say, ears });
@@ -108,10 +115,11 @@ impl Running {
                     }
                 }
             };
+            drop(lasting);
             // Nobody waits for it any more: it has been recorded all the same.
             drop(ended.send(outcome));
         })?;
-        Ok(Self { said, outcome, told: 0.0, _cancels: cancellation.drop_guard() })
+        Ok(Self { said, outcome, told: 0.0, _cancels: cancels })
     }
 }
 

@@ -8,19 +8,17 @@ use std::sync::Arc;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId};
-use kernel::ports::job_store::{JobFilter, JobRecord, JobState, PAGE_MAX};
+use kernel::ports::job_store::{JobFilter, JobRecord, JobState};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::invocations::{ID, accepted, id_in_path, keeper};
+use super::paging::{self, LIMIT};
 use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
-
-/// Entries of a page unless asked otherwise.
-const PAGE_DEFAULT: usize = 50;
 
 const STATE: Parameter = Parameter {
     place: Place::Query,
@@ -39,12 +37,6 @@ const BEFORE: Parameter = Parameter {
     name: "before",
     about: "the `next` of the page before",
     schema: SchemaGenerator::subschema_for::<u64>,
-};
-const LIMIT: Parameter = Parameter {
-    place: Place::Query,
-    name: "limit",
-    about: "at most so many, up to 200; default 50",
-    schema: SchemaGenerator::subschema_for::<usize>,
 };
 
 pub(super) static OPERATIONS: &[Operation] = &[
@@ -126,7 +118,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         kind: query.one("kind")?.map(str::to_owned),
     };
     let before = query.number("before", 0..=u64::MAX, u64::MAX)?;
-    let limit = query.number("limit", 1..=PAGE_MAX, PAGE_DEFAULT)?;
+    let limit = paging::limit(&query)?;
     let listing = keeper(&door, &who).await?.list(who.actor(), filter, Some(before), limit).await?;
     let invocations = listing.jobs.into_iter().map(|(status, record)| line(status, record)).collect();
     Answer::json(&Page { invocations, next: listing.next })

@@ -11,15 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::invocations::{ID, id_in_path};
+use super::paging::{self, LIMIT};
 use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
 use crate::members::typed;
-
-/// Entries of a page unless asked otherwise, and at most.
-const PAGE_DEFAULT: usize = 50;
-const PAGE_MAX: usize = 200;
 
 const STATE: Parameter = Parameter {
     place: Place::Query,
@@ -32,12 +29,6 @@ const BEFORE: Parameter = Parameter {
     name: "before",
     about: "only those older than this invocation: the last of the page before",
     schema: SchemaGenerator::subschema_for::<InvocationId>,
-};
-const LIMIT: Parameter = Parameter {
-    place: Place::Query,
-    name: "limit",
-    about: "at most so many, up to 200; default 50",
-    schema: SchemaGenerator::subschema_for::<usize>,
 };
 
 pub(super) static OPERATIONS: &[Operation] = &[
@@ -70,6 +61,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
             ErrorCode::E3001,
             ErrorCode::E3004,
             ErrorCode::E3206,
+            ErrorCode::E3301,
             ErrorCode::E3702,
             ErrorCode::E3801,
             ErrorCode::E3803,
@@ -116,7 +108,7 @@ enum Outcome {
 #[serde(deny_unknown_fields)]
 struct Verdict {
     outcome: Outcome,
-    /// What repeated calls are answered with, if it happened; `null` if nothing is said.
+    /// What repeated calls are answered with, if it happened; has to fit the tool. `null` if nothing is said.
     #[serde(default)]
     result: Option<Value>,
     /// How that is known; for the log.
@@ -141,7 +133,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         state: query.word("state", &EntryState::ALL.map(|state| (state.as_str(), state)))?,
         before: query.one("before")?.map(str::parse).transpose().map_err(wrong)?,
     };
-    let limit = query.number("limit", 1..=PAGE_MAX, PAGE_DEFAULT)?;
+    let limit = paging::limit(&query)?;
     let entries = door.kernel().ledger_lines(who.actor(), filter, limit).await?;
     Answer::json(&Page { calls: entries.into_iter().map(line).collect() })
 }
@@ -152,6 +144,11 @@ async fn resolve(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let id = id_in_path(&mut incoming).await?;
     let mut body = incoming.json(&door, &who).await?;
     let verdict: Verdict = typed(body.value.take(), "", || body.again())?;
+    if verdict.outcome == Outcome::DidNotHappen && verdict.result.is_some() {
+        return Err(Refusal::new(ErrorCode::E3004, "what did not happen has no result")
+            .hint("leave `result` out, or say `happened`; nothing was changed")
+            .into());
+    }
     if let Some(note) = &verdict.note {
         tracing::info!(invocation = %id, %note, "somebody has found out what became of a call");
     }
@@ -161,7 +158,10 @@ async fn resolve(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     };
     let (inner, outcome) = (Arc::clone(&door), verdict.outcome);
     door.settle(async move {
-        inner.kernel().resolve_invocation(who.actor(), tenant.as_ref(), id, happened).await?;
+        match inner.jobs() {
+            Some(jobs) => jobs.resolve(who.actor(), tenant.as_ref(), id, happened).await?,
+            None => inner.kernel().resolve_invocation(who.actor(), tenant.as_ref(), id, happened).await?,
+        }
         Answer::json(&Settled { invocation_id: id, outcome })
     })
     .await

@@ -3,7 +3,7 @@
 use contract::error::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::stage::{ADMIN, Stage};
+use crate::stage::{ADMIN, Stage, manifest};
 
 #[tokio::test]
 async fn a_call_gives_its_result_structured_and_as_text_in_every_revision() {
@@ -122,6 +122,63 @@ async fn an_older_client_cancels_with_a_message_and_a_closed_stream_is_no_cancel
     drop(second);
     stage.tools.gate.add_permits(1);
     stage.until("the first comes to its end", || stage.paper.ends() == [Some(ErrorCode::E3703), None]).await;
+}
+
+/// What must not happen twice, waiting at the gate; its key is `k`.
+async fn payments(stage: &Stage) -> Value {
+    let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
+    let with = |id: &str, policy: &str, undo: Value| {
+        json!({ "tool_id": id, "side_effect_policy": policy, "side_effects": effects, "idempotency": {},
+            "compensation_tool_id": undo })
+    };
+    stage.publish(manifest("echo", &with("refund", "idempotent", Value::Null))).await;
+    stage.publish(manifest("gate", &with("pay", "compensatable", json!("demo.refund")))).await;
+    json!({ "name": "demo__pay", "arguments": { "text": "x" }, "_meta": { "dev.gantry/idempotency_key": "k" } })
+}
+
+#[tokio::test]
+async fn a_call_with_effects_and_a_key_goes_on_without_its_client_and_is_found_again() {
+    let stage = Stage::new().await;
+    let call = payments(&stage).await;
+    let ask = || stage.ask().token(&stage.agent).new_style(1, "tools/call", call.clone(), &json!({}));
+    let calling = tokio::spawn(ask().send());
+    stage.gated(1).await;
+    calling.abort();
+    assert!(calling.await.is_err(), "the line is broken");
+    // Another round, so that the server has seen the end of the line.
+    stage.new_style("tools/list", json!({})).await;
+    let again = tokio::spawn(ask().message());
+    stage.tools.gate.add_permits(1);
+    let answer = again.await.unwrap();
+    assert_eq!(answer["result"]["structuredContent"]["text"], "x", "{answer}");
+    stage.until("both are recorded", || stage.paper.ends() == [None, None]).await;
+    assert_eq!(*stage.tools.running.borrow(), 1, "it ran once");
+}
+
+#[tokio::test]
+async fn a_client_that_says_so_cancels_also_a_call_with_effects_and_a_key() {
+    let stage = Stage::new().await;
+    let call = payments(&stage).await;
+    let version = "2025-06-18";
+    let session = stage.session(&stage.agent, version, &json!({})).await;
+    let calling = stage.in_session(&stage.agent, &session, version).old(12, "tools/call", &call).send().await;
+    stage.gated(1).await;
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 12 } });
+    assert_eq!(stage.in_session(&stage.agent, &session, version).body(&cancel.to_string()).send().await.status, 202);
+    stage.until("nobody knows how far it came", || stage.paper.ends() == [Some(ErrorCode::E3413)]).await;
+    drop(calling);
+}
+
+#[tokio::test]
+async fn a_missing_key_is_asked_for_where_this_protocol_has_a_place_for_it() {
+    let stage = Stage::new().await;
+    payments(&stage).await;
+    let refused = stage.call("demo__pay", json!({ "text": "x" })).await;
+    let error = &refused["result"]["_meta"]["dev.gantry/error"];
+    assert_eq!(error["code"], "E3004", "{refused}");
+    let told = refused["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(told.contains(r#"_meta["dev.gantry/idempotency_key"]"#), "{told}");
+    assert!(!refused.to_string().contains("execution_options"), "{refused}");
 }
 
 #[tokio::test]

@@ -29,6 +29,12 @@ async fn bodies_that_are_wrong_are_refused_with_place_and_remedy() {
     let eleven = json!({ "calls": calls }).to_string();
     for (path, body, expected, says) in [
         ("/v1/tools/invoke", "", (400, "E3004"), "there is no JSON here"),
+        (
+            "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/resolve",
+            "{\"outcome\":\"did_not_happen\",\"result\":1}",
+            (400, "E3004"),
+            "has no result",
+        ),
         ("/v1/tools/invoke", "{\"tool_id\": \"a\", \"tool_id\": \"b\"}", (400, "E3004"), "stands twice"),
         ("/v1/tools/invoke", "{\n\"tool_id\": NaN}", (400, "E3004"), "\"line\":2"),
         ("/v1/tools/invoke", "[1,2", (400, "E3004"), "ends too early"),

@@ -41,6 +41,7 @@ macro_rules! jobs_suite {
                 a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told,
                 a_retry_of_a_job_that_was_asked_to_end_ends_it,
                 an_ended_job_never_changes,
+                what_a_person_finds_out_replaces_the_end_of_a_failed_job_once,
                 progress_is_kept_within_its_bound_and_changes_of_state_always,
                 adopted_work_is_a_running_job,
                 lists_are_filtered_and_paged_newest_first,
@@ -436,6 +437,43 @@ pub async fn an_ended_job_never_changes(adapter: impl Adapter) {
     assert_eq!(store.take_over(owner(2), 10).await.unwrap(), []);
     assert_eq!(store.find(&key).await.unwrap(), before);
     assert_eq!(store.events(&key, 0, 100).await.unwrap().len(), 3);
+}
+
+pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let dedupe = || Some(Dedupe { key: "k".into(), window: HOUR });
+    let other = json!({ "code": "E3404" });
+    for (number, found) in [(1, Ok(json!({ "words": 2 }))), (2, Err(other.clone()))] {
+        let of = if number == 1 { "local" } else { "acme" };
+        put(&store, NewJob { dedupe: dedupe(), ..job(of, number) }).await;
+        let (key, fence) = take_one(&store).await;
+        assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), Written::Fenced, "it runs");
+        store.finish(&key, fence, End::Failed(error())).await.unwrap();
+        assert_eq!(store.resolve(&key, &other, found.clone()).await.unwrap(), Written::Fenced, "another error");
+        let state = if found.is_ok() { JobState::Done } else { JobState::Failed };
+        assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), Written::Kept(state));
+        assert_eq!(store.resolve(&key, &error(), found).await.unwrap(), Written::Fenced, "once");
+    }
+    drop(store);
+    adapter.reopen().await;
+    let store = adapter.jobs();
+    let (done, failed) = (key("local", 1), key("acme", 2));
+    let found = store.find(&done).await.unwrap().unwrap();
+    assert_eq!(
+        (found.record.state, found.record.error, found.result),
+        (JobState::Done, None, Some(json!({ "words": 2 })))
+    );
+    let found = store.find(&failed).await.unwrap().unwrap();
+    assert_eq!((found.record.state, found.record.error), (JobState::Failed, Some(other)));
+    for key in [&done, &failed] {
+        let events = store.events(key, 0, 100).await.unwrap();
+        let told: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+        assert_eq!(told, ["queued", "started", "failed", "resolved"]);
+    }
+    let again = store.enqueue(NewJob { dedupe: dedupe(), ..job("local", 1) }).await.unwrap();
+    assert!(matches!(again, Enqueued::Existing { .. }), "what was done keeps its key: {again:?}");
+    put(&store, NewJob { dedupe: dedupe(), ..job("acme", 3) }).await;
+    assert_eq!(store.counts().await.unwrap(), JobCounts { waiting: 1, running: 0 });
 }
 
 pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapter: impl Adapter) {

@@ -316,6 +316,30 @@ impl JobStore for MemoryStore {
         Ok(Written::Kept(state))
     }
 
+    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+        let now = self.now();
+        let mut kept = self.jobs();
+        let failed = |job: &&mut Job| job.record.state == JobState::Failed && job.record.error.as_ref() == Some(was);
+        let Some(job) = kept.find(key).filter(failed) else { return Ok(Written::Fenced) };
+        let (state, data) = match found {
+            Ok(result) => {
+                job.result = Some(result);
+                job.record.error = None;
+                job.record.progress_percent = Some(100.0);
+                (JobState::Done, json!({ "state": JobState::Done.as_str() }))
+            }
+            Err(error) => {
+                job.dedupe = None;
+                let data = json!({ "state": JobState::Failed.as_str(), "error": error });
+                job.record.error = Some(error);
+                (JobState::Failed, data)
+            }
+        };
+        job.record.state = state;
+        job.event(now, "resolved", data);
+        Ok(Written::Kept(state))
+    }
+
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();

@@ -77,6 +77,11 @@ impl JobStore for SqliteStore {
         self.writer()?.run(move |connection| writing::finish(connection, now, &key, fence, &end)).await
     }
 
+    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+        let (now, key, was) = (self.now(), key.clone(), was.clone());
+        self.writer()?.run(move |connection| writing::resolve(connection, now, &key, &was, &found)).await
+    }
+
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {
         let (now, key, reason) = (self.now(), key.clone(), reason.to_owned());
         self.writer()?.run(move |connection| writing::ask_cancel(connection, now, &key, &reason, &error)).await

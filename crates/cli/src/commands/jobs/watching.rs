@@ -35,7 +35,7 @@ impl Watch {
             let path = self.job.path("/events");
             let join = if path.contains('?') { '&' } else { '?' };
             let mut stream = client.events(&format!("{path}{join}after={after}")).await?;
-            let mut unread = Vec::new();
+            let (mut unread, mut ended) = (Vec::new(), false);
             // A broken connection ends this stream, not the watch.
             while let Ok(Some(piece)) = stream.chunk().await {
                 unread.extend_from_slice(&piece);
@@ -43,13 +43,15 @@ impl Watch {
                     tries = 0;
                     after = event.get("id").and_then(Value::as_u64).unwrap_or(after);
                     context.printer.answer(&event, |_| line(&event));
-                    if is_end(&text(&event, "event")) {
-                        return Ok(());
-                    }
+                    // The server closes the stream of a job that has ended; what a person found out comes after its end.
+                    ended |= is_end(&text(&event, "event"));
                 }
                 if unread.len() > EVENT_BYTES_MAX {
                     return Err(Failure::new("the server sends events that are too large"));
                 }
+            }
+            if ended {
+                return Ok(());
             }
             tries += 1;
             tokio::time::sleep(PAUSE).await;
@@ -59,7 +61,7 @@ impl Watch {
 }
 
 fn is_end(kind: &str) -> bool {
-    matches!(kind, "done" | "failed" | "dead" | "cancelled")
+    matches!(kind, "done" | "failed" | "dead" | "cancelled" | "resolved")
 }
 
 /// Takes the first whole event off the front; comments are skipped.

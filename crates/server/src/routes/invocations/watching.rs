@@ -46,9 +46,8 @@ struct Watch {
     news: broadcast::Receiver<JobKey>,
     unsent: VecDeque<JobEvent>,
     began: Duration,
-    /// It has ended; what is left are the events before that.
+    /// It has ended; what is left are the events that are kept of it.
     ended: bool,
-    over: bool,
     _room: OwnedSemaphorePermit,
 }
 
@@ -79,7 +78,6 @@ pub(super) async fn events(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         unsent: VecDeque::new(),
         began,
         ended: state.is_end(),
-        over: false,
         _room: room,
     };
     let pieces = stream::unfold(watch, |mut watch| async move {
@@ -96,12 +94,13 @@ impl Watch {
         loop {
             if let Some(event) = self.unsent.pop_front() {
                 self.after = event.seq;
-                self.over = JobState::of_word(&event.kind).is_some_and(JobState::is_end);
+                // What a person found out may come after an end.
+                self.ended |= JobState::of_word(&event.kind).is_some_and(JobState::is_end);
                 return Some(written(&event));
             }
             let clock = self.door.kernel().clock();
             let outlived = clock.monotonic().saturating_sub(self.began) > STREAM_MAX;
-            if self.over || outlived || self.door.is_draining() {
+            if outlived || self.door.is_draining() {
                 return None;
             }
             // A store that does not answer ends the stream; the caller comes back with the number it has.

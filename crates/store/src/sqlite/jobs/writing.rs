@@ -254,6 +254,42 @@ fn ended(
     Ok(())
 }
 
+pub(super) fn resolve(
+    connection: &Connection,
+    now: UnixMillis,
+    key: &JobKey,
+    was: &Value,
+    found: &Result<Value, Value>,
+) -> Result<Written, Fault> {
+    let failed: Option<(i64, Option<String>)> = connection
+        .prepare_cached("SELECT seq, error FROM jobs WHERE tenant_id = ?1 AND id = ?2 AND state = 'failed'")?
+        .query_row(params![key.tenant.as_str(), key.id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let same = |error: &Option<String>| {
+        error.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()).as_ref() == Some(was)
+    };
+    let Some((seq, _)) = failed.filter(|(_, error)| same(error)) else { return Ok(Written::Fenced) };
+    let (state, data) = match found {
+        Ok(result) => {
+            connection
+                .prepare_cached("UPDATE job_bodies SET result = ?2 WHERE seq = ?1")?
+                .execute(params![seq, result.to_string()])?;
+            connection
+                .prepare_cached("UPDATE jobs SET state = 'done', error = NULL, progress = 100.0 WHERE seq = ?1")?
+                .execute([seq])?;
+            (JobState::Done, json!({ "state": JobState::Done.as_str() }))
+        }
+        Err(error) => {
+            connection
+                .prepare_cached("UPDATE jobs SET error = ?2, dedupe_key = NULL, dedupe_until = NULL WHERE seq = ?1")?
+                .execute(params![seq, error.to_string()])?;
+            (JobState::Failed, json!({ "state": JobState::Failed.as_str(), "error": error }))
+        }
+    };
+    event(connection, now, seq, "resolved", &data)?;
+    Ok(Written::Kept(state))
+}
+
 fn retry(
     connection: &Connection,
     now: UnixMillis,

@@ -1,0 +1,132 @@
+//! What somebody decides about a job: that it is to end, or to be begun again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TenantId};
+use policy::Action;
+use serde_json::Value;
+
+use super::looking::unknown;
+use super::submitting::{other_call, queue_full};
+use super::view::Accepted;
+use super::{Jobs, warrant};
+use crate::administration::Actor;
+use crate::identity::Principal;
+use crate::ports::audit_sink::AuditAction;
+use crate::ports::entropy::new_invocation_id;
+use crate::ports::job_store::{CancelAsked, Enqueued, JobDetail, JobKey, JobState, NewJob};
+
+/// Longest reason for a cancellation that is kept.
+const REASON_CHARS_MAX: usize = 500;
+
+impl Jobs {
+    /// Asks a job to end (ASYNC-005). Asking again, or after the end, changes nothing and says so.
+    pub async fn cancel(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        id: InvocationId,
+        reason: Option<&str>,
+    ) -> Result<JobState, Refusal> {
+        let (caller, JobDetail { record, .. }) = self.managed(actor, tenant, id).await?;
+        let (key, before) = (record.key, record.state);
+        let reason: String =
+            reason.unwrap_or_default().chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
+        let slot = self.kernel.parts.recorder.reserve().await?;
+        let error = cancelled().envelope(actor.trace_id, Some(id));
+        let asked = self
+            .store
+            .ask_cancel(&key, &reason, serde_json::to_value(error).unwrap_or_default())
+            .await
+            .map_err(|error| error.refusal())?;
+        let CancelAsked::Now(state) = asked else { return Err(unknown(id)) };
+        let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationCancelAsked, None, None);
+        record.invocation_id = Some(id);
+        slot.record(record);
+        self.tell(&key);
+        match state {
+            JobState::Running => self.running.cancel(&key),
+            // It waited, and this was its end, unless somebody was faster: then it is told twice, and sent once.
+            JobState::Cancelled if !before.is_end() => self.tell_end(&key).await,
+            _ => {}
+        }
+        Ok(state)
+    }
+
+    /// Begins an ended job that came to nothing again, as a new job with the same warrant.
+    pub async fn retry(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        id: InvocationId,
+    ) -> Result<Accepted, Refusal> {
+        let (caller, JobDetail { record: former, payload, digest, .. }) = self.managed(actor, tenant, id).await?;
+        if !former.state.is_end() || former.state == JobState::Done {
+            let hint = match former.state {
+                JobState::Done => "what was done is not done again; for a new act make a new call, with a new key",
+                _ => "only a job that failed, died or was cancelled can be begun again",
+            };
+            return Err(Refusal::new(ErrorCode::E3408, format!("job `{id}` is {}", former.state.as_str())).hint(hint));
+        }
+        let unknown_end = former.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
+        if unknown_end == Some(ErrorCode::E3413.as_str()) {
+            return Err(Refusal::new(ErrorCode::E3413, format!("nobody knows whether job `{id}` had its effect"))
+                .hint(format!("find out and say so first: `gantry jobs resolve {id}`")));
+        }
+        let new_id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
+        let key = JobKey { tenant: former.key.tenant.clone(), id: new_id };
+        let payload = warrant::under_new_id(payload, new_id);
+        let new = NewJob {
+            key: key.clone(),
+            kind: former.kind,
+            label: former.label,
+            subject: former.subject,
+            payload,
+            digest,
+            priority: former.priority,
+            delay: Duration::ZERO,
+            attempts_max: former.attempts_max,
+            dedupe: None,
+            bounds: self.settings.bounds,
+        };
+        let slot = self.kernel.parts.recorder.reserve().await?;
+        match self.store.enqueue(new).await.map_err(|error| error.refusal())? {
+            Enqueued::New => {
+                let note = Some(format!("repeats {id}"));
+                let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationAccepted, None, note);
+                record.invocation_id = Some(new_id);
+                slot.record(record);
+            }
+            Enqueued::Full => return Err(queue_full()),
+            Enqueued::Existing { .. } => return Err(other_call()),
+        }
+        self.wake.notify_one();
+        self.tell(&key);
+        Ok(Accepted::pending(new_id, 0, actor.trace_id))
+    }
+
+    /// A job that the caller may decide about: its own, or with the right to manage those of others.
+    async fn managed(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        id: InvocationId,
+    ) -> Result<(Arc<Principal>, JobDetail), Refusal> {
+        let caller = self.kernel.recognise(actor).await?;
+        let found = self.seen(&caller, tenant, id).await?;
+        if found.record.subject != *caller.subject() && !caller.may(Action::ManageJobs) {
+            return Err(Refusal::new(
+                ErrorCode::E3206,
+                "this token may look at the jobs of others, not decide about them",
+            )
+            .hint("use a token with the role `operator` or `admin`"));
+        }
+        Ok((caller, found))
+    }
+}
+
+fn cancelled() -> Refusal {
+    Refusal::new(ErrorCode::E3703, "the job was cancelled").hint("submit it again if the result is still wanted")
+}

@@ -1,0 +1,140 @@
+//! Who may look at which job, and what is seen of it.
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TenantId};
+use policy::Action;
+
+use super::Jobs;
+use super::view::{InvocationView, JobListing};
+use crate::administration::Actor;
+use crate::identity::Principal;
+use crate::ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
+use crate::ports::ledger::{Entry, EntryState};
+
+impl Jobs {
+    /// What is known of a job, if the caller may look at it (API-007).
+    pub async fn status(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        id: InvocationId,
+    ) -> Result<InvocationView, Refusal> {
+        let caller = self.kernel.recognise(actor).await?;
+        Ok(InvocationView::of(self.seen(&caller, tenant, id).await?))
+    }
+
+    /// What has happened to a job after an event, in order; and whether more can happen.
+    pub async fn events(&self, key: &JobKey, after: u64, most: usize) -> Result<Vec<JobEvent>, Refusal> {
+        self.store.events(key, after, most).await.map_err(|error| error.refusal())
+    }
+
+    /// The key of a job that the caller may look at, and where it stands.
+    pub async fn find(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        id: InvocationId,
+    ) -> Result<(JobKey, JobState), Refusal> {
+        let caller = self.kernel.recognise(actor).await?;
+        let found = self.seen(&caller, tenant, id).await?;
+        Ok((found.record.key, found.record.state))
+    }
+
+    /// Jobs, newest first: one's own, or all of the tenant for those who may look.
+    pub async fn list(
+        &self,
+        actor: Actor<'_>,
+        mut filter: JobFilter,
+        before: Option<u64>,
+        most: usize,
+    ) -> Result<JobListing, Refusal> {
+        let caller = self.kernel.recognise(actor).await?;
+        let own = caller.tenant().clone();
+        let tenant = filter.tenant.take().filter(|_| administers_all(&caller)).unwrap_or(own);
+        filter.tenant = Some(tenant);
+        if !caller.may(Action::SeeJobs) {
+            filter.subject = Some(caller.subject().clone());
+        }
+        let mut page = self.store.list(&filter, before, most).await.map_err(|error| error.refusal())?;
+        for record in &mut page.jobs {
+            if let Some(detail) = self.resolved(record).await? {
+                *record = detail.record;
+            }
+        }
+        Ok(JobListing::of(page))
+    }
+
+    /// A job that the caller may look at; else the words for none, or for a call that is no job.
+    pub(super) async fn seen(
+        &self,
+        caller: &Principal,
+        tenant: Option<&TenantId>,
+        id: InvocationId,
+    ) -> Result<JobDetail, Refusal> {
+        let key = key_for(caller, tenant, id);
+        match self.known(&key).await? {
+            Some(found) if may_see(caller, &found.record) => Ok(found),
+            Some(_) => Err(unknown(id)),
+            None => Err(self.no_job(caller, &key).await),
+        }
+    }
+
+    /// A job, with the end it has by now.
+    pub(super) async fn known(&self, key: &JobKey) -> Result<Option<JobDetail>, Refusal> {
+        let Some(found) = self.store.find(key).await.map_err(|error| error.refusal())? else { return Ok(None) };
+        Ok(Some(self.resolved(&found.record).await?.unwrap_or(found)))
+    }
+
+    /// Why there is no such job: a call that its caller waits for is none, and is told apart for those who may see it.
+    async fn no_job(&self, caller: &Principal, key: &JobKey) -> Refusal {
+        match self.kernel.books().ledger().find(&key.tenant, key.id).await {
+            Ok(Some(entry)) if entry.intent.subject == *caller.subject() || caller.may(Action::SeeJobs) => {
+                only_a_call(&entry)
+            }
+            // A ledger that does not answer knows nothing of it.
+            _ => unknown(key.id),
+        }
+    }
+}
+
+/// Whoever works for the home tenant with a right to look may name other tenants.
+fn administers_all(caller: &Principal) -> bool {
+    caller.tenant().is_home() && caller.may(Action::SeeJobs)
+}
+
+/// What an id means to this caller.
+pub(super) fn key_for(caller: &Principal, tenant: Option<&TenantId>, id: InvocationId) -> JobKey {
+    let tenant = tenant.filter(|_| administers_all(caller)).unwrap_or_else(|| caller.tenant());
+    JobKey { tenant: tenant.clone(), id }
+}
+
+/// One's own jobs, and those of the tenant with a right to look (JOBS-3).
+fn may_see(caller: &Principal, record: &JobRecord) -> bool {
+    record.subject == *caller.subject() || caller.may(Action::SeeJobs)
+}
+
+pub(super) fn unknown(id: InvocationId) -> Refusal {
+    Refusal::new(ErrorCode::E3702, format!("there is no job `{id}`"))
+        .hint("check the id; only calls that were submitted with `async_mode`, or went on in the background, are kept")
+}
+
+/// A call of the ledger that never was a job.
+fn only_a_call(entry: &Entry) -> Refusal {
+    let id = entry.intent.invocation;
+    let (stands, hint) = match entry.state {
+        EntryState::InFlight => {
+            ("runs", "only whoever made it can end it; the same call with the same key waits for its answer".to_owned())
+        }
+        EntryState::Unknown => {
+            ("has an outcome that nobody knows", format!("find out, then say so: `gantry jobs resolve {id}`"))
+        }
+        EntryState::Done => {
+            ("is done", format!("`gantry jobs show {id}` says how; with its key it answers the same again"))
+        }
+        EntryState::FailedClean => {
+            ("came to nothing", "make the call again, with the same key if it had one".to_owned())
+        }
+    };
+    Refusal::new(ErrorCode::E3702, format!("`{id}` is no job but a call that its caller waited for; it {stands}"))
+        .hint(hint)
+}

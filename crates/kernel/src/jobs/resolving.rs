@@ -1,0 +1,134 @@
+//! Jobs of which nobody knew how they ended: they end as the ledger says, once a person has found out. (JOBS-5)
+//!
+//! Whoever resolves has the job settled in the same act. Should the process end between the two, the next look at the job
+//! does it: a job that says "nobody knows" asks the ledger each time it is looked at, so it can never say so for longer than
+//! the ledger does.
+//!
+//! Not here: what a person may say, and who may (`ledger::resolution`).
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{InvocationId, TenantId};
+use policy::Action;
+use serde_json::{Value, json};
+
+use super::looking::key_for;
+use super::{Jobs, TOOL_CALL};
+use crate::administration::Actor;
+use crate::ledger::{Kept, did_not_happen};
+use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::job_store::{JobDetail, JobKey, JobRecord, JobState, Written};
+use crate::ports::ledger::{Entry, EntryState};
+
+impl Jobs {
+    /// Says what became of a call whose outcome is unknown, with or without a job: see [`crate::Kernel::resolve_invocation`].
+    pub async fn resolve(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        id: InvocationId,
+        happened: Option<Value>,
+    ) -> Result<(), Refusal> {
+        let caller = self.kernel.recognise(actor).await?;
+        let key = key_for(&caller, tenant, id);
+        let job = self.store.find(&key).await.map_err(|error| error.refusal())?.map(|found| found.record);
+        if let Some(job) = job.as_ref().filter(|job| job.kind != TOOL_CALL && is_unknown(job)) {
+            return self.resolve_in_no_ledger(actor, job, happened).await;
+        }
+        let line = job.as_ref().map_or(id, line_of);
+        self.kernel.resolve_invocation(actor, tenant, line, happened).await?;
+        for id in [line, id] {
+            let key = JobKey { id, ..key.clone() };
+            let Some(job) = self.store.find(&key).await.map_err(|error| error.refusal())? else { continue };
+            self.follow(&job.record).await?;
+        }
+        Ok(())
+    }
+
+    /// Work that is in no ledger: the job itself is all there is to settle.
+    async fn resolve_in_no_ledger(
+        &self,
+        actor: Actor<'_>,
+        job: &JobRecord,
+        happened: Option<Value>,
+    ) -> Result<(), Refusal> {
+        let caller = self.kernel.permitted(actor, Action::ManageJobs).await?;
+        let slot = self.kernel.parts.recorder.reserve().await?;
+        let (word, found) = match happened {
+            Some(result) => ("it happened", Ok(result)),
+            None => ("it did not happen", Err(self.envelope(&did_not_happen(), job))),
+        };
+        self.settle_job(job, found).await?;
+        let record = self.kernel.act(actor, &caller, AuditAction::InvocationResolved, None, Some(word.into()));
+        slot.record_durably(AuditRecord { invocation_id: Some(job.key.id), ..record }).await
+    }
+
+    /// The job as it is once the ledger was asked, if that has changed it.
+    pub(super) async fn resolved(&self, job: &JobRecord) -> Result<Option<JobDetail>, Refusal> {
+        if job.kind != TOOL_CALL || !is_unknown(job) || !self.follow(job).await? {
+            return Ok(None);
+        }
+        self.store.find(&job.key).await.map_err(|error| error.refusal())
+    }
+
+    /// Ends a failed call as the ledger says it ended. True if that may have changed the job.
+    async fn follow(&self, job: &JobRecord) -> Result<bool, Refusal> {
+        if job.kind != TOOL_CALL || job.state != JobState::Failed {
+            return Ok(false);
+        }
+        let entry = self.kernel.books().ledger().find(&job.key.tenant, line_of(job)).await;
+        let Some(found) = entry.map_err(|error| error.refusal())?.and_then(|entry| end_of(entry, job)) else {
+            return Ok(false);
+        };
+        self.settle_job(job, found).await?;
+        Ok(true)
+    }
+
+    async fn settle_job(&self, job: &JobRecord, found: Result<Value, Value>) -> Result<(), Refusal> {
+        let was = job.error.clone().unwrap_or_default();
+        let written = self.store.resolve(&job.key, &was, found).await.map_err(|error| error.refusal())?;
+        if matches!(written, Written::Kept(_)) {
+            self.tell(&job.key);
+            self.tell_end(&job.key).await;
+        }
+        Ok(())
+    }
+}
+
+fn is_unknown(job: &JobRecord) -> bool {
+    let code = job.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
+    job.state == JobState::Failed && code == Some(ErrorCode::E3413.as_str())
+}
+
+/// Which line of the ledger a job's end is in: its own, or that of the call which has its key.
+fn line_of(job: &JobRecord) -> InvocationId {
+    let named = job.error.as_ref().and_then(|error| error.pointer("/details/invocation_id")).and_then(Value::as_str);
+    named.and_then(|id| id.parse().ok()).unwrap_or(job.key.id)
+}
+
+/// How the ledger says that the call ended: its answer, or its error. `None` while nobody knows.
+fn end_of(entry: Entry, job: &JobRecord) -> Option<Result<Value, Value>> {
+    let Entry { intent, state, outcome, .. } = entry;
+    match state {
+        EntryState::InFlight | EntryState::Unknown => return None,
+        EntryState::Done | EntryState::FailedClean => {}
+    }
+    let result = match Kept::read(outcome).ok()? {
+        Kept::Success(kept) => kept.result,
+        Kept::Resolved { result } => result,
+        Kept::Failure(failure) => {
+            let refusal = failure.refusal();
+            // The end of a line that was set free says no more than the job does.
+            let says_more = refusal.code != ErrorCode::E3413;
+            let envelope = refusal.envelope(intent.trace, Some(job.key.id));
+            return says_more.then(|| Err(serde_json::to_value(envelope).unwrap_or_default()));
+        }
+    };
+    Some(Ok(json!({
+        "invocation_id": intent.invocation,
+        "status": contract::envelope::InvocationStatus::Success,
+        "result": result,
+        "tool_id": intent.tool,
+        "tool_version": intent.version,
+        "trace_id": intent.trace,
+    })))
+}

@@ -1,0 +1,176 @@
+//! Into the queue: calls that are let in now and done later, and jobs that are no calls.
+
+use std::time::Duration;
+
+use contract::canonical;
+use contract::envelope::{ExecutionMode, InvokeRequest, Priority};
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::Subject;
+use serde_json::{Value, json};
+
+use super::view::{self, Accepted};
+use super::warrant::Errand;
+use super::{Jobs, SYSTEM_SUBJECT, SystemJob, TOOL_CALL, settings};
+use crate::identity::Principal;
+use crate::invoke::{Arrival, Failed};
+use crate::ports::entropy::new_invocation_id;
+use crate::ports::job_store::{Dedupe, Enqueued, JobKey, JobPriority, NewJob};
+use crate::registry::ToolVersion;
+
+impl Jobs {
+    /// Does the request want to be done in the background?
+    pub fn wants_background(request: &InvokeRequest) -> bool {
+        let options = &request.execution_options;
+        // Who wants to be called back does not want to wait.
+        options.async_mode || options.callback.is_some() || request.execution_mode == Some(ExecutionMode::Async)
+    }
+
+    /// Lets a call in, keeps it, and answers before it runs. The same idempotency key gives the same job.
+    pub async fn submit(&self, mut arrival: Arrival<'_>) -> Result<Accepted, Box<Failed>> {
+        foreground(&mut arrival.request);
+        let mut request = arrival.request.clone();
+        let (facts, authorized) = self.kernel.admit(arrival).await?;
+        let (principal, tool, parameters) = authorized.admitted();
+        let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
+        request.invocation_id = Some(key.id);
+        // Boxed: few calls have one, and every call would carry its room.
+        if let Err(refusal) = Box::pin(self.check_callback(&key.tenant, &request)).await {
+            return Err(self.kernel.turn_away(facts, refusal));
+        }
+        let errand = Errand::new(principal, tool, request, facts.trace_id(), self.kernel.clock().now());
+        let job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
+            Ok(job) => job,
+            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
+        };
+        let waits = tool_seconds(tool);
+        let enqueued = match self.store.enqueue(job).await {
+            Ok(enqueued) => enqueued,
+            Err(error) => return Err(self.kernel.turn_away(facts, error.refusal())),
+        };
+        match enqueued {
+            Enqueued::New => {
+                let trace_id = facts.trace_id();
+                facts.record_accepted(self.kernel.clock().now());
+                self.wake.notify_one();
+                self.tell(&key);
+                Ok(Accepted::pending(key.id, waits, trace_id))
+            }
+            Enqueued::Existing { id, same: true } => {
+                let state = match self.known(&JobKey { id, ..key }).await {
+                    Ok(found) => found.map(|found| view::status(&found.record)),
+                    Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
+                };
+                let trace_id = facts.trace_id();
+                facts.record_accepted(self.kernel.clock().now());
+                let accepted = Accepted::pending(id, waits, trace_id);
+                Ok(Accepted { status: state.unwrap_or(accepted.status), ..accepted })
+            }
+            Enqueued::Existing { same: false, .. } => Err(self.kernel.turn_away(facts, other_call())),
+            Enqueued::Full => Err(self.kernel.turn_away(facts, queue_full())),
+        }
+    }
+
+    /// Puts a job that is no call of a tool into the queue. `Existing` if its dedupe key is known.
+    pub async fn enqueue(&self, job: SystemJob) -> Result<Enqueued, Refusal> {
+        if !self.handlers.iter().any(|handler| handler.kind() == job.kind) {
+            return Err(Refusal::new(ErrorCode::E3010, format!("this server has no handler for `{}` jobs", job.kind)));
+        }
+        let id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
+        let key = JobKey { tenant: job.tenant, id };
+        let new = NewJob {
+            key: key.clone(),
+            kind: job.kind.to_owned(),
+            label: job.label,
+            subject: system_subject()?,
+            digest: canonical::digest(&job.payload),
+            payload: job.payload,
+            priority: job.priority,
+            delay: job.delay,
+            attempts_max: job.attempts_max.max(1),
+            dedupe: job.dedupe,
+            bounds: self.settings.bounds,
+        };
+        self.bounded(&new)?;
+        let enqueued = self.store.enqueue(new).await.map_err(|error| error.refusal())?;
+        if enqueued == Enqueued::New {
+            self.wake.notify_one();
+            self.tell(&key);
+        }
+        Ok(enqueued)
+    }
+
+    /// The job of a call that was let in.
+    pub(super) fn call_job(
+        &self,
+        key: JobKey,
+        errand: &Errand,
+        principal: &Principal,
+        tool: &ToolVersion,
+        parameters: &Value,
+    ) -> Result<NewJob, Refusal> {
+        let options = &errand.request.execution_options;
+        let retries = tool.manifest.retry_policy.as_ref().map_or(self.settings.attempts_max, |p| p.max_attempts.into());
+        let session = errand.request.agent_context.as_ref().and_then(|context| context.session_id.as_deref());
+        // What a key means ends with the session it was made in, or with the agent that made it.
+        let scope = principal
+            .session()
+            .or(session)
+            .map_or_else(|| json!({ "agent": principal.subject() }), |session| json!({ "session": session }));
+        let dedupe = options.idempotency_key.as_ref().map(|given| Dedupe {
+            key: json!([tool.tenant, tool.id, scope, given]).to_string(),
+            window: settings::dedupe_window(&tool.manifest),
+        });
+        let new = NewJob {
+            key,
+            kind: TOOL_CALL.to_owned(),
+            label: tool.id.to_string(),
+            subject: principal.subject().clone(),
+            digest: canonical::digest(&json!([tool.id, parameters])),
+            payload: errand.to_value()?,
+            priority: JobPriority::near(match options.priority {
+                Priority::Low => 3,
+                Priority::Normal => 5,
+                Priority::High => 8,
+            }),
+            delay: Duration::ZERO,
+            attempts_max: if errand.repeatable { retries } else { 1 },
+            dedupe,
+            bounds: self.settings.bounds,
+        };
+        self.bounded(&new).map(|()| new)
+    }
+
+    fn bounded(&self, job: &NewJob) -> Result<(), Refusal> {
+        if job.payload.to_string().len() <= self.settings.payload_bytes_max {
+            return Ok(());
+        }
+        Err(Refusal::new(ErrorCode::E3005, "the job is too large to be kept")
+            .hint("send less, or call it without `async_mode`"))
+    }
+}
+
+/// The same request, to be done now by whoever does it.
+pub(super) fn foreground(request: &mut InvokeRequest) {
+    request.execution_options.async_mode = false;
+    request.execution_mode = None;
+}
+
+/// How long a call of this tool takes at most, unless it asks for more.
+pub(super) fn tool_seconds(tool: &ToolVersion) -> u64 {
+    tool.manifest.timeout_default_ms().div_ceil(1000)
+}
+
+pub(super) fn system_subject() -> Result<Subject, Refusal> {
+    SYSTEM_SUBJECT.parse().map_err(|_| Refusal::new(ErrorCode::E3000, "the server's own name is no name"))
+}
+
+pub(super) fn queue_full() -> Refusal {
+    const RETRY_AFTER_MS: u64 = 5_000;
+    let refusal = Refusal::new(ErrorCode::E3701, "too many jobs wait").hint("nothing was kept; try again later");
+    Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
+}
+
+pub(super) fn other_call() -> Refusal {
+    Refusal::new(ErrorCode::E3410, "this idempotency key or invocation id was used for another call")
+        .hint("use a new one for a new call, or send the same parameters again")
+}
