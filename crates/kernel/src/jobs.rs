@@ -28,6 +28,7 @@ mod promotion;
 mod reporting;
 mod running;
 mod settings;
+mod starting;
 mod tool_call;
 mod view;
 mod warrant;
