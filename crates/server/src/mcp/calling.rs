@@ -73,7 +73,7 @@ impl Handler {
             Some(jobs) if support == Support::Optional => Errand::Promotable(Box::new(invoke), Arc::clone(jobs)),
             Some(jobs) => {
                 return match round.start(jobs, invoke, round.ears(), given.unwrap_or_default()).await {
-                    Ok(accepted) => round.created(&accepted).await,
+                    Ok(accepted) => Ok(round.created(&accepted).await),
                     Err(refusal) => {
                         round.note_missing_scope(&refusal);
                         to_wire::refused(&refusal, trace_id, None).map(Into::into)
@@ -215,7 +215,7 @@ impl Round<'_> {
         match turn {
             Turn::Promoted(accepted, running, given) => {
                 self.hear(accepted.invocation_id, running.let_go(), given);
-                self.created(&accepted).await
+                Ok(self.created(&accepted).await)
             }
             Turn::Asked(question) => Ok(question.into()),
             Turn::Refused(refusal) => to_wire::refused(&refusal, self.trace_id, None).map(Into::into),

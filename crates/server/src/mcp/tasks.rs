@@ -239,12 +239,16 @@ impl Round<'_> {
     }
 
     /// The answer to a call that has become a task.
-    pub(crate) async fn created(&self, accepted: &Accepted) -> Result<CallToolResponse, ErrorData> {
-        let view = self.handler.seen(self.visit, &accepted.invocation_id.to_string()).await?;
-        let mut task = wire::task(&view.record, self.handler.kept_for_ms());
-        // The rest is for those who ask: here it has just begun.
-        task.status = TaskStatus::Working;
-        Ok(CallToolResponse::Task(CreateTaskResult::new(task)))
+    pub(crate) async fn created(&self, accepted: &Accepted) -> CallToolResponse {
+        let (id, kept_for_ms) = (accepted.invocation_id.to_string(), self.handler.kept_for_ms());
+        let mut task = match self.handler.seen(self.visit, &id).await {
+            Ok(view) => wire::task(&view.record, kept_for_ms),
+            // It is there all the same, and its client must learn its id.
+            Err(_) => wire::unseen(id, self.handler.door.kernel().clock().now(), kept_for_ms),
+        };
+        // Where it stands by now is for those who ask: here it has just begun.
+        (task.status, task.status_message) = (TaskStatus::Working, None);
+        CallToolResponse::Task(CreateTaskResult::new(task))
     }
 
     /// Listens on to a call that is a task.

@@ -1,5 +1,6 @@
 //! What a task looks like from outside, whatever the revision: where a job stands, in the words of MCP.
 
+use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{JobRecord, JobState};
 use rmcp::model::{Task, TaskStatus};
 
@@ -15,6 +16,13 @@ pub(super) fn task(record: &JobRecord, kept_for_ms: u64) -> Task {
             .with_poll_interval_ms(POLL_MS);
     task.status_message = message(record);
     task
+}
+
+/// A task of which nothing is known but that it has begun.
+pub(super) fn unseen(id: String, now: UnixMillis, kept_for_ms: u64) -> Task {
+    Task::new(id, TaskStatus::Working, now.to_string(), now.to_string())
+        .with_ttl_ms(kept_for_ms)
+        .with_poll_interval_ms(POLL_MS)
 }
 
 /// Questions and the kind of a failure are not known to the record.
@@ -49,7 +57,6 @@ fn message(record: &JobRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::clock::UnixMillis;
     use kernel::ports::job_store::{JobKey, JobPriority};
     use serde_json::json;
 
