@@ -32,6 +32,7 @@ mod reporting;
 mod resolving;
 mod running;
 mod settings;
+mod starting;
 mod submitting;
 mod tool_call;
 mod view;

@@ -6,6 +6,7 @@
 //! ```text
 //! front (token, origin, session, body) ─▶ rmcp (revision, headers, streams) ─▶ handler ─┬▶ listing, resources, lazy
 //!                                                                                       ├▶ calling, relaying ─▶ rounds ─▶ running ─▶ kernel
+//!                                                                                       ├▶ tasks ─▶ jobs
 //!                                                                                       └▶ watching ─▶ news of the catalogue and of servers
 //! ```
 //!
@@ -51,6 +52,7 @@ mod running;
 mod seal;
 mod sessions;
 mod stdio;
+mod tasks;
 mod to_wire;
 mod waiting;
 mod watching;
@@ -64,6 +66,7 @@ use quota::Quota;
 use results::ParkedResults;
 use seal::Seal;
 use sessions::Sessions;
+use tasks::TaskQuestions;
 use waiting::WaitingCalls;
 
 /// What the door remembers between two requests.
@@ -73,6 +76,7 @@ pub(crate) struct Mcp {
     listings: Listings,
     sessions: Arc<Sessions>,
     waiting: Arc<WaitingCalls>,
+    task_questions: Arc<TaskQuestions>,
     results: ParkedResults,
     news: Arc<News>,
     seal: Seal,
@@ -87,6 +91,8 @@ pub(crate) struct Visit {
     pub(crate) who: Credential,
     pub(crate) caller: Arc<Principal>,
     pub(crate) toolset: Option<Arc<str>>,
+    /// Does an older client ask for a task (`task` in its call)?
+    pub(crate) as_task: bool,
     /// The scope that a refused call lacked, for the challenge in the answer.
     pub(crate) lacks: Arc<OnceLock<String>>,
     /// What it was offered when it began to listen: changes are told from there.
@@ -134,6 +140,7 @@ impl Mcp {
             listings: Listings::default(),
             sessions: Arc::new(Sessions::new(&config)),
             waiting: Arc::default(),
+            task_questions: Arc::default(),
             results: ParkedResults::default(),
             news: Arc::default(),
             seal: Seal::new(kernel.entropy()),

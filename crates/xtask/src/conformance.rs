@@ -147,9 +147,10 @@ fn split(wanted: Vec<Scenario>, exceptions: &Exceptions) -> (Vec<Row>, Vec<Scena
     (rows, applicable)
 }
 
-/// Whether one run of the suite serves both.
+/// Whether one run of the suite serves both. What belongs to no revision is run one by one: no suite has just that.
 fn together(one: &Scenario, other: &Scenario) -> bool {
-    (one.side, one.version, &one.revision) == (other.side, other.version, &other.revision)
+    let is_of_a_revision = one.revision.starts_with("20");
+    is_of_a_revision && (one.side, one.version, &one.revision) == (other.side, other.version, &other.revision)
 }
 
 async fn alone(options: &Options, exceptions: &Exceptions) -> Result<Vec<Row>> {

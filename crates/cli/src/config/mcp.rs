@@ -136,6 +136,26 @@ const PARKED_BYTES_MAX: Key = limit(
 );
 const PARKED_MS: Key = limit("parked_ms", 100..=DAY_MS, "900000", "Milliseconds that such a result waits.");
 
+const TASKS_AT_ONCE: Key = Key {
+    section: SECTION,
+    name: "tasks_at_once",
+    kind: Kind::List,
+    default: Some(""),
+    unset: "",
+    doc: "Tools (`video.*`, `render`) whose calls are MCP tasks from the beginning, for clients that can take them. Other calls \
+          become tasks when they outlive `[jobs] promote_after_seconds`; tools of the timeout class `async` are always here.",
+    since: "0.1",
+};
+const TASKS_REQUIRED: Key = Key {
+    section: SECTION,
+    name: "tasks_required",
+    kind: Kind::List,
+    default: Some(""),
+    unset: "",
+    doc: "The same, and an MCP client that cannot take a task is refused instead of kept waiting.",
+    since: "0.1",
+};
+
 /// All keys of the section.
 pub(super) const KEYS: &[&Key] = &[
     &MODE,
@@ -157,6 +177,8 @@ pub(super) const KEYS: &[&Key] = &[
     &RESULT_BYTES_MAX,
     &PARKED_BYTES_MAX,
     &PARKED_MS,
+    &TASKS_AT_ONCE,
+    &TASKS_REQUIRED,
 ];
 
 const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static str, doc: &'static str) -> Key {
@@ -191,11 +213,27 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> McpConfi
         allowed_origins: settings.list(&ALLOWED_ORIGINS).to_vec(),
         allowed_hosts: settings.list(&ALLOWED_HOSTS).to_vec(),
         toolsets: toolsets(settings, problems),
+        tasks_at_once: patterns(settings, &TASKS_AT_ONCE, problems),
+        tasks_required: patterns(settings, &TASKS_REQUIRED, problems),
     };
     if let Err(error) = config.validate() {
         problems.push(Problem::new(format!("[{SECTION}]"), error.to_string()));
     }
     config
+}
+
+/// The patterns of a list; each that is none is a problem of its own.
+fn patterns(settings: &Settings, key: &Key, problems: &mut Vec<Problem>) -> Vec<ToolPattern> {
+    let mut patterns = Vec::new();
+    for text in settings.list(key) {
+        match text.parse() {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => {
+                problems.push(Problem::new(format!("[{SECTION}] {}", key.name), format!("`{text}`: {error}")))
+            }
+        }
+    }
+    patterns
 }
 
 /// Each name with its patterns; each pattern that is none is a problem of its own.
@@ -257,6 +295,7 @@ mod tests {
             ("[mcp.toolsets.a]\ntool = ['x']", "[mcp] toolsets"),
             ("[mcp]\ntoolsets = ['a']", "[mcp] toolsets"),
             ("[mcp]\npage_sise = 3", "did you mean"),
+            ("[mcp]\ntasks_at_once = ['no pattern']", "[mcp] tasks_at_once: `no pattern`"),
             ("[mcp]\nallowed_origins = ['nowhere']", "`nowhere` is no origin"),
             ("[tools]\nexposure = 'some'", "one of all, lazy, auto"),
         ] {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::Jobs;
-use super::reporting::Reporter;
+use super::reporting::{Reporter, heard_by};
 use super::submitting::{foreground, tool_seconds};
 use super::tool_call::call_end;
 use super::view::Accepted;
@@ -60,26 +60,55 @@ impl Jobs {
             };
             return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
         }
+        let patience = patience.unwrap_or(self.settings.promote_after);
         // Apart, because most calls have no use for the room it takes.
-        Box::pin(self.call_for_long(actor, request, patience)).await
+        Box::pin(self.call_for_long(actor, request, patience, None, CancellationToken::new())).await
+    }
+
+    /// Runs a call whose caller hears it and can take a job for an answer. The caller is heard on after its call has
+    /// become one; `cancellation` ends the call as long as it has not, and the job afterwards.
+    pub async fn call_heard(
+        self: &Arc<Self>,
+        actor: Actor<'_>,
+        request: InvokeRequest,
+        audience: Arc<dyn Audience>,
+        cancellation: CancellationToken,
+    ) -> Result<Called, Box<Failed>> {
+        if !self.could_outlive(&request) {
+            let arrival = Arrival {
+                credential: actor.credential,
+                source: actor.source,
+                request,
+                trace_id: Some(actor.trace_id),
+                parent_left: None,
+                audience: Some(audience),
+                cancellation,
+            };
+            return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
+        }
+        let patience = self.settings.promote_after;
+        Box::pin(self.call_for_long(actor, request, patience, Some(audience), cancellation)).await
     }
 
     async fn call_for_long(
         self: &Arc<Self>,
         actor: Actor<'_>,
         mut request: InvokeRequest,
-        patience: Option<Duration>,
+        patience: Duration,
+        listener: Option<Arc<dyn Audience>>,
+        cancellation: CancellationToken,
     ) -> Result<Called, Box<Failed>> {
         let clock = self.kernel.clock();
         request.invocation_id.get_or_insert_with(|| new_invocation_id(self.kernel.entropy(), clock.now()));
         foreground(&mut request);
-        let (reporter, cancellation) = (Arc::new(Reporter::default()), CancellationToken::new());
+        let reporter = Arc::new(Reporter::default());
         let kernel = Arc::clone(&self.kernel);
-        let mut work = begin(kernel, actor, request.clone(), Arc::clone(&reporter), cancellation.clone());
+        let audience = heard_by(&reporter, listener);
+        let mut work = begin(kernel, actor, request.clone(), audience, cancellation.clone());
         let ended = tokio::select! {
             biased;
             ended = &mut work => Some(ended),
-            () = clock.sleep(patience.unwrap_or(self.settings.promote_after)) => None,
+            () = clock.sleep(patience) => None,
         };
         if let Some(ended) = ended {
             return ended.map(|returned| Called::Returned(Box::new(returned)));
@@ -152,7 +181,7 @@ fn begin(
     kernel: Arc<Kernel>,
     actor: Actor<'_>,
     request: InvokeRequest,
-    reporter: Arc<Reporter>,
+    audience: Arc<dyn Audience>,
     cancellation: CancellationToken,
 ) -> Work {
     let credential = actor.credential.map(|BearerSecret(text)| Zeroizing::new(text.to_owned()));
@@ -164,7 +193,7 @@ fn begin(
             request,
             trace_id: Some(trace_id),
             parent_left: None,
-            audience: Some(reporter as Arc<dyn Audience>),
+            audience: Some(audience),
             cancellation,
         };
         kernel.invoke(arrival).await

@@ -1,14 +1,15 @@
 //! From what a tool says about its progress to what is kept of it: the newest word, at most one every [`REPORT_EVERY`].
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::error::Refusal;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::Jobs;
-use crate::ports::companion::{Answer, Audience, LogLevel, Progress, Question, nobody_to_ask};
+use crate::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
 use crate::ports::job_store::{Fence, JobKey, Written};
 
 /// Reports of one job are written no more often.
@@ -63,5 +64,41 @@ impl Audience for Reporter {
 
     async fn ask(&self, _: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
         Err(nobody_to_ask())
+    }
+}
+
+/// Who hears a job: its reporter, and the door it came through if somebody there still listens.
+pub(super) fn heard_by(reporter: &Arc<Reporter>, listener: Option<Arc<dyn Audience>>) -> Arc<dyn Audience> {
+    let reporter = Arc::clone(reporter);
+    match listener {
+        Some(listener) => Arc::new(Both { reporter, listener }),
+        None => reporter,
+    }
+}
+
+#[derive(Debug)]
+struct Both {
+    reporter: Arc<Reporter>,
+    listener: Arc<dyn Audience>,
+}
+
+/// Both hear how far it is; the listener alone can be asked.
+#[async_trait]
+impl Audience for Both {
+    fn progress(&self, progress: &Progress) {
+        self.reporter.progress(progress);
+        self.listener.progress(progress);
+    }
+
+    fn log(&self, level: LogLevel, message: &str) {
+        self.listener.log(level, message);
+    }
+
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        self.listener.can_be_asked()
+    }
+
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        self.listener.ask(questions).await
     }
 }

@@ -8,7 +8,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::JobFailure;
-use super::reporting::Reporter;
 use super::warrant::Errand;
 use super::{Jobs, RunningJob};
 use crate::invoke::{Arrival, Failed};
@@ -19,7 +18,7 @@ use crate::ports::job_store::JobRecord;
 
 impl Jobs {
     /// Makes the call once.
-    pub(super) async fn run_call(&self, job: &RunningJob, reporter: Arc<Reporter>) -> Result<Value, JobFailure> {
+    pub(super) async fn run_call(&self, job: &RunningJob, audience: Arc<dyn Audience>) -> Result<Value, JobFailure> {
         let fresh = new_trace_id(self.kernel.entropy());
         let errand =
             Errand::read(&job.payload).map_err(|refusal| JobFailure::of(&refusal, &job.record, fresh, false))?;
@@ -31,7 +30,7 @@ impl Jobs {
         }
         let principal = errand.principal(self.kernel.identity());
         let repeatable = errand.repeatable;
-        let mut arrival = arrival(errand, trace_id, reporter, job.cancellation.clone());
+        let mut arrival = arrival(errand, trace_id, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
         let outcome = self.kernel.invoke_as(principal, arrival).await;
         call_end(outcome, &job.record, repeatable)
@@ -62,7 +61,7 @@ impl Jobs {
 fn arrival(
     errand: Errand,
     trace_id: TraceId,
-    reporter: Arc<Reporter>,
+    audience: Arc<dyn Audience>,
     cancellation: CancellationToken,
 ) -> Arrival<'static> {
     Arrival {
@@ -71,7 +70,7 @@ fn arrival(
         request: errand.request,
         trace_id: Some(trace_id),
         parent_left: None,
-        audience: Some(reporter as Arc<dyn Audience>),
+        audience: Some(audience),
         cancellation,
     }
 }

@@ -15,12 +15,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{JobFailure, Progressing, RunningJob};
-use super::reporting::Reporter;
+use super::reporting::{Reporter, heard_by};
 use super::running::WhyStop;
 use super::submitting::system_subject;
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, backoff};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::{End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
 
@@ -147,9 +148,18 @@ impl Workers {
 impl Jobs {
     /// One attempt at a job, from its beginning to its kept end.
     pub(super) async fn attempt(self: Arc<Self>, taken: TakenJob) {
+        self.attempt_heard(taken, None, CancellationToken::new()).await;
+    }
+
+    /// The same, heard by whoever began it.
+    pub(super) async fn attempt_heard(
+        self: Arc<Self>,
+        taken: TakenJob,
+        listener: Option<Arc<dyn Audience>>,
+        cancellation: CancellationToken,
+    ) {
         let TakenJob { record, payload, fence } = taken;
         let key = record.key.clone();
-        let cancellation = CancellationToken::new();
         self.running.begin(&key, cancellation.clone());
         self.tell(&key);
         let reporter = Arc::new(Reporter::default());
@@ -157,7 +167,7 @@ impl Jobs {
         let repeatable = self.may_repeat(&record, &payload);
         let job = RunningJob { record: record.clone(), payload, cancellation, progress };
         // In a task of its own, so that a panic is an end of the job and not of the worker.
-        let (jobs, hearing) = (Arc::clone(&self), Arc::clone(&reporter));
+        let (jobs, hearing) = (Arc::clone(&self), heard_by(&reporter, listener));
         let mut work = tokio::spawn(async move { jobs.perform(&job, hearing).await });
         let outcome = tokio::select! {
             biased;
@@ -173,9 +183,9 @@ impl Jobs {
         self.keep_end(&key, fence, end).await;
     }
 
-    async fn perform(&self, job: &RunningJob, reporter: Arc<Reporter>) -> Result<Value, JobFailure> {
+    async fn perform(&self, job: &RunningJob, audience: Arc<dyn Audience>) -> Result<Value, JobFailure> {
         if job.record.kind == TOOL_CALL {
-            return self.run_call(job, reporter).await;
+            return self.run_call(job, audience).await;
         }
         let trace_id = new_trace_id(self.kernel.entropy());
         let failed = |refusal: &Refusal, safe| JobFailure::of(refusal, &job.record, trace_id, safe);

@@ -10,6 +10,7 @@ use contract::ids::InvocationId;
 use gantry_kernel::jobs::{Accepted, InvocationView, JobFailure, JobHandler, Jobs, JobsSettings, RunningJob, Workers};
 use gantry_kernel::jobs::{SYSTEM_SUBJECT, SystemJob};
 use gantry_kernel::ports::audit_sink::AuditAction;
+use gantry_kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind};
 use gantry_kernel::ports::job_store::{
     Enqueued, JobFilter, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
 };
@@ -80,6 +81,22 @@ impl Backstage {
             cancellation: CancellationToken::new(),
         };
         self.jobs.submit(arrival).await
+    }
+
+    /// Begins a call as a job, for a caller that is there to be asked.
+    async fn start(&self, parameters: Value, audience: Arc<dyn Audience>) -> Result<Accepted, Box<Failed>> {
+        let mut request = greet();
+        request["parameters"] = parameters;
+        let arrival = Arrival {
+            credential: Some(BearerSecret(ADMIN)),
+            source: None,
+            request: serde_json::from_value(request).unwrap(),
+            trace_id: None,
+            parent_left: None,
+            audience: Some(audience),
+            cancellation: CancellationToken::new(),
+        };
+        self.jobs.start(arrival).await
     }
 
     pub(crate) async fn submit(&self, change: Value) -> InvocationId {
@@ -224,6 +241,45 @@ async fn one_idempotency_key_is_one_job_and_other_parameters_are_a_conflict() {
     stage.until(first, ended).await;
     let again = stage.submit_as(ADMIN, keyed(json!({ "name": "Ada" }))).await.unwrap();
     assert_eq!((again.invocation_id, again.status), (first, InvocationStatus::Success));
+}
+
+/// Answers whatever it is asked with its own name.
+#[derive(Debug)]
+struct Willing;
+
+#[async_trait::async_trait]
+impl Audience for Willing {
+    fn progress(&self, _: &Progress) {}
+    fn log(&self, _: LogLevel, _: &str) {}
+    fn can_be_asked(&self) -> Vec<(QuestionKind, Value)> {
+        vec![(QuestionKind::Elicitation, json!({}))]
+    }
+    async fn ask(&self, questions: Vec<Question>) -> Result<Vec<Answer>, Refusal> {
+        Ok(questions.into_iter().map(|question| Answer { value: json!(question.key), key: question.key }).collect())
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_a_job_from_its_beginning_needs_no_worker_and_can_ask_its_caller() {
+    let stage = Backstage::new().await;
+    let question = Question { key: "colour".into(), kind: QuestionKind::Elicitation, parameters: json!({}) };
+    stage.act(Act::Ask(vec![question]));
+    let accepted = stage.start(json!({ "name": "Ada" }), Arc::new(Willing)).await.unwrap();
+    assert_eq!(accepted.status, InvocationStatus::Running);
+    let view = stage.until(accepted.invocation_id, ended).await;
+    assert_eq!((view.status, view.record.attempts, stage.runs()), (InvocationStatus::Success, 1, 1), "{view:?}");
+    assert!(view.result.unwrap()["result"].to_string().contains("colour"));
+    assert_eq!(refused(stage.start(json!({}), Arc::new(Willing)).await), ErrorCode::E3301, "no job was made of it");
+    let listed = stage.jobs.list(admin(), JobFilter::default(), None, 10).await.unwrap();
+    assert_eq!(listed.jobs.len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_not_begun() {
+    let settings = JobsSettings { promoted_max: 0, ..JobsSettings::default() };
+    let stage = Backstage::with(settings, json!({}), Vec::new()).await;
+    assert_eq!(refused(stage.start(json!({ "name": "Ada" }), Arc::new(Willing)).await), ErrorCode::E3701);
+    assert_eq!((stage.runs(), stage.store.counts().await.unwrap().running), (0, 0));
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use contract::envelope::{ExecutionOptions, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use kernel::{Failed, MISSING_KEY};
 use rmcp::model::{
-    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject,
+    CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
+    ErrorCode as WireCode, JsonObject,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -22,7 +23,8 @@ use super::relaying::Relay;
 use super::results::Shape;
 use super::rounds::{Round, Subject, Turn, trace_of};
 use super::running::{Errand, Outcome};
-use super::{Visit, addresses, lazy, names, seal, to_wire};
+use super::tasks::Support;
+use super::{Visit, addresses, lazy, names, seal, tasks, to_wire};
 
 /// Where a client may put a key that makes two calls one (LIFE-11).
 const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
@@ -52,7 +54,7 @@ impl Handler {
         let round = Round { handler: self, visit: &visit, context: &context, trace_id, binding };
         if let Some(state) = &request.request_state {
             let turn = round.rejoin(state, request.input_responses.unwrap_or_default()).await?;
-            return round.tool_response(turn);
+            return round.tool_response(turn).await;
         }
         let listing = mcp.listing(self.door.kernel(), &visit);
         let target = match self.target(&visit, &listing, &request.name, arguments).await {
@@ -60,24 +62,51 @@ impl Handler {
             Ok(Aim::Answer(result)) => return Ok((*result).into()),
             Err(refusal) => return to_wire::refused(&refusal, trace_id, None).map(Into::into),
         };
-        let invoke = InvokeRequest {
-            tool_id: target.tool_id,
-            tool_version: None,
-            parameters: target.arguments,
-            invocation_id: None,
-            agent_context: None,
-            execution_options: ExecutionOptions {
-                idempotency_key: round.idempotency_key(),
-                ..ExecutionOptions::default()
-            },
-            resource_limits: contract::envelope::CallLimits::default(),
-            document_context: None,
-            checkpoint_config: None,
-            execution_mode: None,
+        let support = target.tool.as_ref().map_or(Support::Optional, |tool| Support::of(&mcp.config, &tool.version));
+        let keeper = round.task_keeper();
+        if support == Support::Required && keeper.is_none() && self.task_keeper().is_some() {
+            return Err(tasks::task_wanted(round.is_modern()));
+        }
+        let (invoke, given) = (round.invocation(target.tool_id, target.arguments), request.input_responses);
+        let errand = match keeper {
+            None => Errand::Call(Box::new(invoke)),
+            Some(jobs) if support == Support::Optional => Errand::Promotable(Box::new(invoke), Arc::clone(jobs)),
+            Some(jobs) => {
+                return match round.start(jobs, invoke, round.ears(), given.unwrap_or_default()).await {
+                    Ok(accepted) => Ok(round.created(&accepted).await),
+                    Err(refusal) => {
+                        round.note_missing_scope(&refusal);
+                        to_wire::refused(&refusal, trace_id, None).map(Into::into)
+                    }
+                };
+            }
         };
-        let turn =
-            round.begin(Errand::Call(Box::new(invoke)), Subject::Tool(target.tool), request.input_responses).await?;
-        round.tool_response(turn)
+        let turn = round.begin(errand, Subject::Tool(target.tool), given).await?;
+        round.tool_response(turn).await
+    }
+
+    /// What is to be called for a client that has asked for a task itself.
+    pub(super) async fn prepared<'a>(
+        &'a self,
+        visit: &'a Visit,
+        mut request: CallToolRequestParams,
+        context: &'a RequestContext<RoleServer>,
+    ) -> Result<(Round<'a>, InvokeRequest), ErrorData> {
+        let trace_id = trace_of(visit, context);
+        let arguments = request.arguments.take().unwrap_or_default();
+        let binding = seal::binding(visit.caller.caller(), &request.name, &Value::Object(arguments.clone()));
+        let round = Round { handler: self, visit, context, trace_id, binding };
+        let listing = self.door.mcp().listing(self.door.kernel(), visit);
+        match self.target(visit, &listing, &request.name, arguments).await {
+            Ok(Aim::Call(target)) => {
+                let invoke = round.invocation(target.tool_id, target.arguments);
+                Ok((round, invoke))
+            }
+            Ok(Aim::Answer(_)) => {
+                Err(ErrorData::new(WireCode::METHOD_NOT_FOUND, "this tool cannot be called as a task", None))
+            }
+            Err(refusal) => Err(to_wire::error(&refusal, trace_id)),
+        }
     }
 
     /// What a name means: a tool, or one of the three that find and describe tools.
@@ -173,9 +202,32 @@ fn is_looking(name: &str) -> bool {
 }
 
 impl Round<'_> {
+    /// The call as the kernel wants it.
+    fn invocation(&self, tool_id: String, parameters: JsonObject) -> InvokeRequest {
+        InvokeRequest {
+            tool_id,
+            tool_version: None,
+            parameters,
+            invocation_id: None,
+            agent_context: None,
+            execution_options: ExecutionOptions {
+                idempotency_key: self.idempotency_key(),
+                ..ExecutionOptions::default()
+            },
+            resource_limits: contract::envelope::CallLimits::default(),
+            document_context: None,
+            checkpoint_config: None,
+            execution_mode: None,
+        }
+    }
+
     /// What a client hears of a call.
-    fn tool_response(&self, turn: Turn) -> Result<CallToolResponse, ErrorData> {
+    async fn tool_response(&self, turn: Turn) -> Result<CallToolResponse, ErrorData> {
         match turn {
+            Turn::Promoted(accepted, running, given) => {
+                self.hear(accepted.invocation_id, running.let_go(), given);
+                Ok(self.created(&accepted).await)
+            }
             Turn::Asked(question) => Ok(question.into()),
             Turn::Refused(refusal) => to_wire::refused(&refusal, self.trace_id, None).map(Into::into),
             Turn::Ended(Outcome::Call(outcome), Subject::Tool(tool)) => {
@@ -202,34 +254,12 @@ impl Round<'_> {
                     return Err(error);
                 }
                 let mut result = to_wire::failure(&failed)?;
-                self.readdress(&mut result, tool);
+                self.handler.readdress(self.visit, &mut result, tool);
                 return Ok(result);
             }
         };
-        let mcp = self.handler.door.mcp();
-        let kernel = self.handler.door.kernel();
         let relayed = tool.is_some_and(Offered::is_relayed);
-        let mut result = to_wire::result(response, relayed);
-        self.readdress(&mut result, tool);
-        let promised = tool.is_some_and(|tool| tool.wire.output_schema.is_some());
-        let shape = Shape { structured_promised: promised, text_is_copy: !relayed };
-        let principal = seal::principal(self.visit.caller.caller());
-        let now_ms = kernel.clock().now().0;
-        Ok(mcp.results.fit(result, &principal, shape, &mcp.config, kernel.entropy(), now_ms))
-    }
-
-    /// Resources that a server's tool speaks of get the address under which this caller can read them.
-    fn readdress(&self, result: &mut CallToolResult, tool: Option<&Offered>) {
-        let Some((version, server)) = tool.and_then(|tool| Some((&tool.version, tool.server()?))) else { return };
-        let names_resources =
-            |block: &ContentBlock| matches!(block, ContentBlock::ResourceLink(_) | ContentBlock::Resource(_));
-        if !result.content.iter().any(names_resources) {
-            return;
-        }
-        let relay = Relay::of(self.handler, self.visit);
-        if let Some(server) = relay.readable(server, &version.tenant) {
-            result.content.iter_mut().for_each(|block| addresses::readdress(block, &server));
-        }
+        Ok(self.handler.dressed(self.visit, to_wire::result(response, relayed), tool))
     }
 
     /// A token that is too narrow is told so in the way of OAuth as well, where the answer can still say it.
@@ -242,5 +272,32 @@ impl Round<'_> {
 
     fn idempotency_key(&self) -> Option<String> {
         self.context.meta.0.0.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+impl Handler {
+    /// A result as this caller may have it: with addresses it can read, and not too large.
+    pub(super) fn dressed(&self, visit: &Visit, mut result: CallToolResult, tool: Option<&Offered>) -> CallToolResult {
+        let (mcp, kernel) = (self.door.mcp(), self.door.kernel());
+        self.readdress(visit, &mut result, tool);
+        let promised = tool.is_some_and(|tool| tool.wire.output_schema.is_some());
+        let shape = Shape { structured_promised: promised, text_is_copy: !tool.is_some_and(Offered::is_relayed) };
+        let principal = seal::principal(visit.caller.caller());
+        let now_ms = kernel.clock().now().0;
+        mcp.results.fit(result, &principal, shape, &mcp.config, kernel.entropy(), now_ms)
+    }
+
+    /// Resources that a server's tool speaks of get the address under which this caller can read them.
+    fn readdress(&self, visit: &Visit, result: &mut CallToolResult, tool: Option<&Offered>) {
+        let Some((version, server)) = tool.and_then(|tool| Some((&tool.version, tool.server()?))) else { return };
+        let names_resources =
+            |block: &ContentBlock| matches!(block, ContentBlock::ResourceLink(_) | ContentBlock::Resource(_));
+        if !result.content.iter().any(names_resources) {
+            return;
+        }
+        let relay = Relay::of(self, visit);
+        if let Some(server) = relay.readable(server, &version.tenant) {
+            result.content.iter_mut().for_each(|block| addresses::readdress(block, &server));
+        }
     }
 }

@@ -76,6 +76,10 @@ pub struct McpConfig {
     pub allowed_hosts: Vec<String>,
     /// Which tools are behind `/mcp/{name}`. At most 1,000.
     pub toolsets: BTreeMap<String, Vec<ToolPattern>>,
+    /// Tools whose calls are tasks from the beginning, for clients that can take them. At most 1,000.
+    pub tasks_at_once: Vec<ToolPattern>,
+    /// The same, and clients that cannot take a task are refused. At most 1,000.
+    pub tasks_required: Vec<ToolPattern>,
 }
 
 /// Why a configuration was refused.
@@ -121,6 +125,8 @@ impl Default for McpConfig {
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             toolsets: BTreeMap::new(),
+            tasks_at_once: Vec::new(),
+            tasks_required: Vec::new(),
         }
     }
 }
@@ -156,6 +162,8 @@ impl McpConfig {
             ("allowed_origins", self.allowed_origins.len(), 100),
             ("allowed_hosts", self.allowed_hosts.len(), 100),
             ("toolsets", self.toolsets.len(), 1_000),
+            ("tasks_at_once", self.tasks_at_once.len(), 1_000),
+            ("tasks_required", self.tasks_required.len(), 1_000),
         ];
         if let Some((key, given, most)) = lengths.into_iter().find(|(_, given, most)| given > most) {
             return Err(McpConfigError::TooMany { key, given, most });

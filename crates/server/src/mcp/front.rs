@@ -64,6 +64,9 @@ struct Peek {
 struct PeekParams {
     #[serde(default, rename = "protocolVersion")]
     protocol_version: Option<Value>,
+    /// How a client of revision 2025-11-25 asks for a task; `rmcp` does not read it.
+    #[serde(default)]
+    task: Option<Value>,
 }
 
 /// Answers a request to `/mcp` or `/mcp/{toolset}`.
@@ -113,7 +116,7 @@ async fn handed_on(
         Some(_) => return Err(Refusal::new(ErrorCode::E3008, "there is no toolset of this name").into()),
     };
     let owner = Owner { principal: seal::principal(caller.caller()), toolset: toolset.clone() };
-    let visit = Visit { who, caller, toolset, lacks: Arc::default(), seen: Arc::default() };
+    let visit = Visit { who, caller, toolset, as_task: false, lacks: Arc::default(), seen: Arc::default() };
     let session = session_of(&incoming.parts).filter(|_| !is_modern(&incoming.parts));
     if let Some(id) = &session
         && !door.mcp().sessions.is_of(id, &owner)
@@ -150,7 +153,7 @@ async fn posted(
     door: &Arc<Door>,
     mut parts: Parts,
     body: Bytes,
-    visit: Visit,
+    mut visit: Visit,
     owner: Owner,
     session: Option<String>,
 ) -> Result<Response<Body>, Refused> {
@@ -181,6 +184,7 @@ async fn posted(
     if matches!(peek.method.as_deref(), Some("subscriptions/listen" | "notifications/initialized")) {
         let _first = visit.seen.set(door.mcp().listing(door.kernel(), &visit).fingerprint);
     }
+    visit.as_task = peek.params.as_ref().is_some_and(|params| params.task.as_ref().is_some_and(Value::is_object));
     let lacks = Arc::clone(&visit.lacks);
     let base = crate::base_url::BaseUrl::of(&parts.headers);
     let resource = resource(visit.toolset.as_deref());

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use contract::error::Refusal;
 use kernel::ports::entropy::new_trace_id;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestParams,
-    CompleteResult, Extensions, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, JsonObject, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
     ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
     ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -24,7 +25,7 @@ use super::config::McpMode;
 use super::lasting::LastingCalls;
 use super::relaying::Relay;
 use super::watching::{Told, WATCHED_MAX, Wants, Watching};
-use super::{Visit, lazy, pages, resources, seal, to_wire, watching};
+use super::{Visit, lazy, pages, resources, seal, tasks, to_wire, watching};
 use crate::door::Door;
 use crate::incoming::Credential;
 
@@ -77,6 +78,14 @@ impl Handler {
         usize::from(self.log_level.load(Ordering::Relaxed)).checked_sub(1).and_then(|at| LEVELS.get(at)).copied()
     }
 
+    /// Does this client have tasks as its revision has them?
+    fn has_earlier_tasks(&self, context: &RequestContext<RoleServer>) -> bool {
+        let revision = context.protocol_version();
+        matches!(self.from, From::Http { .. })
+            && revision.is_some_and(|revision| revision.as_str() == tasks::EARLIER)
+            && self.task_keeper().is_some()
+    }
+
     fn list_ttl_ms(&self) -> u64 {
         self.door.mcp().config.list_ttl_ms
     }
@@ -92,7 +101,7 @@ impl Handler {
     }
 
     /// Who asks. Over HTTP the front has found out; a token that was given once is looked at anew each time.
-    async fn visit(&self, extensions: &Extensions) -> Result<Visit, ErrorData> {
+    pub(super) async fn visit(&self, extensions: &Extensions) -> Result<Visit, ErrorData> {
         match &self.from {
             From::Http { .. } => {
                 let parts = extensions.get::<http::request::Parts>();
@@ -107,6 +116,7 @@ impl Handler {
                     who: who.clone(),
                     caller,
                     toolset: toolset.clone(),
+                    as_task: false,
                     lacks: Arc::default(),
                     seen: Arc::default(),
                 })
@@ -136,7 +146,7 @@ impl ServerHandler for Handler {
             From::Stdio { .. } => false,
         };
         // Servers come and go while clients stay, so what could be behind is always said to be there; lists say what is.
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_logging()
             .enable_completions()
             .enable_prompts()
@@ -147,6 +157,10 @@ impl ServerHandler for Handler {
             .enable_tools()
             .enable_tool_list_changed()
             .build();
+        if self.task_keeper().is_some() {
+            let extensions = capabilities.extensions.get_or_insert_default();
+            extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+        }
         let about = Implementation::new("gantry", env!("CARGO_PKG_VERSION")).with_title("Gantry");
         ServerConfig::new(capabilities)
             .with_server_info(about)
@@ -167,7 +181,13 @@ impl ServerHandler for Handler {
         let mcp = self.door.mcp();
         let listing = mcp.listing(self.door.kernel(), &visit);
         let cursor = request.and_then(|request| request.cursor);
-        let page = listing.page(cursor.as_deref(), mcp.config.page_size).ok_or_else(wrong_cursor)?;
+        let mut page = listing.page(cursor.as_deref(), mcp.config.page_size).ok_or_else(wrong_cursor)?;
+        if self.has_earlier_tasks(&context) {
+            for tool in &mut page.tools {
+                let known = listing.named(&tool.name);
+                tasks::mark(tool, known.map(|known| tasks::Support::of(&mcp.config, &known.version)));
+            }
+        }
         let mut result = ListToolsResult::with_all_items(page.tools)
             .with_ttl_ms(mcp.config.list_ttl_ms)
             .with_cache_scope(CacheScope::Private);
@@ -182,6 +202,45 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let visit = self.visit(&context.extensions).await?;
         self.call(visit, request, context).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let visit = self.visit(&context.extensions).await?;
+        self.task(&visit, &request.task_id).await.map(GetTaskResult::new)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let visit = self.visit(&context.extensions).await?;
+        self.answer_task(&visit, &request.task_id, request.input_responses).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let visit = self.visit(&context.extensions).await?;
+        self.end_task(&visit, &request.task_id).await
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if !self.has_earlier_tasks(&context) {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        }
+        let visit = self.visit(&context.extensions).await?;
+        self.earlier(visit, request, context).await
     }
 
     /// For the check of headers that repeat arguments.

@@ -333,7 +333,9 @@ impl Round<'_> {
             Turn::Refused(refusal) | Turn::Ended(Outcome::Offering(Err(refusal)), _) => Err(refused(&refusal)),
             Turn::Ended(Outcome::Offering(Ok(value)), Subject::Offering(asked)) => Ok(Said::Given(value, asked)),
             // A seal binds an answer to the method it was asked by.
-            Turn::Ended(..) => Err(ErrorData::internal_error("the answer belongs to another request", None)),
+            Turn::Ended(..) | Turn::Promoted(..) => {
+                Err(ErrorData::internal_error("the answer belongs to another request", None))
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use kernel::jobs::Accepted;
 use kernel::ports::companion::{Answer, LogLevel, Progress, Question, QuestionKind};
 use kernel::ports::entropy::new_token_id;
 use rmcp::model::{
@@ -52,6 +53,8 @@ pub(crate) enum Turn {
     Ended(Outcome, Subject),
     Asked(InputRequiredResult),
     Refused(Refusal),
+    /// It goes on as a job, which still says and asks something.
+    Promoted(Accepted, Running, InputResponses),
 }
 
 /// One request about one thing that runs.
@@ -95,7 +98,7 @@ impl Round<'_> {
         self.context.meta.get_progress_token()
     }
 
-    fn ears(&self) -> Ears {
+    pub(crate) fn ears(&self) -> Ears {
         let capabilities = self.context.client_capabilities().unwrap_or_default();
         let log = if self.is_modern() { self.context.meta.log_level() } else { self.handler.log_level() };
         Ears { progress: self.progress_token().is_some(), log: log.map(least), questions: askable(&capabilities) }
@@ -126,7 +129,10 @@ impl Round<'_> {
                 },
                 outcome = &mut running.outcome => {
                     let outcome = outcome.map_err(|_| ErrorData::internal_error("the call broke off", None))?;
-                    return Ok(Turn::Ended(outcome, subject));
+                    return Ok(match outcome {
+                        Outcome::Promoted(accepted) => Turn::Promoted(accepted, running, given),
+                        outcome => Turn::Ended(outcome, subject),
+                    });
                 }
             }
         }
@@ -204,9 +210,7 @@ impl Round<'_> {
         let kernel = self.handler.door.kernel();
         let mut requests = InputRequests::new();
         for question in &waiting.questions {
-            let request = json!({ "method": question.kind.method(), "params": question.parameters });
-            let request: InputRequest = serde_json::from_value(request).map_err(|_| unclear())?;
-            requests.insert(question.key.clone(), request);
+            requests.insert(question.key.clone(), input_request(question).ok_or_else(unclear)?);
         }
         if !mcp.waiting.has_room(mcp.config.questions_max) {
             let refusal = Refusal::new(ErrorCode::E3001, "too many calls wait for an answer of their caller")
@@ -257,14 +261,19 @@ fn outlasts_its_client(errand: &Errand, subject: &Subject) -> bool {
     }
 }
 
-fn is_answered(questions: &[Question], given: &InputResponses) -> bool {
+pub(crate) fn is_answered(questions: &[Question], given: &InputResponses) -> bool {
     questions.iter().all(|question| given.contains_key(&question.key))
 }
 
 /// The answers to these questions; what answers none stays for what may be asked later.
-fn answers(questions: Vec<Question>, given: &mut InputResponses) -> Vec<Answer> {
+pub(crate) fn answers(questions: Vec<Question>, given: &mut InputResponses) -> Vec<Answer> {
     let answer = |question: Question| given.remove(&question.key).map(|value| Answer { key: question.key, value });
     questions.into_iter().filter_map(answer).collect()
+}
+
+/// A question as the protocol has it.
+pub(crate) fn input_request(question: &Question) -> Option<InputRequest> {
+    serde_json::from_value(json!({ "method": question.kind.method(), "params": question.parameters })).ok()
 }
 
 /// A question that this protocol cannot express.

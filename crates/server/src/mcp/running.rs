@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use kernel::jobs::{Accepted, Called, Jobs};
 use kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
 use kernel::ports::offerings::OfferingRequest;
 use kernel::{Arrival, Failed};
@@ -38,8 +39,10 @@ pub(crate) enum Said {
 /// What is to be done.
 #[derive(Debug)]
 pub(crate) enum Errand {
-    /// Call a tool.
+    /// Call a tool, and wait for it.
     Call(Box<InvokeRequest>),
+    /// Call a tool for a client that can take a task, should it last.
+    Promotable(Box<InvokeRequest>, Arc<Jobs>),
     /// Ask a server for something that is not a tool.
     Offering { server: String, request: OfferingRequest, parameters: Value },
 }
@@ -49,6 +52,8 @@ pub(crate) enum Errand {
 pub(crate) enum Outcome {
     Call(Box<Result<InvokeResponse, Box<Failed>>>),
     Offering(Result<Value, Refusal>),
+    /// It has not: it goes on as a job.
+    Promoted(Accepted),
 }
 
 /// What the caller wants to hear, and what it can be asked.
@@ -67,7 +72,7 @@ pub(crate) struct Running {
     pub(crate) outcome: oneshot::Receiver<Outcome>,
     /// Highest progress told so far: it may only rise.
     pub(crate) told: f64,
-    _cancels: Option<DropGuard>,
+    cancels: Option<DropGuard>,
 }
 
 impl Running {
@@ -106,6 +111,14 @@ impl Running {
                     let outcome = kernel.invoke(arrival).await.map(kernel::phases::Returned::into_response);
                     Outcome::Call(Box::new(outcome))
                 }
+                Errand::Promotable(request, jobs) => {
+                    let who = who.in_trace(trace_id);
+                    match jobs.call_heard(who.actor(), *request, audience, cancelled).await {
+                        Ok(Called::Returned(returned)) => Outcome::Call(Box::new(Ok(returned.into_response()))),
+                        Ok(Called::Promoted(accepted)) => Outcome::Promoted(accepted),
+                        Err(failed) => Outcome::Call(Box::new(Err(failed))),
+                    }
+                }
                 Errand::Offering { server, request, parameters } => {
                     let who = who.in_trace(trace_id);
                     let asking = kernel.ask_offering(who.actor(), &server, request, parameters, Some(audience));
@@ -119,8 +132,22 @@ impl Running {
             // Nobody waits for it any more: it has been recorded all the same.
             drop(ended.send(outcome));
         })?;
-        Ok(Self { said, outcome, told: 0.0, _cancels: cancels })
+        Ok(Self { said, outcome, told: 0.0, cancels })
     }
+
+    /// Lets go of a call that has become a job: what it says is still heard, and nothing here cancels it any more.
+    pub(crate) fn let_go(self) -> mpsc::Receiver<Said> {
+        if let Some(cancels) = self.cancels {
+            cancels.disarm();
+        }
+        self.said
+    }
+}
+
+/// An audience for one call, and where it is heard.
+pub(crate) fn hearing(ears: Ears) -> (Arc<dyn Audience>, mpsc::Receiver<Said>) {
+    let (say, said) = mpsc::channel(SAID_MAX);
+    (Arc::new(Listener { say, ears }), said)
 }
 
 /// The audience of one call.

@@ -8,16 +8,17 @@
 //! - SESS-1: a session answers to its own principal only. To everybody else it is not there.
 //! - SESS-2: there are never more than the configuration allows, in all and of one principal, also when many begin at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
 use super::config::McpConfig;
 use super::quota::{NoPlace, Place, Quota};
+use super::tasks;
 
 /// Whose a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) struct Owner {
 pub(crate) struct Sessions {
     inner: LocalSessionManager,
     owners: Mutex<HashMap<SessionId, Known>>,
+    /// Those with tasks of their revision (`tasks::EARLIER`).
+    with_tasks: Mutex<HashSet<SessionId>>,
     places: Arc<Quota>,
     sessions_max: usize,
 }
@@ -60,7 +63,13 @@ impl Sessions {
         let mut inner = LocalSessionManager::default();
         inner.session_config.keep_alive = Some(config.session_idle());
         let places = Quota::new(config.sessions_max, config.sessions_per_principal_max);
-        Self { inner, owners: Mutex::default(), places, sessions_max: config.sessions_max }
+        Self {
+            inner,
+            owners: Mutex::default(),
+            with_tasks: Mutex::default(),
+            places,
+            sessions_max: config.sessions_max,
+        }
     }
 
     /// A place for one more, before it begins (SESS-2).
@@ -98,6 +107,21 @@ impl Sessions {
 
     fn forget(&self, id: &SessionId) {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.with_tasks.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    fn has_tasks(&self, id: &SessionId) -> bool {
+        self.with_tasks.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
+
+    /// A stream as the session is to see it.
+    fn shown(
+        &self,
+        id: &SessionId,
+        stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+    ) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+        let has_tasks = self.has_tasks(id);
+        stream.map(move |sent| if has_tasks { tasks::given(sent) } else { sent })
     }
 }
 
@@ -117,7 +141,11 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        Ok(self.inner.initialize_session(id, message).await?)
+        let (answer, has_tasks) = tasks::announced(self.inner.initialize_session(id, message).await?);
+        if has_tasks {
+            self.with_tasks.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id));
+        }
+        Ok(answer)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
@@ -134,7 +162,8 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.create_stream(id, message).await?)
+        let message = if self.has_tasks(id) { tasks::taken(message) } else { message };
+        Ok(self.shown(id, self.inner.create_stream(id, message).await?))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
@@ -153,6 +182,6 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.resume(id, last_event_id).await?)
+        Ok(self.shown(id, self.inner.resume(id, last_event_id).await?))
     }
 }

@@ -12,6 +12,7 @@ use contract::ids::{InvocationId, TraceId};
 use kernel::Failed;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode as WireCode, MetaObject};
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 /// Members of `_meta` that are ours.
@@ -30,7 +31,36 @@ pub(crate) fn result(response: InvokeResponse, relayed: bool) -> CallToolResult 
     if let Some(notice) = &response.execution_metadata.deprecation {
         meta.insert(DEPRECATION.to_owned(), json!(notice));
     }
-    let (content, structured) = if relayed { unwrapped(response.result) } else { wrapped(response.result) };
+    success(response.result, meta, relayed)
+}
+
+/// The same, from the answer as a job has kept it.
+pub(crate) fn kept_result(mut answer: Value, relayed: bool) -> CallToolResult {
+    let mut part = |path: &str| answer.pointer_mut(path).map(Value::take).filter(|value| !value.is_null());
+    let members = [
+        (INVOCATION_ID, part("/invocation_id")),
+        (TRACE_ID, part("/trace_id")),
+        (DEPRECATION, part("/execution_metadata/deprecation")),
+    ];
+    let meta = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+    success(part("/result").unwrap_or_default(), meta, relayed)
+}
+
+/// The refusal that a job ended with, from the envelope it has kept.
+pub(crate) fn kept_refusal(envelope: &Value) -> Refusal {
+    let text = |name: &str| envelope.get(name).and_then(Value::as_str).map(str::to_owned);
+    let code = envelope.get("code").and_then(|code| ErrorCode::deserialize(code).ok()).unwrap_or(ErrorCode::E3000);
+    Refusal {
+        hint: text("resolution"),
+        details: envelope.get("details").cloned().map(Box::new),
+        retryable: envelope.get("retryable").and_then(Value::as_bool),
+        retry_after_ms: envelope.get("retry_after_ms").and_then(Value::as_u64),
+        ..Refusal::new(code, text("message").unwrap_or_else(|| "the call failed".to_owned()))
+    }
+}
+
+fn success(value: Value, meta: Map<String, Value>, relayed: bool) -> CallToolResult {
+    let (content, structured) = if relayed { unwrapped(value) } else { wrapped(value) };
     let mut result = CallToolResult::success(content);
     result.structured_content = structured;
     result.with_meta(Some(MetaObject(meta)))
@@ -128,7 +158,7 @@ pub(crate) fn unread(mut error: ErrorData, uri: &str) -> ErrorData {
 }
 
 /// What happened, what exactly is wrong with the input, and what to do.
-fn told(refusal: &Refusal) -> String {
+pub(crate) fn told(refusal: &Refusal) -> String {
     let mut text = format!("{}: {}", refusal.code, refusal.message);
     let faults = refusal.details.as_deref().and_then(|details| details.get("errors")).and_then(Value::as_array);
     for fault in faults.into_iter().flatten().take(FAULTS_TOLD_MAX) {

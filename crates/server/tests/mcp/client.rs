@@ -76,8 +76,12 @@ impl Ask {
         meta["io.modelcontextprotocol/clientCapabilities"] = capabilities.clone();
         meta["io.modelcontextprotocol/clientInfo"] = json!({ "name": "test", "version": "1" });
         params["_meta"] = meta;
-        let named =
-            params.get("name").or_else(|| params.get("uri")).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let named = ["name", "uri", "taskId"]
+            .into_iter()
+            .find_map(|name| params.get(name))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
         self.header("mcp-protocol-version", NEW).header("mcp-method", method).header("mcp-name", &named).body(&body)
     }

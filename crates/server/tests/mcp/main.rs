@@ -21,4 +21,5 @@ mod sessions;
 mod shelf;
 mod stage;
 mod stdio;
+mod tasks;
 mod unread;

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use gantry_server::{Door, Drained, Exposure, McpConfig, MetricsText, ServerConfig};
+use kernel::jobs::{Jobs, JobsSettings};
 use kernel::ports::entropy::new_trace_id;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::{Actor, Kernel};
 use policy::BearerSecret;
 use serde_json::{Value, json};
+use store::memory::MemoryStore;
 
 use crate::client::{Ask, PATIENCE, Reply};
 use crate::shelf::Shelf;
@@ -102,6 +104,14 @@ impl Stage {
         }
         stage.publish(manifest("echo", &json!({ "namespace": "other" }))).await;
         stage
+    }
+
+    /// Keeps calls that last as jobs, and gives their store.
+    pub(crate) async fn keep_jobs(&self, settings: JobsSettings) -> Arc<MemoryStore> {
+        let store = Arc::new(MemoryStore::with_clock(Arc::clone(&self.clock) as _));
+        let jobs = Jobs::open(Arc::clone(&self.kernel), Arc::clone(&store) as _, settings, Vec::new()).await;
+        self.door.keep_jobs(jobs.unwrap());
+        store
     }
 
     pub(crate) async fn publish(&self, manifest: Value) {

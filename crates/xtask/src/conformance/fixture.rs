@@ -7,10 +7,11 @@
 //! It speaks both protocols, of sessions and of single requests: a tool asks its caller by a request of its own in the
 //! one and by its result in the other, and is written once ([`Call::ask`]).
 //!
-//! Not here: the tasks and skills extensions, which Gantry does not offer.
+//! Not here: tasks, which Gantry makes of calls that last (`lasting`), and the skills extension, which Gantry does not offer.
 
 mod content;
 pub(crate) mod http;
+mod lasting;
 pub(crate) mod stdio;
 mod tools;
 pub(crate) mod wire;

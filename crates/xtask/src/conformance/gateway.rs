@@ -21,6 +21,13 @@ pub(super) const URL_VARIABLE: &str = "GANTRY_CONFORMANCE_URL";
 pub(super) const ADMIN_VARIABLE: &str = "GANTRY_CONFORMANCE_ADMIN";
 pub(super) const AGENT_VARIABLE: &str = "GANTRY_CONFORMANCE_AGENT";
 
+/// Which of the fixture's tools are tasks from the beginning, which of them are nothing else, and when the others become one.
+const TASKS: [(&str, &str); 3] = [
+    ("GANTRY_JOBS__PROMOTE_AFTER_SECONDS", "1"),
+    ("GANTRY_MCP__TASKS_AT_ONCE", "slow_compute,protocol_error_job,confirm_delete,multi_input"),
+    ("GANTRY_MCP__TASKS_REQUIRED", "failing_job"),
+];
+
 /// A running server; ended when it is dropped.
 pub(super) struct Gateway {
     child: Child,
@@ -49,6 +56,7 @@ impl Gateway {
             .arg(&data)
             .current_dir(home.path())
             .env("NO_COLOR", "1")
+            .envs(TASKS)
             .stdin(Stdio::null())
             .stdout(sink.try_clone()?)
             .stderr(sink)

@@ -1,0 +1,72 @@
+//! A call that is a job from its first moment, and begins at once: for callers that want to be answered with a handle but
+//! are there to be asked. (ASYNC-001, MCP Tasks)
+//!
+//! ```text
+//! receive ▶ validate ▶ authorize (nothing runs) ─▶ kept as a running job ─▶ answered ─▶ the six phases, heard by the caller
+//! ```
+//!
+//! It does not wait for a worker, so its number is bounded by the room for promoted calls, not by the queue. What cannot be
+//! kept is not begun (JOBS-1). From there on it is a job like any other: a process that dies leaves it to the next, which
+//! has nobody to ask.
+//!
+//! Not here: calls that become jobs while they run (`promotion`).
+
+use std::sync::Arc;
+
+use contract::envelope::InvocationStatus;
+
+use super::Jobs;
+use super::submitting::{foreground, other_call, queue_full, tool_seconds};
+use super::view::Accepted;
+use super::warrant::Errand;
+use crate::invoke::{Arrival, Failed};
+use crate::ports::job_store::{Adopted, End, JobKey, TakenJob};
+
+impl Jobs {
+    /// Lets a call in, keeps it as a running job, begins it, and answers. Its audience hears it to its end; its cancellation
+    /// ends the job.
+    pub async fn start(self: &Arc<Self>, mut arrival: Arrival<'_>) -> Result<Accepted, Box<Failed>> {
+        foreground(&mut arrival.request);
+        let (listener, cancellation) = (arrival.audience.take(), arrival.cancellation.clone());
+        let mut request = arrival.request.clone();
+        let (facts, authorized) = self.kernel.admit(arrival).await?;
+        let (principal, tool, parameters) = authorized.admitted();
+        let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
+        request.invocation_id = Some(key.id);
+        let Ok(room) = Arc::clone(&self.promotions).try_acquire_owned() else {
+            return Err(self.kernel.turn_away(facts, queue_full()));
+        };
+        let errand = Errand::new(principal, tool, request, facts.trace_id(), self.kernel.clock().now());
+        let mut job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
+            Ok(job) => job,
+            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
+        };
+        // What its key means is settled where calls run: two of one key are two jobs and one effect.
+        job.dedupe = None;
+        let payload = job.payload.clone();
+        let fence = match self.store.adopt(job, self.owner).await {
+            Ok(Adopted::Running(fence)) => fence,
+            Ok(Adopted::Existing { .. }) => return Err(self.kernel.turn_away(facts, other_call())),
+            Err(error) => return Err(self.kernel.turn_away(facts, error.refusal())),
+        };
+        let found = self.store.find(&key).await.ok().flatten();
+        let accepted = Accepted {
+            status: InvocationStatus::Running,
+            ..Accepted::pending(key.id, tool_seconds(tool), facts.trace_id())
+        };
+        facts.record_accepted(self.kernel.clock().now());
+        let jobs = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let _room = room;
+            match found {
+                Some(found) => {
+                    let taken = TakenJob { record: found.record, payload, fence };
+                    jobs.attempt_heard(taken, listener, cancellation).await;
+                }
+                // It is kept, and the store does not say how: a worker begins it, with nobody to ask.
+                None => jobs.keep_end(&key, fence, End::HandBack).await,
+            }
+        });
+        Ok(accepted)
+    }
+}

@@ -1,0 +1,275 @@
+//! MCP Tasks: a call that lasts is answered with a handle, and goes on as a job. (ASYNC-001…005, MCP 2026-07-28 `io.modelcontextprotocol/tasks`)
+//!
+//! ```text
+//! tools/call ─┬─ the tool is a task from the beginning ─▶ Jobs::start ─────────────┐
+//!             └─ anything else ─▶ Jobs::call_heard ─┬─ ended in time ─▶ its result  ├─▶ resultType "task"
+//!                                                   └─ outlived the threshold ──────┘
+//! tasks/get ─▶ Jobs::status · tasks/cancel ─▶ Jobs::cancel · tasks/update ─▶ what the running tool has asked (`asked`)
+//! ```
+//!
+//! The id of a task is the id of its invocation, so REST, the command line and MCP speak of the same thing. Whether a call
+//! becomes a task is decided here and by the tool; a client says only that it can take one. To clients that have not said
+//! so nothing changes: they wait to the end, or to the deadline.
+//!
+//! Invariants
+//! - TASK-1: a task that was answered is durable (JOBS-1).
+//! - TASK-2: a task of somebody else, one that never was, and an id that is none are answered alike; who may look is decided
+//!   where REST decides it (JOBS-3).
+//! - TASK-3: what a tool asks is shown to, and answered by, the principal that made the call and nobody else.
+//!
+//! Not here: revision 2025-11-25, whose tasks look different (`earlier`), and what a task looks like (`wire`).
+
+mod asked;
+mod earlier;
+mod wire;
+
+use std::sync::Arc;
+
+use contract::envelope::InvokeRequest;
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::InvocationId;
+use contract::manifest::TimeoutClass;
+use kernel::Arrival;
+use kernel::jobs::{Accepted, InvocationView, Jobs, TOOL_CALL};
+use kernel::ports::job_store::JobState;
+use kernel::registry::ToolVersion;
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolResponse, ClientCapabilities, CreateTaskResult, DetailedTask, ErrorCode as WireCode, InputResponses,
+    JsonObject, TaskPayload, TaskStatus,
+};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::config::{McpConfig, McpMode};
+use super::handler::Handler;
+use super::rounds::Round;
+use super::running::{Ears, Said, hearing};
+use super::{Visit, seal, to_wire};
+
+pub(crate) use asked::TaskQuestions;
+pub(crate) use earlier::{REVISION as EARLIER, announced, given, mark, taken};
+
+/// How a tool takes to being a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Support {
+    /// When it lasts, or when the client asks for it.
+    Optional,
+    /// From the beginning.
+    AtOnce,
+    /// The same, and not for clients that cannot take one.
+    Required,
+}
+
+impl Support {
+    /// Of a tool: as the operator says, or from the beginning if its author says that it is submitted and polled.
+    pub(crate) fn of(config: &McpConfig, tool: &ToolVersion) -> Self {
+        let is_in = |patterns: &[policy::ToolPattern]| patterns.iter().any(|pattern| pattern.matches(&tool.id));
+        if is_in(&config.tasks_required) {
+            Self::Required
+        } else if is_in(&config.tasks_at_once) || tool.manifest.timeout_class == TimeoutClass::Async {
+            Self::AtOnce
+        } else {
+            Self::Optional
+        }
+    }
+}
+
+/// The answer to everything that is no task of this caller.
+fn no_such_task() -> ErrorData {
+    ErrorData::invalid_params("there is no such task", None)
+}
+
+/// A refusal of a job, as one of a task.
+fn refused(refusal: &Refusal, visit: &Visit) -> ErrorData {
+    match refusal.code {
+        ErrorCode::E3702 => no_such_task(),
+        _ => to_wire::error(refusal, visit.who.trace_id),
+    }
+}
+
+impl Handler {
+    /// Who keeps tasks, if this door has any.
+    pub(super) fn task_keeper(&self) -> Option<&Arc<Jobs>> {
+        self.door.jobs().filter(|_| self.door.mcp().config.mode == McpMode::Full)
+    }
+
+    /// What is known of a task that this caller may look at (TASK-2).
+    async fn seen(&self, visit: &Visit, id: &str) -> Result<InvocationView, ErrorData> {
+        let jobs = self.task_keeper().ok_or_else(no_such_task)?;
+        let id: InvocationId = id.parse().map_err(|_| no_such_task())?;
+        let seen = jobs.status(visit.who.actor(), None, id).await.map_err(|refusal| refused(&refusal, visit))?;
+        // Other jobs are nothing that an MCP client has called.
+        Some(seen).filter(|view| view.record.kind == TOOL_CALL).ok_or_else(no_such_task)
+    }
+
+    /// `tasks/get`.
+    pub(super) async fn task(&self, visit: &Visit, id: &str) -> Result<DetailedTask, ErrorData> {
+        let view = self.seen(visit, id).await?;
+        Ok(self.detailed(visit, view))
+    }
+
+    /// `tasks/update`: hands answers to the tool that asked. What answers no open question is ignored.
+    pub(super) async fn answer_task(
+        &self,
+        visit: &Visit,
+        id: &str,
+        responses: InputResponses,
+    ) -> Result<(), ErrorData> {
+        let view = self.seen(visit, id).await?;
+        let principal = seal::principal(visit.caller.caller());
+        self.door.mcp().task_questions.answer(view.record.key.id, &principal, responses);
+        Ok(())
+    }
+
+    /// `tasks/cancel`: asks the job to end. Asking twice, or after the end, is fine.
+    pub(super) async fn end_task(&self, visit: &Visit, id: &str) -> Result<(), ErrorData> {
+        let view = self.seen(visit, id).await?;
+        let (id, who) = (view.record.key.id, visit.who.clone());
+        let jobs = Arc::clone(self.task_keeper().ok_or_else(no_such_task)?);
+        let (told, ended) = oneshot::channel();
+        // Carried to its end even if the client does not wait for the answer.
+        let carried = self.door.carry(async move {
+            drop(told.send(jobs.cancel(who.actor(), None, id, None).await));
+        });
+        carried.map_err(|refusal| refused(&refusal, visit))?;
+        let outcome = ended.await.map_err(|_| ErrorData::internal_error("the cancellation broke off", None))?;
+        outcome.map(drop).map_err(|refusal| refused(&refusal, visit))
+    }
+
+    /// Where a task stands, with its end or its questions.
+    fn detailed(&self, visit: &Visit, view: InvocationView) -> DetailedTask {
+        let task = wire::task(&view.record, self.kept_for_ms());
+        DetailedTask::new(task, self.payload(visit, view))
+    }
+
+    fn kept_for_ms(&self) -> u64 {
+        let retention = self.task_keeper().map(|jobs| jobs.settings().retention).unwrap_or_default();
+        u64::try_from(retention.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn payload(&self, visit: &Visit, view: InvocationView) -> TaskPayload {
+        let InvocationView { record, result, .. } = view;
+        match record.state {
+            JobState::Delayed | JobState::Queued | JobState::Running => {
+                let principal = seal::principal(visit.caller.caller());
+                let open = self.door.mcp().task_questions.open(record.key.id, &principal);
+                open.map_or(TaskPayload::Working, |input_requests| TaskPayload::InputRequired { input_requests })
+            }
+            JobState::Cancelled => TaskPayload::Cancelled,
+            JobState::Done => {
+                let tool = self.door.mcp().listing(self.door.kernel(), visit);
+                let tool = tool.named_in_any_way(&record.label);
+                let relayed = tool.is_some_and(|tool| tool.is_relayed());
+                let result = to_wire::kept_result(result.unwrap_or_default(), relayed);
+                let result = self.dressed(visit, result, tool.map(|tool| &**tool));
+                TaskPayload::Completed { result: object(&result) }
+            }
+            JobState::Failed | JobState::Dead => {
+                let envelope = record.error.unwrap_or_default();
+                let refusal = to_wire::kept_refusal(&envelope);
+                if refusal.code == ErrorCode::E3413 && record.cancel_asked.is_some() {
+                    return TaskPayload::Cancelled;
+                }
+                let trace_id = envelope.get("trace_id").and_then(Value::as_str).and_then(|id| id.parse().ok());
+                let trace_id = trace_id.unwrap_or(visit.who.trace_id);
+                if is_fault(&refusal) {
+                    return TaskPayload::Failed { error: object(&to_wire::error(&refusal, trace_id)) };
+                }
+                match to_wire::refused(&refusal, trace_id, Some(record.key.id)) {
+                    Ok(result) => TaskPayload::Completed { result: object(&self.dressed(visit, result, None)) },
+                    Err(error) => TaskPayload::Failed { error: object(&error) },
+                }
+            }
+        }
+    }
+}
+
+/// Did the protocol fail, and not the tool? Only then has a task "failed"; a tool that says it could not do it has completed.
+fn is_fault(refusal: &Refusal) -> bool {
+    refusal.details.as_deref().is_some_and(|details| details.get("upstream_code").is_some())
+}
+
+fn object<T: serde::Serialize>(value: &T) -> JsonObject {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(members)) => members,
+        _ => JsonObject::new(),
+    }
+}
+
+impl Round<'_> {
+    /// Who keeps tasks for this client: nobody, if it has not said that it can take one.
+    pub(crate) fn task_keeper(&self) -> Option<&Arc<Jobs>> {
+        let can = || self.context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
+        self.handler.task_keeper().filter(|_| self.is_modern() && can())
+    }
+
+    /// Begins a call as a task. `given` are answers to what it is known to ask.
+    pub(crate) async fn start(
+        &self,
+        jobs: &Arc<Jobs>,
+        invoke: InvokeRequest,
+        ears: Ears,
+        given: InputResponses,
+    ) -> Result<Accepted, Refusal> {
+        let (audience, said) = hearing(ears);
+        let (jobs, who, cancellation) =
+            (Arc::clone(jobs), self.visit.who.in_trace(self.trace_id), CancellationToken::new());
+        let (told, started) = oneshot::channel();
+        self.handler.door.carry(async move {
+            let arrival = Arrival {
+                credential: who.secret(),
+                source: who.source(),
+                request: invoke,
+                trace_id: Some(who.trace_id),
+                parent_left: None,
+                audience: Some(audience),
+                cancellation: cancellation.clone(),
+            };
+            if told.send(jobs.start(arrival).await).is_err() {
+                // The client has gone before it knew of the task, so nobody ever will.
+                cancellation.cancel();
+            }
+        })?;
+        let started = started.await.map_err(|_| Refusal::new(ErrorCode::E3000, "the call broke off"))?;
+        let accepted = started.map_err(|failed| failed.refusal)?;
+        self.hear(accepted.invocation_id, said, given);
+        Ok(accepted)
+    }
+
+    /// The answer to a call that has become a task.
+    pub(crate) async fn created(&self, accepted: &Accepted) -> CallToolResponse {
+        let (id, kept_for_ms) = (accepted.invocation_id.to_string(), self.handler.kept_for_ms());
+        let mut task = match self.handler.seen(self.visit, &id).await {
+            Ok(view) => wire::task(&view.record, kept_for_ms),
+            // It is there all the same, and its client must learn its id.
+            Err(_) => wire::unseen(id, self.handler.door.kernel().clock().now(), kept_for_ms),
+        };
+        // Where it stands by now is for those who ask: here it has just begun.
+        (task.status, task.status_message) = (TaskStatus::Working, None);
+        CallToolResponse::Task(CreateTaskResult::new(task))
+    }
+
+    /// Listens on to a call that is a task.
+    pub(crate) fn hear(&self, id: InvocationId, said: mpsc::Receiver<Said>, given: InputResponses) {
+        let mcp = self.handler.door.mcp();
+        let principal = seal::principal(self.visit.caller.caller());
+        let (bound, time) = (mcp.config.questions_max, mcp.config.answer_time());
+        tokio::spawn(Arc::clone(&mcp.task_questions).hear(id, principal, said, given, bound, time));
+    }
+}
+
+/// The refusal of a client that cannot take a task, for a tool that is nothing else.
+pub(crate) fn task_wanted(modern: bool) -> ErrorData {
+    if modern {
+        let required = ClientCapabilities::builder().enable_tasks().build();
+        return ErrorData::missing_required_client_capability(required);
+    }
+    ErrorData::new(WireCode::METHOD_NOT_FOUND, "this tool can only be called as a task", None)
+}
+
+/// Does the tool say that it could not do it?
+fn is_error(result: &JsonObject) -> bool {
+    result.get("isError") == Some(&Value::Bool(true))
+}
