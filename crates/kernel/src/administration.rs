@@ -79,6 +79,7 @@ impl Kernel {
             status: None,
             code: None,
             parameters_digest: None,
+            parameters: None,
             duration_ms: None,
             usage: None,
             note,

@@ -43,7 +43,9 @@ impl Row {
     fn of(line: &str) -> Result<Self, Box<dyn Error>> {
         let row: Value = serde_json::from_str(line)?;
         let text = |value: &Value, member: &str| value.get(member).and_then(Value::as_str).map(str::to_owned);
-        let number = |value: &Value, member: &str| value.get(member).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok());
+        let number = |value: &Value, member: &str| {
+            value.get(member).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok())
+        };
         let span = |span: &Value| {
             Some(Span { kind: text(span, "type")?, start: number(span, "start")?, end: number(span, "end")? })
         };
@@ -141,8 +143,12 @@ fn report(personal: &BTreeMap<&str, Score>, secrets: Score, alarms: usize, look_
     if secrets.hits + secrets.missed + look_alikes > 0 {
         let recall = ratio(secrets.hits, secrets.hits + secrets.missed);
         let share = ratio(alarms, look_alikes.max(1));
-        println!("{:<12} recall {recall}  false positives {share}  ({} of {} found, {alarms} of {look_alikes} look-alikes taken)",
-            "secrets", secrets.hits, secrets.hits + secrets.missed);
+        println!(
+            "{:<12} recall {recall}  false positives {share}  ({} of {} found, {alarms} of {look_alikes} look-alikes taken)",
+            "secrets",
+            secrets.hits,
+            secrets.hits + secrets.missed
+        );
     }
 }
 
@@ -192,8 +198,14 @@ const fn label(kind: Kind) -> &'static str {
     }
 }
 
+/// Seconds that this thread has been on a core: others on the machine do not count.
+fn on_cpu() -> Result<f64, Box<dyn Error>> {
+    let figures = std::fs::read_to_string("/proc/self/schedstat")?;
+    let nanoseconds: u64 = figures.split_whitespace().next().ok_or("no time")?.parse()?;
+    Ok(std::time::Duration::from_nanos(nanoseconds).as_secs_f64())
+}
+
 /// How fast texts of JSON go through, without and with something to find in them.
-#[expect(clippy::disallowed_methods, reason = "measures time")]
 fn speed() -> Result<(), Box<dyn Error>> {
     let engine = Engine::new(&Additions::default())?;
     let record = |index: usize| {
@@ -214,7 +226,9 @@ fn speed() -> Result<(), Box<dyn Error>> {
         json!({ "name": "Ada", "mail": format!("ada{index}@example.org"), "phone": "+44 20 7946 0958", "ip": "192.0.2.17", "note": "call before noon",
             "history": ["opened the case", "asked for the invoice of March", "was told that it had been sent"], "count": index }).to_string()
     };
-    for (what, make) in [("ordinary JSON", &record as &dyn Fn(usize) -> String), ("JSON with personal data in every record", &personal)] {
+    for (what, make) in
+        [("ordinary JSON", &record as &dyn Fn(usize) -> String), ("JSON with personal data in every record", &personal)]
+    {
         let mut text = String::with_capacity(SPEED_BYTES + 4096);
         let mut index = 0;
         while text.len() < SPEED_BYTES {
@@ -225,12 +239,12 @@ fn speed() -> Result<(), Box<dyn Error>> {
         let mut best = f64::MAX;
         let mut found = 0;
         for _ in 0..SPEED_ROUNDS {
-            let started = std::time::Instant::now();
+            let before = on_cpu()?;
             found = text.lines().map(|line| engine.findings(line).len()).sum();
-            best = best.min(started.elapsed().as_secs_f64());
+            best = best.min(on_cpu()? - before);
         }
         let megabytes = f64::from(u32::try_from(text.len())?) / 1e6;
-        println!("{what}: {:.0} MB/s, {found} findings in {index} records", megabytes / best);
+        println!("{what}: {:.0} MB/s of a core, {found} findings in {index} records", megabytes / best);
     }
     Ok(())
 }

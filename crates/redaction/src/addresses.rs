@@ -26,7 +26,10 @@ pub(crate) fn v6(text: &str, colon: usize, floor: usize) -> (usize, Option<(usiz
     if at(bytes, start) == b':' && at(bytes, start + 1) != b':' {
         start += 1;
     }
-    while end > start && matches!(before(bytes, end), b'.' | b':') && !bytes.get(start..end).unwrap_or_default().ends_with(b"::") {
+    while end > start
+        && matches!(before(bytes, end), b'.' | b':')
+        && !bytes.get(start..end).unwrap_or_default().ends_with(b"::")
+    {
         end -= 1;
     }
     let whole = end.saturating_sub(start) <= V6_MAX && !is_word(at(bytes, end)) && at(bytes, end) != b':';
@@ -49,7 +52,12 @@ fn is_v6(address: &str) -> bool {
     let digits = address.bytes().any(|byte| byte.is_ascii_digit());
     let global = groups().next().is_some_and(|first| {
         let first = first.to_ascii_lowercase();
-        first.len() >= 3 && (first.starts_with("fe8") || first.starts_with("fc") || first.starts_with("fd") || first.starts_with("ff") || first.starts_with(['2', '3']))
+        first.len() >= 3
+            && (first.starts_with("fe8")
+                || first.starts_with("fc")
+                || first.starts_with("fd")
+                || first.starts_with("ff")
+                || first.starts_with(['2', '3']))
     });
     let mapped = address.starts_with("::") && (address.contains('.') || address == "::1");
     let hex_only = !address.starts_with("::") || groups().count() > 1;

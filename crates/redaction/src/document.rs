@@ -110,14 +110,20 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn object(&self, members: &Map<String, Value>, schemas: &[&'a Value], place: Place) -> Result<Map<String, Value>, RedactionError> {
+    fn object(
+        &self,
+        members: &Map<String, Value>,
+        schemas: &[&'a Value],
+        place: Place,
+    ) -> Result<Map<String, Value>, RedactionError> {
         let mut redacted = Map::with_capacity(members.len());
         for (name, member) in members {
             let schemas = self.of_member(schemas, name);
             let mark = |schema: &&Value| schema.get("x-sensitivity").cloned();
             let marks: Vec<Value> = schemas.iter().filter_map(mark).collect();
             let open = !marks.is_empty() && !marks.iter().any(|mark| is_marked(Some(mark)));
-            let told = marks.iter().any(|mark| is_marked(Some(mark))) || (self.engine.hides(name) && !open && holds(name, member));
+            let told = marks.iter().any(|mark| is_marked(Some(mark)))
+                || (self.engine.hides(name) && !open && holds(name, member));
             let shown = if told {
                 Value::String(REDACTED.to_owned())
             } else {
@@ -131,10 +137,13 @@ impl<'a> Walk<'a> {
     /// A text, and the JSON in it if it is some.
     fn text(&self, text: &str, place: Place) -> Result<String, RedactionError> {
         let trimmed = text.trim_start();
-        if place.nested < NESTED_MAX && trimmed.starts_with(['{', '[']) && text.len() <= NESTED_BYTES_MAX
+        if place.nested < NESTED_MAX
+            && trimmed.starts_with(['{', '['])
+            && text.len() <= NESTED_BYTES_MAX
             && let Ok(inner) = serde_json::from_str::<Value>(text)
         {
-            let redacted = self.value(&inner, &[], Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint })?;
+            let redacted =
+                self.value(&inner, &[], Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint })?;
             if redacted != inner {
                 return Ok(self.engine.text_in(&redacted.to_string(), place.hint).into_owned());
             }
@@ -176,13 +185,17 @@ impl<'a> Walk<'a> {
             }
             all.push(schema);
             for word in ["allOf", "anyOf", "oneOf"] {
-                waiting.extend(schema.get(word).and_then(Value::as_array).into_iter().flatten().map(|part| (part, followed)));
+                waiting.extend(
+                    schema.get(word).and_then(Value::as_array).into_iter().flatten().map(|part| (part, followed)),
+                );
             }
             for word in ["then", "else", "if"] {
                 waiting.extend(schema.get(word).map(|part| (part, followed)));
             }
             let target = schema.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
-            if let Some(target) = target.and_then(|pointer| self.root?.pointer(pointer)).filter(|_| followed < REFERENCES_MAX) {
+            if let Some(target) =
+                target.and_then(|pointer| self.root?.pointer(pointer)).filter(|_| followed < REFERENCES_MAX)
+            {
                 waiting.push((target, followed + 1));
             }
         }
@@ -206,7 +219,19 @@ fn hint(name: &str) -> Hint {
     let words = words(name);
     let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
     Hint {
-        phone: any(&["phone", "telephone", "mobile", "fax", "tel", "cell", "cellphone", "msisdn", "whatsapp", "sms", "phones"]),
+        phone: any(&[
+            "phone",
+            "telephone",
+            "mobile",
+            "fax",
+            "tel",
+            "cell",
+            "cellphone",
+            "msisdn",
+            "whatsapp",
+            "sms",
+            "phones",
+        ]),
         ssn: any(&["itin", "tin", "ssn", "taxpayer"]),
     }
 }

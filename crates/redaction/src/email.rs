@@ -27,7 +27,9 @@ pub(crate) fn around(text: &str, sign: usize, floor: usize) -> Option<(usize, us
 
 /// Whether this is the user, or the end of the password, in the authority of an URL.
 fn is_user_of_url(bytes: &[u8], start: usize) -> bool {
-    let authority = run_back(bytes, start, LOCAL_MAX, |byte| byte > b' ' && !matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'=' | b'&'));
+    let authority = run_back(bytes, start, LOCAL_MAX, |byte| {
+        byte > b' ' && !matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'=' | b'&')
+    });
     authority >= 3 && bytes.get(authority - 3..authority) == Some(b"://")
 }
 
@@ -64,8 +66,7 @@ fn local_start(text: &str, sign: usize, floor: usize) -> Option<usize> {
 
 fn domain_end(text: &str, start: usize) -> Option<usize> {
     let rest = text.get(start..)?;
-    let belongs =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.') || is_letter(letter);
+    let belongs = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.') || is_letter(letter);
     let mut end = 0;
     for (place, letter) in rest.char_indices() {
         if !belongs(letter) || place > DOMAIN_MAX {

@@ -139,10 +139,18 @@ impl Engine {
     pub(crate) fn findings_in(&self, text: &str, hint: Hint) -> Vec<Finding> {
         let mut found = Vec::new();
         if let Some(values) = &self.added.values {
-            found.extend(values.find_iter(text).map(|hit| Finding { kind: Kind::Secret, start: hit.start(), end: hit.end() }));
+            found.extend(values.find_iter(text).map(|hit| Finding {
+                kind: Kind::Secret,
+                start: hit.start(),
+                end: hit.end(),
+            }));
         }
         for pattern in &self.added.patterns {
-            found.extend(pattern.find_iter(text).map(|hit| Finding { kind: Kind::Secret, start: hit.start(), end: hit.end() }));
+            found.extend(pattern.find_iter(text).map(|hit| Finding {
+                kind: Kind::Secret,
+                start: hit.start(),
+                end: hit.end(),
+            }));
         }
         self.detector.find(text, &mut found);
         sweep(text, hint, &mut found);
@@ -163,7 +171,11 @@ impl Engine {
 /// An automaton for values, as they are and as they stand in JSON.
 fn automaton(values: &[String]) -> Result<Option<AhoCorasick>, AdditionsError> {
     let escaped = |value: &String| serde_json::Value::from(value.as_str()).to_string().trim_matches('"').to_owned();
-    let mut all: Vec<String> = values.iter().filter(|value| value.len() >= VALUE_MIN).flat_map(|value| [value.clone(), escaped(value)]).collect();
+    let mut all: Vec<String> = values
+        .iter()
+        .filter(|value| value.len() >= VALUE_MIN)
+        .flat_map(|value| [value.clone(), escaped(value)])
+        .collect();
     all.sort_unstable();
     all.dedup();
     if all.is_empty() {
@@ -177,8 +189,12 @@ fn automaton(values: &[String]) -> Result<Option<AhoCorasick>, AdditionsError> {
 fn sweep(text: &str, hint: Hint, found: &mut Vec<Finding>) {
     let bytes = text.as_bytes();
     let (mut place, mut floor) = (0, 0);
-    while let Some(byte) = bytes.get(place) {
-        match byte {
+    let mut groups = numbers::Scratch::default();
+    // Digits and the colon are neighbours in ASCII.
+    let begins_something = |byte: &u8| byte.wrapping_sub(b'0') <= b':' - b'0' || *byte == b'@';
+    while let Some(skip) = bytes.get(place..).and_then(|rest| rest.iter().position(begins_something)) {
+        place += skip;
+        match at(bytes, place) {
             b'0'..=b'9' => {
                 let place_after = if let Some((start, end)) = iban::around(bytes, place) {
                     found.push(Finding { kind: Kind::Iban, start, end });
@@ -187,7 +203,7 @@ fn sweep(text: &str, hint: Hint, found: &mut Vec<Finding>) {
                 } else if !crate::boundary::begins(bytes, place) {
                     crate::boundary::run(bytes, place, usize::MAX, crate::boundary::is_word)
                 } else {
-                    numbers::phrase(bytes, place, hint, found)
+                    numbers::phrase(bytes, place, hint, &mut groups, found)
                 };
                 place = place_after.max(place + 1);
             }

@@ -26,6 +26,9 @@ const GROUPS_SHARED: usize = 12;
 /// More digits in a row than any number of a person has. What is longer is data.
 const DIGITS_MAX: usize = 40;
 
+/// Shortest run of digits that means something without any mark in it.
+const ALONE_MIN: usize = 7;
+
 /// One run of digits and what stands before it.
 #[derive(Debug, Clone, Copy)]
 struct Group {
@@ -41,10 +44,14 @@ impl Group {
     }
 }
 
+/// Room for groups, used again for every phrase.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch(Vec<Group>);
+
 /// Groups, and the text they are in.
 struct Phrase<'a> {
     bytes: &'a [u8],
-    groups: Vec<Group>,
+    groups: &'a mut Vec<Group>,
     hint: Hint,
 }
 
@@ -75,7 +82,8 @@ impl Phrase<'_> {
         while matches!(before(self.bytes, start), b'+' | b'(') && group.start - start < 2 {
             start -= 1;
         }
-        let attached = matches!(before(self.bytes, start), b'-' | b'.') && start >= 2 && is_word(at(self.bytes, start - 2));
+        let attached =
+            matches!(before(self.bytes, start), b'-' | b'.') && start >= 2 && is_word(at(self.bytes, start - 2));
         begins(self.bytes, start) && !attached
     }
 
@@ -90,8 +98,9 @@ impl Phrase<'_> {
 }
 
 /// Looks at the phrase whose first digit is at `start`: appends what it holds and says where to go on.
-pub(crate) fn phrase(bytes: &[u8], start: usize, hint: Hint, found: &mut Vec<Finding>) -> usize {
-    let mut phrase = Phrase { bytes, groups: Vec::new(), hint };
+pub(crate) fn phrase(bytes: &[u8], start: usize, hint: Hint, scratch: &mut Scratch, found: &mut Vec<Finding>) -> usize {
+    scratch.0.clear();
+    let phrase = Phrase { bytes, groups: &mut scratch.0, hint };
     let (mut place, mut mark) = (start, 0);
     let whole = loop {
         let mut end = place;
@@ -104,6 +113,8 @@ pub(crate) fn phrase(bytes: &[u8], start: usize, hint: Hint, found: &mut Vec<Fin
         }
         match separator(bytes, end) {
             Some((next_mark, next)) => (mark, place) = (next_mark, next),
+            // Most numbers are short and alone, and nothing to anybody.
+            None if mark == 0 && end - start < ALONE_MIN => return end,
             None => break true,
         }
     };
@@ -173,8 +184,7 @@ fn address(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
         return None;
     }
     let (start, end) = (phrase.group(index)?.start, phrase.group(index + 3)?.end);
-    addresses::v4_fits(phrase.bytes, start, end)
-        .then_some((Finding { kind: Kind::IpAddress, start, end }, index + 4))
+    addresses::v4_fits(phrase.bytes, start, end).then_some((Finding { kind: Kind::IpAddress, start, end }, index + 4))
 }
 
 /// How many groups from here are a date: three or none.

@@ -17,8 +17,23 @@ use providers::{PROVIDERS, Shape};
 
 /// Parts of names after which a value is looked for.
 const NAMES: [&str; 17] = [
-    "passw", "passphrase", "passcode", "pwd", "secret", "token", "key", "credential", "creds", "auth", "cookie", "bearer", "pat",
-    "jwt", "pass", "signature", "webhook",
+    "passw",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "secret",
+    "token",
+    "key",
+    "credential",
+    "creds",
+    "auth",
+    "cookie",
+    "bearer",
+    "pat",
+    "jwt",
+    "pass",
+    "signature",
+    "webhook",
 ];
 /// Beginnings of the forms that are not of one provider.
 const FORMS: [&str; 9] =

@@ -25,28 +25,28 @@ const fn range(digits: usize, low: u32, high: u32, from: usize, to: usize) -> Ra
 }
 
 const RANGES: [Range; 22] = [
-    range(1, 4, 4, 13, 13),           // Visa, old
-    range(1, 4, 4, 16, 16),           // Visa
-    range(1, 4, 4, 19, 19),           // Visa
-    range(2, 51, 55, 16, 16),         // Mastercard
-    range(4, 2221, 2720, 16, 16),     // Mastercard
-    range(2, 34, 34, 15, 15),         // American Express
-    range(2, 37, 37, 15, 15),         // American Express
-    range(3, 300, 305, 14, 19),       // Diners Club
-    range(3, 309, 309, 14, 19),       // Diners Club
-    range(2, 36, 36, 14, 19),         // Diners Club
-    range(2, 38, 39, 14, 19),         // Diners Club
-    range(4, 6011, 6011, 16, 19),     // Discover
-    range(3, 644, 649, 16, 19),       // Discover
-    range(2, 65, 65, 16, 19),         // Discover, RuPay, Troy
-    range(4, 3528, 3589, 16, 19),     // JCB
-    range(4, 1800, 1800, 15, 15),     // JCB, old
-    range(4, 2131, 2131, 15, 15),     // JCB, old
-    range(2, 62, 62, 16, 19),         // UnionPay
-    range(4, 2200, 2204, 16, 19),     // Mir
-    range(2, 60, 60, 16, 16),         // RuPay
-    range(2, 81, 82, 16, 16),         // RuPay, UnionPay
-    range(2, 50, 50, 12, 19),         // Maestro
+    range(1, 4, 4, 13, 13),       // Visa, old
+    range(1, 4, 4, 16, 16),       // Visa
+    range(1, 4, 4, 19, 19),       // Visa
+    range(2, 51, 55, 16, 16),     // Mastercard
+    range(4, 2221, 2720, 16, 16), // Mastercard
+    range(2, 34, 34, 15, 15),     // American Express
+    range(2, 37, 37, 15, 15),     // American Express
+    range(3, 300, 305, 14, 19),   // Diners Club
+    range(3, 309, 309, 14, 19),   // Diners Club
+    range(2, 36, 36, 14, 19),     // Diners Club
+    range(2, 38, 39, 14, 19),     // Diners Club
+    range(4, 6011, 6011, 16, 19), // Discover
+    range(3, 644, 649, 16, 19),   // Discover
+    range(2, 65, 65, 16, 19),     // Discover, RuPay, Troy
+    range(4, 3528, 3589, 16, 19), // JCB
+    range(4, 1800, 1800, 15, 15), // JCB, old
+    range(4, 2131, 2131, 15, 15), // JCB, old
+    range(2, 62, 62, 16, 19),     // UnionPay
+    range(4, 2200, 2204, 16, 19), // Mir
+    range(2, 60, 60, 16, 16),     // RuPay
+    range(2, 81, 82, 16, 16),     // RuPay, UnionPay
+    range(2, 50, 50, 12, 19),     // Maestro
 ];
 const MAESTRO: [Range; 2] = [range(2, 56, 58, 12, 19), range(2, 63, 67, 12, 19)];
 

@@ -12,17 +12,53 @@ use crate::finding::{Finding, Kind};
 const DIGITS_MAX: usize = 15;
 /// Words before a number that make it one.
 const WORDS: [&str; 25] = [
-    "phone", "call", "tel", "telephone", "mobile", "cell", "fax", "reach", "answering", "dial", "sms", "whatsapp", "hotline",
-    "text me", "contact number", "cellphone", "voicemail", "pager", "landline", "calling", "telefon", "mobil", "móvil", "phoned",
+    "phone",
+    "call",
+    "tel",
+    "telephone",
+    "mobile",
+    "cell",
+    "fax",
+    "reach",
+    "answering",
+    "dial",
+    "sms",
+    "whatsapp",
+    "hotline",
+    "text me",
+    "contact number",
+    "cellphone",
+    "voicemail",
+    "pager",
+    "landline",
+    "calling",
+    "telefon",
+    "mobil",
+    "móvil",
+    "phoned",
     "my number",
 ];
 /// Of these, the ones that are about telephones only. A run of digits without any mark needs one of them.
 const SURE_WORDS: [&str; 14] = [
-    "phone", "tel", "telephone", "mobile", "cell", "fax", "dial", "sms", "whatsapp", "call me", "can call", "hotline", "telefon",
+    "phone",
+    "tel",
+    "telephone",
+    "mobile",
+    "cell",
+    "fax",
+    "dial",
+    "sms",
+    "whatsapp",
+    "call me",
+    "can call",
+    "hotline",
+    "telefon",
     "reach",
 ];
 /// Words right after a number that make it one.
 const LABELS: [&str; 9] = ["office", "fax", "mobile", "cell", "home", "work", "phone", "tel", "main"];
+/// Words after a number that make a house of it.
+const STREETS: [&str; 9] = ["street", "road", "avenue", "lane", "suite", "drive", "boulevard", "st", "rd"];
 /// Longest extension.
 const EXTENSION_MAX: usize = 7;
 
@@ -117,8 +153,13 @@ fn international(phrase: &Phrase<'_>, index: usize) -> Option<usize> {
 }
 
 fn north_american(phrase: &Phrase<'_>, index: usize) -> Option<usize> {
-    let from = if phrase.digits(index) == b"1" && matches!(phrase.mark(index + 1), b' ' | b'-' | b'.' | b'(') { index + 1 } else { index };
-    let marks = matches!(phrase.mark(from + 1), b' ' | b'-' | b'.' | b')' | b'/') && matches!(phrase.mark(from + 2), b' ' | b'-' | b'.');
+    let from = if phrase.digits(index) == b"1" && matches!(phrase.mark(index + 1), b' ' | b'-' | b'.' | b'(') {
+        index + 1
+    } else {
+        index
+    };
+    let marks = matches!(phrase.mark(from + 1), b' ' | b'-' | b'.' | b')' | b'/')
+        && matches!(phrase.mark(from + 2), b' ' | b'-' | b'.');
     let last = from + 2;
     (marks && phrase.lengths(from, &[3, 3, 4]) && can_end(phrase, last)).then_some(last)
 }
@@ -158,10 +199,16 @@ fn spoken_of(phrase: &Phrase<'_>, index: usize) -> Option<usize> {
     if (index..=last).any(|place| phrase.digits(place).len() == 1 && place > index) {
         return None;
     }
+    // `14 3684 Court Street`: a house, whoever is called to it.
+    let rest = line_after(phrase.bytes, phrase.group(last)?.end);
+    if byte_at(rest, 0) == b' ' && STREETS.iter().any(|street| mentions(rest, street)) {
+        return None;
+    }
     let words: &[&str] = if alone { &SURE_WORDS } else { &WORDS };
     let line = line_before(phrase.bytes, first.start);
     let end = extension(phrase.bytes, phrase.group(last)?.end);
-    (phrase.hint.phone || label_after(phrase.bytes, end) || words.iter().any(|word| mentions(line, word))).then_some(last)
+    (phrase.hint.phone || label_after(phrase.bytes, end) || words.iter().any(|word| mentions(line, word)))
+        .then_some(last)
 }
 
 /// Whether a label stands right after the number.

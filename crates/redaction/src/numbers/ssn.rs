@@ -10,7 +10,8 @@ const WORDS: [&str; 5] = ["ssn", "social", "itin", "taxpayer", "tin"];
 /// The number that begins with this group.
 pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> {
     let first = phrase.group(index)?;
-    let spoken_of = || phrase.hint.ssn || WORDS.iter().any(|word| mentions(line_before(phrase.bytes, first.start), word));
+    let spoken_of =
+        || phrase.hint.ssn || WORDS.iter().any(|word| mentions(line_before(phrase.bytes, first.start), word));
     let found = |last: usize| {
         let end = phrase.group(last)?.end;
         Some((Finding { kind: Kind::Ssn, start: first.start, end }, last + 1))

@@ -24,7 +24,11 @@ pub(super) fn around(text: &str, start: usize, end: usize) -> (usize, Option<(us
     let in_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let mut name_start = run_back(bytes, start, NAME_MAX, in_name);
     // The `n` of an escaped line end is no part of the name.
-    if name_start > 0 && before(bytes, name_start) == b'\\' && matches!(at(bytes, name_start), b'n' | b't' | b'r') && name_start < start {
+    if name_start > 0
+        && before(bytes, name_start) == b'\\'
+        && matches!(at(bytes, name_start), b'n' | b't' | b'r')
+        && name_start < start
+    {
         name_start += 1;
     }
     let name_end = run(bytes, end, NAME_MAX, in_name);
@@ -101,7 +105,12 @@ fn value(bytes: &[u8], name_start: usize, name_end: usize) -> Option<Value> {
         return Some(Value { start, end, quoted: true, called: false, said });
     }
     let belongs = |byte: u8| {
-        byte > b' ' && byte < 0x7f && !matches!(byte, b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'}' | b']' | b'&' | b'<' | b'>' | b'\\' | b'|')
+        byte > b' '
+            && byte < 0x7f
+            && !matches!(
+                byte,
+                b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'}' | b']' | b'&' | b'<' | b'>' | b'\\' | b'|'
+            )
     };
     let mut end = run(bytes, place, UNQUOTED_MAX, belongs);
     let called = bytes.get(place..end)?.iter().any(|byte| matches!(byte, b'(' | b'[' | b'{'));
@@ -144,17 +153,25 @@ fn is_secret(says: Says, content: &[u8], value: &Value) -> bool {
     let long_enough = |least: usize| content.len() >= least;
     match says {
         Says::Nothing => false,
-        Says::Password => long_enough(PASSWORD_MIN) && !blank && !is_plain(content) && (!value.said || digits > 0 || marks(content)),
+        Says::Password => {
+            long_enough(PASSWORD_MIN) && !blank && !is_plain(content) && (!value.said || digits > 0 || marks(content))
+        }
         Says::Secret => {
-            let humps = content.windows(2).filter(|pair| at(pair, 0).is_ascii_lowercase() && at(pair, 1).is_ascii_uppercase()).count();
+            let humps = content
+                .windows(2)
+                .filter(|pair| at(pair, 0).is_ascii_lowercase() && at(pair, 1).is_ascii_uppercase())
+                .count();
             let mixed = digits > 0 || (long_enough(16) && humps >= 4 && !content.contains(&b'.'));
             let random = plausible::entropy(content) >= if long_enough(20) { 3.0 } else { 2.4 };
             let wordy = plausible::is_wordy(content) && !plausible::is_uuid(content);
             long_enough(SECRET_MIN) && !blank && letters > 0 && mixed && random && !wordy
         }
         Says::SomeKey => {
-            let digest = matches!(content.len(), 32 | 40 | 56 | 64 | 96 | 128) && content.iter().all(u8::is_ascii_hexdigit);
-            let alphabet = content.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'+' | b'/' | b'='));
+            let digest =
+                matches!(content.len(), 32 | 40 | 56 | 64 | 96 | 128) && content.iter().all(u8::is_ascii_hexdigit);
+            let alphabet = content
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'+' | b'/' | b'='));
             long_enough(KEY_MIN)
                 && alphabet
                 && digits >= 2
@@ -170,26 +187,72 @@ fn is_secret(says: Says, content: &[u8], value: &Value) -> bool {
 /// Whether a value is a reference to where the secret is: a variable, a member, a path.
 fn refers(content: &[u8], quoted: bool) -> bool {
     let text = String::from_utf8_lossy(content);
-    let variable = text.starts_with('$') && text.get(1..).is_some_and(|rest| rest.starts_with(['{', '(']) || (!rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')));
-    let template = text.contains("${") || text.contains("{{") || text.contains("$(") || (text.starts_with('%') && text.ends_with('%')) || text.contains("%(");
-    let path = text.starts_with('/') && text.matches('/').count() >= 2 || text.starts_with("./") || text.starts_with("../") || text.starts_with("~/") || text.contains("://") || has_extension(&text);
-    let member = !quoted && text.contains('.') && text.split('.').all(|part| part.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')) && text.len() < 80;
-    let source = ["process.env", "os.environ", "getenv", "secrets.", "vault:", "arn:aws"].iter().any(|word| text.contains(word));
+    let variable = text.starts_with('$')
+        && text.get(1..).is_some_and(|rest| {
+            rest.starts_with(['{', '('])
+                || (!rest.is_empty()
+                    && rest.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'))
+        });
+    let template = text.contains("${")
+        || text.contains("{{")
+        || text.contains("$(")
+        || (text.starts_with('%') && text.ends_with('%'))
+        || text.contains("%(");
+    let path = text.starts_with('/') && text.matches('/').count() >= 2
+        || text.starts_with("./")
+        || text.starts_with("../")
+        || text.starts_with("~/")
+        || text.contains("://")
+        || has_extension(&text);
+    let member = !quoted
+        && text.contains('.')
+        && text.split('.').all(|part| part.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_'))
+        && text.len() < 80;
+    let source =
+        ["process.env", "os.environ", "getenv", "secrets.", "vault:", "arn:aws"].iter().any(|word| text.contains(word));
     variable || template || path || member || source
 }
 
 fn has_extension(text: &str) -> bool {
     let Some((_, extension)) = text.rsplit_once('.') else { return false };
-    ["pem", "key", "p12", "pfx", "json", "yaml", "yml", "txt", "js", "ts", "py", "go", "rs", "java", "jks", "crt", "com", "org", "net", "io", "html", "xml"]
-        .contains(&extension)
+    [
+        "pem", "key", "p12", "pfx", "json", "yaml", "yml", "txt", "js", "ts", "py", "go", "rs", "java", "jks", "crt",
+        "com", "org", "net", "io", "html", "xml",
+    ]
+    .contains(&extension)
 }
 
 /// Words that stand where a password would: types, states, the name itself.
 fn is_plain(content: &[u8]) -> bool {
     const PLAIN: [&[u8]; 28] = [
-        b"string", b"password", b"passwd", b"secret", b"required", b"optional", b"null", b"none", b"true", b"false", b"undefined",
-        b"hidden", b"prompt", b"empty", b"value", b"field", b"input", b"invalid", b"incorrect", b"wrong", b"missing", b"expired",
-        b"reset", b"changed", b"integer", b"object", b"token", b"basic",
+        b"string",
+        b"password",
+        b"passwd",
+        b"secret",
+        b"required",
+        b"optional",
+        b"null",
+        b"none",
+        b"true",
+        b"false",
+        b"undefined",
+        b"hidden",
+        b"prompt",
+        b"empty",
+        b"value",
+        b"field",
+        b"input",
+        b"invalid",
+        b"incorrect",
+        b"wrong",
+        b"missing",
+        b"expired",
+        b"reset",
+        b"changed",
+        b"integer",
+        b"object",
+        b"token",
+        b"basic",
     ];
     let lower = content.to_ascii_lowercase();
     let constant = content.contains(&b'_') && content.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');

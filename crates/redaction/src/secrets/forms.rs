@@ -44,10 +44,15 @@ pub(super) fn private_key(bytes: &[u8], start: usize) -> Place {
     if inner.iter().filter(|byte| is_base64(**byte)).count() < PRIVATE_KEY_MIN {
         return None;
     }
-    let tail = if rest.starts_with(b"-----END") { 8 + find(rest.get(8..rest.len().min(80))?, b"-----").map_or(0, |end| end + 5) } else { 0 };
+    let tail = if rest.starts_with(b"-----END") {
+        8 + find(rest.get(8..rest.len().min(80))?, b"-----").map_or(0, |end| end + 5)
+    } else {
+        0
+    };
     let end = start + body_start + body_end + tail;
     // Without an end the block is cut, possibly inside of a character.
-    let end = if tail == 0 { run(bytes, start + body_start, PRIVATE_KEY_MAX, |byte| byte.is_ascii()).min(end) } else { end };
+    let end =
+        if tail == 0 { run(bytes, start + body_start, PRIVATE_KEY_MAX, |byte| byte.is_ascii()).min(end) } else { end };
     Some((start, end))
 }
 
@@ -102,7 +107,11 @@ pub(super) fn bearer(bytes: &[u8], start: usize, after: usize) -> Place {
     let end = if before(bytes, end) == b'.' { end - 1 } else { end };
     let token = bytes.get(after..end)?;
     let digits = token.iter().any(u8::is_ascii_digit);
-    let fine = begins(bytes, start) && token.len() >= 8 && digits && !plausible::stand_in(token) && plausible::entropy(token) > 2.4;
+    let fine = begins(bytes, start)
+        && token.len() >= 8
+        && digits
+        && !plausible::stand_in(token)
+        && plausible::entropy(token) > 2.4;
     (fine && !(plausible::is_wordy(token) && token.len() < 32)).then_some((after, end))
 }
 
@@ -145,7 +154,9 @@ fn is_user_and_password(token: &[u8]) -> bool {
 /// The user with password before the host of an URL; `after` is behind its `//`.
 pub(super) fn user_of_url(bytes: &[u8], after: usize) -> Place {
     let ends_authority = |byte: u8| {
-        byte <= b' ' || matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>' | b'`' | b'\\' | b')' | b',') || byte >= 0x80
+        byte <= b' '
+            || matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>' | b'`' | b'\\' | b')' | b',')
+            || byte >= 0x80
     };
     let end = run(bytes, after, USER_MAX, |byte| !ends_authority(byte));
     let authority = bytes.get(after..end)?;
@@ -184,7 +195,9 @@ fn user_in_command(command: &[u8], after: usize) -> Place {
     let quote = at(command, option);
     let quoted = matches!(quote, b'"' | b'\'');
     let start = option + usize::from(quoted);
-    let end = run(command, start, USER_MAX, |byte| if quoted { byte != quote } else { byte > b' ' && byte < 0x7f && !matches!(byte, b'"' | b'\'') });
+    let end = run(command, start, USER_MAX, |byte| {
+        if quoted { byte != quote } else { byte > b' ' && byte < 0x7f && !matches!(byte, b'"' | b'\'') }
+    });
     let user = command.get(start..end)?;
     let colon = user.iter().position(|byte| *byte == b':')?;
     let variable = user.iter().any(|byte| matches!(byte, b'$' | b'{' | b'<' | b'%'));
@@ -209,7 +222,8 @@ fn secret_values(bytes: &[u8], start: usize, found: &mut Vec<Finding>) -> Option
     let from = start.saturating_sub(OBJECT_MAX);
     let object = bytes.get(from..bytes.len().min(start + OBJECT_MAX))?;
     let looked = from + object.len();
-    let Some(data) = [&b"data:"[..], b"stringData:", b"\"data\""].iter().filter_map(|word| find(object, word)).max() else {
+    let Some(data) = [&b"data:"[..], b"stringData:", b"\"data\""].iter().filter_map(|word| find(object, word)).max()
+    else {
         return Some(looked);
     };
     let mut values = 0;
@@ -222,11 +236,17 @@ fn secret_values(bytes: &[u8], start: usize, found: &mut Vec<Finding>) -> Option
             let value = line.get(skip..end)?;
             let rest_empty = line.get(end..)?.iter().all(|byte| matches!(byte, b' ' | b'"' | b'\'' | b'\r' | b'}'));
             if value.len() >= 8 && rest_empty && !plausible::stand_in(value) && !plausible::is_wordy(value) {
-                found.push(Finding { kind: Kind::Secret, start: from + line_start + skip, end: from + line_start + end });
+                found.push(Finding {
+                    kind: Kind::Secret,
+                    start: from + line_start + skip,
+                    end: from + line_start + end,
+                });
                 values += 1;
             }
         }
-        if line.starts_with(b"---") || (values > 0 && colon.is_some() && !line.first().is_some_and(|byte| matches!(byte, b' ' | b'"' | b'\t'))) {
+        if line.starts_with(b"---")
+            || (values > 0 && colon.is_some() && !line.first().is_some_and(|byte| matches!(byte, b' ' | b'"' | b'\t')))
+        {
             break;
         }
         line_start += line.len() + 1;

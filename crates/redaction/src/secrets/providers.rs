@@ -118,7 +118,9 @@ impl Shape {
             first = left;
         }
         // Inside of base64 anything can stand.
-        if !begins(bytes, first) || (matches!(before(bytes, first), b'+') || (before(bytes, first) == b'/' && self.bare())) {
+        if !begins(bytes, first)
+            || (matches!(before(bytes, first), b'+') || (before(bytes, first) == b'/' && self.bare()))
+        {
             return None;
         }
         let mut last = end;
@@ -147,7 +149,8 @@ impl Shape {
     /// Marks that are words of every language need more: digits in what follows, and no words in it.
     fn random(&self, body: &[u8]) -> bool {
         let digits = body.iter().filter(|byte| byte.is_ascii_digit()).count();
-        let common = !self.left.is_empty() && self.mark.starts_with('_') || matches!(self.mark, "sk-" | "key-" | "s." | "api-" | "re_" | "tk-");
+        let common = !self.left.is_empty() && self.mark.starts_with('_')
+            || matches!(self.mark, "sk-" | "key-" | "s." | "api-" | "re_" | "tk-");
         !common || (digits >= 2 && !plausible::is_wordy(body))
     }
 }

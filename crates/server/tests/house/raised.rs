@@ -242,6 +242,7 @@ impl House {
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),
+            redactor: Arc::new(kernel::ports::redactor::Withhold),
         })
         .with_checkpoints(checkpoints);
         Self { kernel: Arc::new(kernel), clock, tools, paper }
