@@ -208,7 +208,10 @@ fn holds(name: &str, member: &Value) -> bool {
     match member {
         Value::Null | Value::Bool(_) => false,
         Value::Number(_) => !words(name).last().is_some_and(|word| word == "token" || word == "tokens"),
-        Value::String(text) => !text.is_empty() && !(name.eq_ignore_ascii_case("pwd") && text.starts_with('/')),
+        Value::String(text) => {
+            let directory = name.eq_ignore_ascii_case("pwd") && text.starts_with('/');
+            !text.is_empty() && !directory
+        }
         Value::Array(items) => !items.is_empty(),
         Value::Object(members) => !members.is_empty(),
     }

@@ -112,7 +112,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let sign = text.find('@').unwrap();
-            let found = around(text, sign, 0).map(|(start, end)| &text[start..end]);
+            let found = around(text, sign, 0).map(|(start, end)| text.get(start..end).unwrap());
             assert_eq!(found, expected, "{text}");
         }
     }

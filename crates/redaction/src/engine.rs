@@ -170,7 +170,10 @@ impl Engine {
 
 /// An automaton for values, as they are and as they stand in JSON.
 fn automaton(values: &[String]) -> Result<Option<AhoCorasick>, AdditionsError> {
-    let escaped = |value: &String| serde_json::Value::from(value.as_str()).to_string().trim_matches('"').to_owned();
+    let escaped = |value: &String| {
+        let quoted = serde_json::Value::from(value.as_str()).to_string();
+        quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
+    };
     let mut all: Vec<String> = values
         .iter()
         .filter(|value| value.len() >= VALUE_MIN)

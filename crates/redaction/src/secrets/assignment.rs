@@ -70,9 +70,9 @@ fn value(bytes: &[u8], name_start: usize, name_end: usize) -> Option<Value> {
     let rest = bytes.get(place..)?;
     let (operator, said) = if let Some(length) = operator(rest) {
         (length, false)
-    } else if rest.first() == Some(&b',') && quoted_name {
-        (1, false)
-    } else if rest.first() == Some(&b'>') && matches!(before(bytes, name_start), b'<' | b':') {
+    } else if (rest.first() == Some(&b',') && quoted_name)
+        || (rest.first() == Some(&b'>') && matches!(before(bytes, name_start), b'<' | b':'))
+    {
         (1, false)
     } else if rest.get(..7).is_some_and(|it| it.eq_ignore_ascii_case(b"value=\"")) && quoted_name {
         (6, false)
@@ -113,6 +113,9 @@ fn value(bytes: &[u8], name_start: usize, name_end: usize) -> Option<Value> {
             )
     };
     let mut end = run(bytes, place, UNQUOTED_MAX, belongs);
+    // `=` ends base64; before something else it begins another assignment.
+    let equals = bytes.get(place..end)?.windows(2).position(|pair| at(pair, 0) == b'=' && at(pair, 1) != b'=');
+    end = equals.map_or(end, |equals| place + equals);
     let called = bytes.get(place..end)?.iter().any(|byte| matches!(byte, b'(' | b'[' | b'{'));
     if said || matches!(before(bytes, end), b'.' | b':' | b'!' | b'?') {
         end = run_back(bytes, end, (end - place).min(3), |byte| matches!(byte, b'.' | b'!' | b'?' | b':'));

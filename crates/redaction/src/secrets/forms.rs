@@ -185,13 +185,10 @@ pub(super) fn user_of_curl(bytes: &[u8], after: usize) -> (usize, Place) {
 }
 
 fn user_in_command(command: &[u8], after: usize) -> Place {
-    let option = [&b"--user "[..], b"--user=", b"-u ", b"-u", b"--proxy-user ", b"-U "]
-        .iter()
-        .filter_map(|option| {
-            let place = find(command, option)?;
-            (place == 0 || before(command, place) == b' ').then_some(place + option.len())
-        })
-        .min()?;
+    let option = [&b"--user "[..], b"--user=", b"-u ", b"--proxy-user ", b"-U "].into_iter().find_map(|option| {
+        let place = find(command, option)?;
+        (place == 0 || before(command, place) == b' ').then_some(place + option.len())
+    })?;
     let quote = at(command, option);
     let quoted = matches!(quote, b'"' | b'\'');
     let start = option + usize::from(quoted);

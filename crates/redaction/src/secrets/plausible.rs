@@ -141,13 +141,7 @@ mod tests {
         for text in random {
             assert!(body(text.as_bytes()) && !is_wordy(text.as_bytes()), "{text}");
         }
-        for text in [
-            "SalesResults-1.2",
-            "NEXUS-GPT4-API-KEY",
-            "DOC_Vector_5_32",
-            "userNameField",
-            "my-secret-name-1",
-        ] {
+        for text in ["SalesResults-1.2", "NEXUS-GPT4-API-KEY", "DOC_Vector_5_32", "userNameField", "my-secret-name-1"] {
             assert!(is_wordy(text.as_bytes()), "{text}");
         }
         for text in ["xxxxxxxxxxxxxxxxxxxxxxxxxx", "555555555AAAAAAA555555555", "IOSFODNN7EXAMPLE", "<your token>"] {
