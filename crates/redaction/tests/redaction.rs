@@ -11,7 +11,12 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(&Additions::defau
 
 /// What is found of a kind, as text.
 fn found(kind: Kind, text: &str) -> Vec<&str> {
-    ENGINE.findings(text).into_iter().filter(|it| it.kind == kind).map(|it| text.get(it.start..it.end).unwrap()).collect()
+    ENGINE
+        .findings(text)
+        .into_iter()
+        .filter(|it| it.kind == kind)
+        .map(|it| text.get(it.start..it.end).unwrap())
+        .collect()
 }
 
 /// Each text holds exactly what is named, or nothing.
