@@ -160,6 +160,7 @@ mod tests {
             status: None,
             code: None,
             parameters_digest: None,
+            parameters: None,
             duration_ms: Some(1),
             usage: Some(Usage { memory_peak_mb: 9, ..Usage::default() }),
             note: Some(note.into()),

@@ -37,6 +37,9 @@ struct Line<'a> {
     code: Option<ErrorCode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters_digest: Option<Digest>,
+    /// Redacted, and bounded. Our own JSON, which is written as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +79,11 @@ struct Hand<'a> {
     token_id: Option<&'a str>,
 }
 
+/// The text as the JSON that it is; as a string if a reader would refuse it.
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
 /// Appends the record's line, newline included. JSON escapes every control character, so a line is always one line.
 pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     let who = record.who.as_deref();
@@ -97,6 +105,7 @@ pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde
         status: record.status,
         code: record.code,
         parameters_digest: record.parameters_digest,
+        parameters: record.parameters.as_deref().map(json),
         duration_ms: record.duration_ms,
         usage: record.usage.and_then(Used::of),
         note: record.note.as_deref(),

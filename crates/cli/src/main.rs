@@ -23,6 +23,7 @@ mod policy_files;
 mod printer;
 mod public_key_file;
 mod reach;
+mod redacting;
 mod secret_file;
 mod secrets_folder;
 #[cfg(test)]

@@ -54,5 +54,6 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         clock,
         entropy,
         observer: metrics,
+        redactor: Arc::new(kernel::ports::redactor::Withhold),
     }))
 }

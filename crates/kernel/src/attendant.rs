@@ -21,6 +21,7 @@ use crate::ports::companion::{
     nobody_to_ask,
 };
 use crate::ports::observer::{Observer, Spoken, Words};
+use crate::ports::redactor::Redactor;
 use crate::registry::ToolVersion;
 
 /// Things a tool may say at once.
@@ -45,6 +46,7 @@ pub(crate) struct Attendant {
     pub(crate) tool: Arc<ToolVersion>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) redactor: Arc<dyn Redactor>,
     pub(crate) pace: Mutex<Pace>,
     /// Who listens at the door, if somebody does.
     pub(crate) audience: Option<Arc<dyn Audience>>,
@@ -107,7 +109,7 @@ impl Companion for Attendant {
             phase: progress.phase.map(|phase| clean(&phase, PHASE_CHARS_MAX)),
             message: progress.message.map(|message| clean(&message, MESSAGE_CHARS_MAX)),
         };
-        tracing::debug!(tool = %self.tool.id, invocation = %self.invocation_id, percent = progress.percent, phase = progress.phase, said = progress.message, "the tool reports progress");
+        tracing::debug!(tool = %self.tool.id, invocation = %self.invocation_id, percent = progress.percent, phase = progress.phase, said = progress.message.as_deref().map(|said| self.redacted(said)), "the tool reports progress");
         if let Some(keeper) = &self.keeper {
             keeper.progress(&progress);
         }
@@ -123,17 +125,23 @@ impl Companion for Attendant {
         }
         let said = clean(message, MESSAGE_CHARS_MAX);
         let (tool, invocation) = (&self.tool.id, self.invocation_id);
+        // Whoever made the call hears the tool's words, the log what may be kept of them.
+        let kept = self.redactor.text(&said);
         match level {
-            LogLevel::Debug => tracing::debug!(%tool, %invocation, %said, "the tool's log"),
+            LogLevel::Debug => tracing::debug!(%tool, %invocation, said = %kept, "the tool's log"),
             // A tool's ordinary chatter is not the operator's news.
-            LogLevel::Info => tracing::debug!(%tool, %invocation, %said, "the tool's log"),
-            LogLevel::Warn => tracing::info!(%tool, %invocation, %said, "the tool's log"),
-            LogLevel::Error => tracing::warn!(%tool, %invocation, %said, "the tool's log"),
+            LogLevel::Info => tracing::debug!(%tool, %invocation, said = %kept, "the tool's log"),
+            LogLevel::Warn => tracing::info!(%tool, %invocation, said = %kept, "the tool's log"),
+            LogLevel::Error => tracing::warn!(%tool, %invocation, said = %kept, "the tool's log"),
         }
         self.tell(Words::Log(level, &said));
         if let Some(audience) = &self.audience {
             audience.log(level, &said);
         }
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        self.redactor.text(text).into_owned()
     }
 
     async fn checkpoint(&self, snapshot: Snapshot) -> Result<String, Refusal> {

@@ -26,6 +26,7 @@ use crate::ports::entropy::Entropy;
 use crate::ports::executor::Executor;
 use crate::ports::observer::Observer;
 use crate::ports::offerings::Offerings;
+use crate::ports::redactor::Redactor;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 
@@ -53,6 +54,8 @@ pub struct KernelParts {
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub observer: Arc<dyn Observer>,
+    /// Takes out of records, logs and results what must not be seen.
+    pub redactor: Arc<dyn Redactor>,
 }
 
 /// Carries calls through the six phases.
@@ -194,6 +197,7 @@ impl Kernel {
 
     async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
         let validated = phases::validate(facts, received)?;
+        phases::summarise(&*self.parts.redactor, facts, &validated)?;
         phases::authorize(self, validated).await
     }
 
@@ -204,8 +208,9 @@ impl Kernel {
 
     async fn carry_on(&self, facts: &mut Facts, received: Received) -> Result<Verified, Refusal> {
         let validated = phases::validate(facts, received)?;
+        phases::summarise(&*self.parts.redactor, facts, &validated)?;
         let authorized = phases::authorize(self, validated).await?;
         let executed = phases::execute(self, facts, authorized).await?;
-        phases::verify(executed)
+        phases::verify(&*self.parts.redactor, executed)
     }
 }

@@ -72,6 +72,7 @@ mod facts;
 mod finish;
 mod receive;
 mod settle;
+mod summary;
 mod validate;
 mod verify;
 
@@ -83,5 +84,6 @@ pub use finish::{Returned, finish};
 pub(crate) use receive::receive_again;
 pub use receive::{Received, receive};
 pub use settle::{Settled, settle};
+pub(crate) use summary::summarise;
 pub use validate::{Validated, validate};
 pub use verify::{Verified, verify};

@@ -22,6 +22,7 @@ pub mod ledger;
 pub mod observer;
 pub mod offerings;
 pub mod policy_engine;
+pub mod redactor;
 pub mod registry_store;
 pub mod secret_source;
 pub mod server_desk;

@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | soak |
-//! search-eval | lazy-tokens | scan-eval`.
+//! search-eval | lazy-tokens | scan-eval | redaction-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
 //! Written in Rust instead of shell because the rules it checks are read from the product's own types (the error table,
@@ -16,6 +16,7 @@ mod conformance;
 mod escape;
 mod generate;
 mod lazy_tokens;
+mod redaction_eval;
 mod scan_eval;
 mod search_eval;
 mod services;
@@ -46,7 +47,9 @@ usage: cargo xtask <command>
   search-eval [...]         quality of tool search on the public query sets
   lazy-tokens [--data DIR]  tokens of all tools against those of the meta-tools, for 100, 1,000 and 5,000 real tools
   scan-eval [--data FILE] [--part all|fit|held-out] [--why] [--json]
-                            recall and false alarms of the scanner of tool definitions";
+                            recall and false alarms of the scanner of tool definitions
+  redaction-eval [--part all|fit|held-out] [--why] [FILE...]
+                            precision and recall of redaction on labelled text";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -71,6 +74,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "generate" => generate::run()?,
         "services" => services::run(rest)?,
         "scan-eval" => scan_eval::run(rest)?,
+        "redaction-eval" => redaction_eval::run(rest)?,
         "search-eval" => search_eval::run(rest)?,
         "lazy-tokens" => lazy_tokens::run(rest)?,
         "bench" => bench::run(rest)?,

@@ -88,7 +88,7 @@ error_table! {
     E3301 400 No "invalid_parameters" InvalidInput ["VALIDATION_ERROR", "INVALID_INPUT"] Core "Schema validation failed" => "Fix parameters to match schema";
     E3302 400 No "invalid_parameters" InvalidInput [] Core "Type coercion failed" => "Provide correct parameter types";
     E3303 500 No "tool_execution_error" InternalToolError [] Core "Result validation failed" => "Tool returned invalid output";
-    E3304 500 No "internal_error" InternalToolError [] AuditSinks "PII sanitization error" => "Check sanitization rules";
+    E3304 500 No "internal_error" InternalToolError [] Core "PII sanitization error" => "Check sanitization rules";
     E3305 400 No "invalid_parameters" InvalidInput [] Core "Injection attack detected" => "Remove malicious input";
     E3401 500 No "tool_execution_error" InternalToolError [] Core "Tool execution failed" => "Check tool logs";
     E3402 504 WriteRules "timeout" DeadlineExceeded ["TIMEOUT"] Core "Tool timeout" => "Increase timeout or optimise tool";

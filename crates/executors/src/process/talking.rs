@@ -180,11 +180,13 @@ fn log(call: &ToolCall, end: &Ended, lines: &str) {
     if end.exit == sandbox::Exit::Code(0) {
         return log_lines(call, lines);
     }
+    let lines = call.companion.redacted(lines);
     tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, exit = ?end.exit, stderr = %lines, "the tool failed");
 }
 
 fn log_lines(call: &ToolCall, lines: &str) {
     if !lines.is_empty() {
+        let lines = call.companion.redacted(lines);
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
 }

@@ -30,8 +30,10 @@ pub(super) async fn run(
     let status = status.map_err(|error| output::broken(&simple::Broken::Io(error)))?;
     let (exit, lines) = (Exit::from(status), said.log(&Scrubber::default()));
     if !exit.is_success() {
+        let lines = call.companion.redacted(&lines);
         tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %status, stderr = %lines, "the tool failed");
     } else if !lines.is_empty() {
+        let lines = call.companion.redacted(&lines);
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
     judged(exit, said.result()).map(ToolOutput::of)

@@ -108,9 +108,11 @@ fn trapped(error: &wasmtime::Error) -> Refusal {
 
 /// The tool's own words are for the log of the operator, never for the caller.
 fn log(call: &ToolCall, ended: &Ended) {
-    let (tool, invocation, wrote) = (&call.tool.id, &call.invocation_id, &ended.log);
+    if matches!(ended.outcome, Outcome::Answered(_)) && ended.log.is_empty() {
+        return;
+    }
+    let (tool, invocation, wrote) = (&call.tool.id, &call.invocation_id, call.companion.redacted(&ended.log));
     match &ended.outcome {
-        Outcome::Answered(_) if wrote.is_empty() => {}
         Outcome::Answered(_) => tracing::debug!(%tool, %invocation, wrote, "the tool wrote to its log"),
         Outcome::Failed(_) => tracing::warn!(%tool, %invocation, wrote, "the tool failed"),
         Outcome::Exited(code) => tracing::warn!(%tool, %invocation, code, wrote, "the tool failed"),

@@ -30,6 +30,8 @@ pub struct Facts {
     pub(super) caller: Option<Arc<Principal>>,
     pub(super) tool: Option<Arc<ToolVersion>>,
     pub(super) parameters_digest: Option<Digest>,
+    /// What the record shows of the parameters.
+    pub(super) parameters: Option<Arc<str>>,
     /// The call's place in the ledger, while it has one.
     pub(super) held: Option<Held>,
     /// Its name among the calls without effects, if it was given one.
@@ -59,6 +61,7 @@ impl Facts {
             caller: None,
             tool: None,
             parameters_digest: None,
+            parameters: None,
             held: None,
             noted: None,
             replay_of: None,
@@ -102,6 +105,7 @@ impl Facts {
             status: end.map(|(status, _, _)| status),
             code: end.and_then(|(_, code, _)| code),
             parameters_digest: self.parameters_digest,
+            parameters: self.parameters.clone(),
             duration_ms: end.map(|(_, _, took)| millis(took)),
             usage: None,
             note: None,

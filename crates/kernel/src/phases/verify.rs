@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use super::conditions::Conditions;
 use super::execute::{Executed, Output};
+use super::summary::unredactable;
 use crate::ledger::KeptResult;
 use crate::ports::executor::Usage;
+use crate::ports::redactor::Redactor;
 use crate::registry::ToolVersion;
 
 /// Largest result, as JSON (VALID-013).
@@ -47,11 +49,11 @@ pub(super) struct Ran {
 }
 
 /// Runs the phase.
-pub fn verify(executed: Executed) -> Result<Verified, Refusal> {
+pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, Refusal> {
     let Executed { tool, coercions, output, conditions } = executed;
     let output = match output {
         Output::Fresh(output) => output,
-        Output::Kept(kept) => return verify_again(tool, coercions, *kept, &conditions),
+        Output::Kept(kept) => return verify_again(redactor, tool, coercions, *kept, &conditions),
     };
     let mut result = output.value;
     fits_the_schema(&tool, &result)?;
@@ -59,23 +61,39 @@ pub fn verify(executed: Executed) -> Result<Verified, Refusal> {
         OutputPolicy::Raw | OutputPolicy::Standard => None,
         OutputPolicy::Strict => cut_to_limits(&mut result),
     };
-    conditions.redact(&mut result);
+    let result = redacted(redactor, &tool, &conditions, result)?;
     fits_the_size(&tool, &result, conditions.result_bytes)?;
     Ok(Verified { tool, coercions, result, usage: output.usage, truncation, ran: None })
 }
 
 /// A result that passed before: what this caller may see of it now is asked again (IDEM-016), its shape is not.
 fn verify_again(
+    redactor: &dyn Redactor,
     tool: Arc<ToolVersion>,
     coercions: Vec<CoercionNote>,
     kept: KeptResult,
     conditions: &Conditions,
 ) -> Result<Verified, Refusal> {
-    let KeptResult { mut result, truncation, usage, started_at, completed_at, duration_ms } = kept;
-    conditions.redact(&mut result);
+    let KeptResult { result, truncation, usage, started_at, completed_at, duration_ms } = kept;
+    let result = redacted(redactor, &tool, conditions, result)?;
     fits_the_size(&tool, &result, conditions.result_bytes)?;
     let ran = Some(Ran { started_at, completed_at, duration_ms });
     Ok(Verified { tool, coercions, result, usage, truncation, ran })
+}
+
+/// Results are redacted where the manifest asks for it (the strict policy), and masked where a policy does (VALID-012).
+fn redacted(
+    redactor: &dyn Redactor,
+    tool: &ToolVersion,
+    conditions: &Conditions,
+    mut result: Value,
+) -> Result<Value, Refusal> {
+    if tool.manifest.output_policy == Some(OutputPolicy::Strict) {
+        let schema = &tool.manifest.result_schema;
+        result = redactor.value(&result, Some(schema)).map_err(|error| unredactable(&error))?;
+    }
+    conditions.redact(redactor, &mut result);
+    Ok(result)
 }
 
 /// VALID-006: the bad output is not returned, and the values in it are not told.

@@ -80,7 +80,7 @@ pub struct Link {
     pub token_id: Option<Box<str>>,
 }
 
-/// One record. Parameters and results are never in it: only their digests.
+/// One record. Results are never in it, and parameters only as a digest and redacted (X-26, AUD-010).
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditRecord {
     pub at: UnixMillis,
@@ -93,6 +93,8 @@ pub struct AuditRecord {
     pub status: Option<InvocationStatus>,
     pub code: Option<ErrorCode>,
     pub parameters_digest: Option<Digest>,
+    /// The parameters as JSON text, redacted and bounded.
+    pub parameters: Option<Arc<str>>,
     pub duration_ms: Option<u64>,
     /// What the call used, where an executor could tell. There once the tool has answered.
     pub usage: Option<Usage>,

@@ -90,6 +90,13 @@ pub trait Companion: Send + Sync + fmt::Debug {
     /// A line of the tool's log. Never waits; too many of them are dropped.
     fn log(&self, level: LogLevel, message: &str);
 
+    /// Words of the tool, or about it, as they may stand in a log of the operator. Nothing of them is the default.
+    fn redacted(&self, text: &str) -> String {
+        // Named for whoever implements it; the default does not look at it.
+        let _ = text;
+        "[REDACTED]".to_owned()
+    }
+
     /// Keeps the tool's state under a new id and returns that id. With a name it is durable then; without one it is so
     /// soon, unless a newer one takes its place. May wait for the store; whoever calls bounds the wait by the call's
     /// deadline.

@@ -201,7 +201,7 @@ async fn overrides_only_tighten() {
     assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3208));
     put(PolicyOverrides { redact: vec!["text".into()], ..Default::default() }).await.unwrap();
     let answer = stage.call_as(Some(&agent), greet()).await.unwrap();
-    assert_eq!(answer.result, json!({ "text": "[redacted]" }));
+    assert_eq!(answer.result, json!({ "text": "[REDACTED]" }));
     let loosened = put(PolicyOverrides { requires_confirmation: Some(false), ..Default::default() }).await.unwrap_err();
     assert_eq!(loosened.code, ErrorCode::E3004);
 }
@@ -289,7 +289,7 @@ async fn obligations_are_honoured() {
         stage.kernel.put_policies(admin(), None, text).await.unwrap();
         stage.call_as(Some(&agent), greet()).await.map(|answer| answer.result).map_err(|failed| failed.refusal.code)
     };
-    assert_eq!(with("redact=text").await, Ok(json!({ "text": "[redacted]" })));
+    assert_eq!(with("redact=text").await, Ok(json!({ "text": "[REDACTED]" })));
     assert_eq!(with("require_approval").await, Err(ErrorCode::E3208));
     assert_eq!(with("require_confirmation").await, Err(ErrorCode::E3210));
     assert_eq!(with("result_bytes=5").await, Err(ErrorCode::E3407));

@@ -25,6 +25,7 @@ use gantry_kernel::ports::ledger::{
 use gantry_kernel::ports::observer::{Finished, Observer, Spoken};
 use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
 use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
+use gantry_kernel::ports::redactor::{RedactError, Redactor};
 use gantry_kernel::ports::registry_store::StoreError;
 use gantry_kernel::registry::Registry;
 use gantry_kernel::{
@@ -33,6 +34,7 @@ use gantry_kernel::{
     ResolvedLimits, ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
+use redaction::{Additions, Engine};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
@@ -452,6 +454,7 @@ impl Stage {
             clock,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::clone(&tally) as _,
+            redactor: Arc::new(Redacting(Engine::new(&Additions::default()).unwrap())),
         });
         let kernel = match props.checkpoints {
             None => kernel,
@@ -584,4 +587,22 @@ pub(crate) fn manifest(change: Value) -> Value {
 
 pub(crate) fn greet() -> Value {
     json!({ "tool_id": "greet", "parameters": { "name": "Ada" } })
+}
+
+/// The real engine, as `gantry serve` puts it behind the port.
+#[derive(Debug)]
+struct Redacting(Engine);
+
+impl Redactor for Redacting {
+    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
+        self.0.value(value, schema).map_err(|error| RedactError(Box::new(error)))
+    }
+
+    fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
+        self.0.text(text)
+    }
+
+    fn members(&self, value: &mut Value, names: &[Box<str>]) {
+        self.0.members(value, names);
+    }
 }

@@ -34,6 +34,18 @@ async fn a_call_passes_all_phases_and_leaves_one_record() {
 }
 
 #[tokio::test]
+async fn the_record_shows_the_parameters_without_what_must_not_be_seen() {
+    let stage = Stage::new().await;
+    stage.publish(json!({})).await;
+    let name = "Ada, ada@example.org, password=supersecret";
+    stage.call(json!({ "tool_id": "greet", "parameters": { "name": name } })).await.unwrap();
+    assert_eq!(stage.puppet.calls.lock().unwrap()[0]["name"], name, "the tool gets what was sent");
+    let records = stage.records().await;
+    let shown: Value = serde_json::from_str(records[0].parameters.as_deref().unwrap()).unwrap();
+    assert_eq!(shown["name"], "Ada, [EMAIL_REDACTED], password=[REDACTED]");
+}
+
+#[tokio::test]
 async fn each_phase_refuses_what_is_its_business_and_nothing_runs() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;

@@ -152,6 +152,7 @@ impl Process {
             clock,
             entropy,
             observer: Arc::new(Unwatched),
+            redactor: Arc::new(gantry_kernel::ports::redactor::Withhold),
         }));
         let settings = JobsSettings { alone: false, poll: POLL, ..JobsSettings::default() };
         // A store that fails at the start is tried again, as whoever starts the server would.

@@ -20,6 +20,7 @@ use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
 use kernel::ports::offerings::{NothingOffered, Offerings};
+use kernel::ports::redactor::{RedactError, Redactor, Withhold};
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, Bookkeeper, CheckpointRetention, Checkpoints, Identity, IdentitySettings,
@@ -40,6 +41,25 @@ pub(crate) const START: i64 = 1_800_000_000_000;
 const END_WITHIN: Duration = Duration::from_secs(20);
 
 // ------------------------------------------------------------------------------------------------------------ fakes
+
+/// Shows nothing, and cannot redact what says so.
+#[derive(Debug)]
+struct Withholding;
+
+impl Redactor for Withholding {
+    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
+        if value.to_string().contains("unredactable") {
+            return Err(RedactError("this cannot be redacted".into()));
+        }
+        Withhold.value(value, schema)
+    }
+    fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
+        Withhold.text(text)
+    }
+    fn members(&self, value: &mut Value, names: &[Box<str>]) {
+        Withhold.members(value, names);
+    }
+}
 
 /// Wall time that stands still until it is moved; sleeping is real, because deadlines are not under test here.
 #[derive(Debug)]
@@ -242,6 +262,7 @@ impl House {
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),
+            redactor: Arc::new(Withholding),
         })
         .with_checkpoints(checkpoints);
         Self { kernel: Arc::new(kernel), clock, tools, paper }

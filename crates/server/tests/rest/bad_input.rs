@@ -54,6 +54,12 @@ async fn bodies_that_are_wrong_are_refused_with_place_and_remedy() {
         ),
         (
             "/v1/tools/invoke",
+            "{\"tool_id\":\"demo.echo_tool\",\"parameters\":{\"text\":\"unredactable\"}}",
+            (500, "E3304"),
+            "fewer levels",
+        ),
+        (
+            "/v1/tools/invoke",
             "{\"tool_id\":\"demo.panic_tool\",\"parameters\":{\"text\":\"\"}}",
             (500, "E3000"),
             "inside the server",

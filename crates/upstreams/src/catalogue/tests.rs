@@ -185,6 +185,7 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
         clock,
         entropy: Arc::new(CountingEntropy::default()),
         observer,
+        redactor: Arc::new(kernel::ports::redactor::Withhold),
     });
     (Arc::new(kernel), handle)
 }

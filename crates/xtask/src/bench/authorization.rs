@@ -101,6 +101,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         clock,
         entropy: Arc::new(Nobody),
         observer: Arc::new(Unwatched),
+        redactor: Arc::new(kernel::ports::redactor::Withhold),
     });
     let admin = Actor { credential: Some(BearerSecret(ADMIN)), source: None, trace_id: TraceId::from_bytes([1; 16]) };
     let manifest = json!({

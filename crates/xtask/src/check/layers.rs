@@ -31,6 +31,7 @@ const ALL: &[&str] = &[
     "authorities",
     "audit",
     "telemetry",
+    "redaction",
     "scan",
     "affordances",
     "upstreams",
@@ -44,7 +45,7 @@ const ROOMS: &[Room] = &[
     Room { name: "contract", may: &[], may_in_tests: &[] },
     Room { name: "policy", may: &["contract"], may_in_tests: &[] },
     // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
-    Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store", "shared-state"] },
+    Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store", "shared-state", "redaction"] },
     Room { name: "store", may: &["contract", "policy", "kernel"], may_in_tests: &[] },
     Room { name: "shared-state", may: &["kernel"], may_in_tests: &["contract"] },
     // Usable on its own: it knows programs and what they may have, and nothing of tools.
@@ -53,6 +54,7 @@ const ROOMS: &[Room] = &[
     Room { name: "authorities", may: &["contract", "policy", "kernel"], may_in_tests: &[] },
     Room { name: "audit", may: &["contract", "kernel"], may_in_tests: &["policy"] },
     Room { name: "telemetry", may: &["contract", "kernel"], may_in_tests: &["policy"] },
+    Room { name: "redaction", may: &[], may_in_tests: &[] },
     Room { name: "scan", may: &[], may_in_tests: &[] },
     Room { name: "affordances", may: &["contract"], may_in_tests: &[] },
     Room { name: "upstreams", may: &["contract", "policy", "kernel", "sandbox", "executors", "scan"], may_in_tests: &["store", "shared-state", "policy"] },

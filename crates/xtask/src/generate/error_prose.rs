@@ -138,6 +138,10 @@ static PROSE: &[Entry] = &[
         "Tell the author of the tool; `details.paths` names the places.",
         "Authors: correct the tool or its `result_schema`, and publish a new version.",
     ]),
+    (ErrorCode::E3304, "What would have been written about the call could not be redacted, so nothing was written. If it was about the parameters, the tool was not run.", &[
+        "Send a value with fewer levels.",
+        "Operators: the server's log says why, under `REDACTION_FAILED`.",
+    ]),
     (ErrorCode::E3305, "A parameter whose field is guarded (`x-guard`) holds text that would be dangerous there, for example shell characters in a file name. It was refused, not rewritten.", &[
         "Send the value without the dangerous part.",
         "If the value is legitimate, ask the author of the tool to change the field's guard.",

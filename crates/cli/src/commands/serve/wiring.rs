@@ -42,6 +42,7 @@ use crate::machine::{OsEntropy, SystemClock};
 use crate::outside::Outside;
 use crate::policy_files::following::PolicyFollower;
 use crate::reach::reach;
+use crate::redacting::Redacting;
 use crate::secrets_folder::SecretsFolder;
 use crate::tool_folders::loading::Loader;
 
@@ -183,6 +184,7 @@ impl House {
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
+            redactor: Arc::new(Redacting::new().map_err(|error| Failure::new(error.to_string()))?),
         });
         let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
         let kernel = Arc::new(kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())));

@@ -1,0 +1,240 @@
+//! The engine: all detectors over one text, and what a tenant or a call adds to them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use regex::Regex;
+
+use crate::boundary::at;
+use crate::finding::{Finding, Kind, replace, settle};
+use crate::names::{Says, says, words};
+use crate::numbers::{self, Hint};
+use crate::secrets::Detector;
+use crate::{addresses, email, iban};
+
+/// Shortest value that is looked for as it is. Shorter ones would be found everywhere.
+const VALUE_MIN: usize = 4;
+/// Most values, names and patterns that can be added.
+const ADDED_MAX: usize = 1_000;
+/// Largest compiled pattern, bytes.
+const PATTERN_BYTES_MAX: usize = 256 * 1024;
+/// A replacement can bring about a shape that was not there before. So often is looked again.
+const ROUNDS_MAX: usize = 8;
+
+/// What is redacted besides what every engine knows.
+#[derive(Debug, Clone, Default)]
+pub struct Additions {
+    /// Values that are secret: they go wherever they stand. Those shorter than four bytes are ignored.
+    pub values: Vec<String>,
+    /// Names of members whose value goes. `*` at the start or the end stands for any words.
+    pub names: Vec<String>,
+    /// Names that are no secrets here, whatever they sound like.
+    pub exempt: Vec<String>,
+    /// Regular expressions; what they match goes.
+    pub patterns: Vec<String>,
+}
+
+/// Why additions cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AdditionsError {
+    /// There are too many of them.
+    #[error("at most {ADDED_MAX} values, names and patterns can be added to redaction")]
+    TooMany,
+    /// A pattern does not compile, or becomes too large.
+    #[error("the redaction pattern `{0}` cannot be used")]
+    Pattern(String, #[source] Box<regex::Error>),
+    /// The automaton for the values or shapes could not be built.
+    #[error("the values to be redacted cannot be searched for")]
+    Automaton(#[source] aho_corasick::BuildError),
+}
+
+/// Finds what must not be seen. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    detector: Arc<Detector>,
+    added: Arc<Added>,
+}
+
+#[derive(Debug, Default)]
+struct Added {
+    values: Option<AhoCorasick>,
+    names: Vec<Named>,
+    exempt: Vec<Named>,
+    patterns: Vec<Regex>,
+}
+
+/// A name, its words written together, with open ends.
+#[derive(Debug)]
+struct Named {
+    text: String,
+    open_start: bool,
+    open_end: bool,
+}
+
+impl Named {
+    fn of(name: &str) -> Self {
+        Self { text: words(name).concat(), open_start: name.starts_with('*'), open_end: name.ends_with('*') }
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        !self.text.is_empty()
+            && match (self.open_start, self.open_end) {
+                (false, false) => name == self.text,
+                (true, false) => name.ends_with(&self.text),
+                (false, true) => name.starts_with(&self.text),
+                (true, true) => name.contains(&self.text),
+            }
+    }
+}
+
+impl Engine {
+    /// An engine with these additions.
+    pub fn new(additions: &Additions) -> Result<Self, AdditionsError> {
+        let detector = Arc::new(Detector::new().map_err(AdditionsError::Automaton)?);
+        Self { detector, added: Arc::default() }.with(additions)
+    }
+
+    /// This engine with other additions in place of its own. The detectors are shared.
+    pub fn with(&self, additions: &Additions) -> Result<Self, AdditionsError> {
+        let Additions { values, names, exempt, patterns } = additions;
+        if [values.len(), names.len(), exempt.len(), patterns.len()].iter().any(|count| *count > ADDED_MAX) {
+            return Err(AdditionsError::TooMany);
+        }
+        let compile = |pattern: &String| {
+            let built = regex::RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build();
+            built.map_err(|error| AdditionsError::Pattern(pattern.clone(), Box::new(error)))
+        };
+        let added = Added {
+            values: automaton(values)?,
+            names: names.iter().map(|name| Named::of(name)).collect(),
+            exempt: exempt.iter().map(|name| Named::of(name)).collect(),
+            patterns: patterns.iter().map(compile).collect::<Result<_, _>>()?,
+        };
+        Ok(Self { detector: Arc::clone(&self.detector), added: Arc::new(added) })
+    }
+
+    /// What must not be seen of a text, in order and without overlaps. Offsets are in bytes, at characters' boundaries.
+    pub fn findings(&self, text: &str) -> Vec<Finding> {
+        self.findings_in(text, Hint::default())
+    }
+
+    /// The text with words in place of what must not be seen.
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.text_in(text, Hint::default())
+    }
+
+    pub(crate) fn text_in<'a>(&self, text: &'a str, hint: Hint) -> Cow<'a, str> {
+        let mut redacted = Cow::Borrowed(text);
+        for _ in 0..ROUNDS_MAX {
+            let found = self.findings_in(&redacted, hint);
+            if found.is_empty() {
+                break;
+            }
+            redacted = Cow::Owned(replace(&redacted, &found).into_owned());
+        }
+        redacted
+    }
+
+    pub(crate) fn findings_in(&self, text: &str, hint: Hint) -> Vec<Finding> {
+        let mut found = Vec::new();
+        if let Some(values) = &self.added.values {
+            found.extend(values.find_iter(text).map(|hit| Finding {
+                kind: Kind::Secret,
+                start: hit.start(),
+                end: hit.end(),
+            }));
+        }
+        for pattern in &self.added.patterns {
+            found.extend(pattern.find_iter(text).map(|hit| Finding {
+                kind: Kind::Secret,
+                start: hit.start(),
+                end: hit.end(),
+            }));
+        }
+        self.detector.find(text, &mut found);
+        sweep(text, hint, &mut found);
+        settle(found)
+    }
+
+    /// Whether the value of a member of this name goes, whatever it is.
+    pub(crate) fn hides(&self, name: &str) -> bool {
+        let words = words(name);
+        let plain = words.concat();
+        if self.added.names.iter().any(|added| added.fits(&plain)) {
+            return true;
+        }
+        says(&words) >= Says::Secret && !self.added.exempt.iter().any(|exempt| exempt.fits(&plain))
+    }
+}
+
+/// An automaton for values, as they are and as they stand in JSON.
+fn automaton(values: &[String]) -> Result<Option<AhoCorasick>, AdditionsError> {
+    let escaped = |value: &String| {
+        let quoted = serde_json::Value::from(value.as_str()).to_string();
+        quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
+    };
+    let mut all: Vec<String> = values
+        .iter()
+        .filter(|value| value.len() >= VALUE_MIN)
+        .flat_map(|value| [value.clone(), escaped(value)])
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(all);
+    built.map(Some).map_err(AdditionsError::Automaton)
+}
+
+/// Everything that is found from a digit, an `@` or a colon.
+fn sweep(text: &str, hint: Hint, found: &mut Vec<Finding>) {
+    let bytes = text.as_bytes();
+    let (mut place, mut floor) = (0, 0);
+    let mut groups = numbers::Scratch::default();
+    // Digits and the colon are neighbours in ASCII.
+    let begins_something = |byte: &u8| byte.wrapping_sub(b'0') <= b':' - b'0' || *byte == b'@';
+    while let Some(skip) = bytes.get(place..).and_then(|rest| rest.iter().position(begins_something)) {
+        place += skip;
+        match at(bytes, place) {
+            b'0'..=b'9' => {
+                let place_after = if let Some((start, end)) = iban::around(bytes, place) {
+                    found.push(Finding { kind: Kind::Iban, start, end });
+                    floor = end;
+                    end
+                } else if !crate::boundary::begins(bytes, place) {
+                    crate::boundary::run(bytes, place, usize::MAX, crate::boundary::is_word)
+                } else {
+                    numbers::phrase(bytes, place, hint, &mut groups, found)
+                };
+                place = place_after.max(place + 1);
+            }
+            b'@' => {
+                if let Some((start, end)) = email::around(text, place, floor.min(place)) {
+                    found.push(Finding { kind: Kind::Email, start, end });
+                    floor = end;
+                    place = end;
+                } else {
+                    place += 1;
+                }
+            }
+            b':' if is_near_address(bytes, place) => {
+                let (next, address) = addresses::v6(text, place, floor.min(place));
+                if let Some((start, end)) = address {
+                    found.push(Finding { kind: Kind::IpAddress, start, end });
+                    floor = end;
+                }
+                place = next;
+            }
+            _ => place += 1,
+        }
+    }
+}
+
+/// A colon with a digit or another colon next to it on both sides, as far as there are any: most colons of JSON are not.
+fn is_near_address(bytes: &[u8], colon: usize) -> bool {
+    let next = at(bytes, colon + 1);
+    let previous = crate::boundary::before(bytes, colon);
+    next == b':' || (next.is_ascii_hexdigit() && (previous.is_ascii_hexdigit() || previous == b':'))
+}

@@ -1,0 +1,106 @@
+//! What was found, and the words that take its place (VALID-009, VALID-010).
+
+use std::borrow::Cow;
+
+/// What stands in place of a secret, and of a value whose name or mark says that it must not be seen.
+pub const REDACTED: &str = "[REDACTED]";
+
+/// What something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Email,
+    Phone,
+    Ssn,
+    CreditCard,
+    Iban,
+    IpAddress,
+    Secret,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Email, Self::Phone, Self::Ssn, Self::CreditCard, Self::Iban, Self::IpAddress, Self::Secret];
+
+    /// The word that takes its place.
+    pub const fn replacement(self) -> &'static str {
+        match self {
+            Self::Email => "[EMAIL_REDACTED]",
+            Self::Phone => "[PHONE_REDACTED]",
+            Self::Ssn => "[SSN_REDACTED]",
+            Self::CreditCard => "[CREDIT_CARD_REDACTED]",
+            Self::Iban => "[IBAN_REDACTED]",
+            Self::IpAddress => "[IP_ADDRESS_REDACTED]",
+            Self::Secret => REDACTED,
+        }
+    }
+}
+
+/// One place in a text, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finding {
+    pub kind: Kind,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Brings findings into order, and makes one of those that overlap: a secret is more than what it looks like besides, then
+/// the longer is more than the shorter.
+pub(crate) fn settle(mut found: Vec<Finding>) -> Vec<Finding> {
+    found.retain(|finding| finding.start < finding.end);
+    found.sort_unstable_by_key(|finding| (finding.start, finding.end));
+    let mut settled: Vec<Finding> = Vec::with_capacity(found.len());
+    for next in found {
+        match settled.last_mut() {
+            Some(last) if next.start < last.end => {
+                let rank = |finding: &Finding| (finding.kind == Kind::Secret, finding.end - finding.start);
+                // All of both goes, under the better name.
+                let kind = if rank(&next) > rank(last) { next.kind } else { last.kind };
+                *last = Finding { kind, start: last.start, end: last.end.max(next.end) };
+            }
+            _ => settled.push(next),
+        }
+    }
+    settled
+}
+
+/// The text with words in place of what was found; `found` is in order and does not overlap.
+pub(crate) fn replace<'a>(text: &'a str, found: &[Finding]) -> Cow<'a, str> {
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut redacted = String::with_capacity(text.len());
+    let mut done = 0;
+    for finding in found {
+        redacted.push_str(text.get(done..finding.start).unwrap_or_default());
+        redacted.push_str(finding.kind.replacement());
+        done = finding.end;
+    }
+    redacted.push_str(text.get(done..).unwrap_or_default());
+    Cow::Owned(redacted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_overlapping_findings_one_is_left_and_a_secret_wins() {
+        let finding = |kind, start, end| Finding { kind, start, end };
+        let settled = settle(vec![
+            finding(Kind::Email, 8, 30),
+            finding(Kind::Secret, 4, 12),
+            finding(Kind::Phone, 40, 50),
+            finding(Kind::CreditCard, 40, 56),
+            finding(Kind::Ssn, 60, 60),
+        ]);
+        assert_eq!(settled, [finding(Kind::Secret, 4, 30), finding(Kind::CreditCard, 40, 56)]);
+    }
+
+    #[test]
+    fn what_is_around_a_finding_stays() {
+        let found = [Finding { kind: Kind::Email, start: 4, end: 9 }];
+        assert_eq!(replace("ä: a@b.c!", &found), "ä: [EMAIL_REDACTED]!");
+        assert!(matches!(replace("nothing", &[]), Cow::Borrowed("nothing")));
+    }
+}

@@ -1,0 +1,463 @@
+//! The engine as everybody uses it: tables of what goes and what stays, and what holds for every text.
+
+#![expect(clippy::unwrap_used, reason = "a test may be blunt")]
+
+use proptest::prelude::*;
+use redaction::{Additions, Engine, Kind, REDACTED, RedactionError};
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(&Additions::default()).unwrap());
+
+/// What is found of a kind, as text.
+fn found(kind: Kind, text: &str) -> Vec<&str> {
+    ENGINE
+        .findings(text)
+        .into_iter()
+        .filter(|it| it.kind == kind)
+        .map(|it| text.get(it.start..it.end).unwrap())
+        .collect()
+}
+
+/// Each text holds exactly what is named, or nothing.
+fn table(kind: Kind, rows: &[(&str, &str)]) {
+    for (text, expected) in rows {
+        let expected: Vec<&str> = if expected.is_empty() { Vec::new() } else { vec![expected] };
+        assert_eq!(found(kind, text), expected, "{text}");
+    }
+}
+
+#[test]
+fn telephone_numbers_of_many_countries_go_and_other_numbers_stay() {
+    table(
+        Kind::Phone,
+        &[
+            ("+14155552671", "+14155552671"),
+            ("+1 (415) 555-2671", "+1 (415) 555-2671"),
+            ("+1-448-414-3381x060", "+1-448-414-3381x060"),
+            ("+44 20 7946 0958", "+44 20 7946 0958"),
+            ("+49 (0)30 901820", "+49 (0)30 901820"),
+            ("+33 1 70 18 99 00, thanks", "+33 1 70 18 99 00"),
+            ("+86-138-1234-5678", "+86-138-1234-5678"),
+            ("+972 3 123 4567", "+972 3 123 4567"),
+            ("0049 30 901820", "0049 30 901820"),
+            ("(415) 555-2671", "(415) 555-2671"),
+            ("(415)555-2671 ext. 12", "(415)555-2671 ext. 12"),
+            ("415.555.2671", "415.555.2671"),
+            ("415 555 2671", "415 555 2671"),
+            ("1-800-555-0199", "1-800-555-0199"),
+            ("001-668-040-8670x1711", "001-668-040-8670x1711"),
+            ("(03) 5327 5996", "(03) 5327 5996"),
+            ("020 7946 0958", "020 7946 0958"),
+            ("02.27.96.63.08", "02.27.96.63.08"),
+            ("0660 565 36 45", "0660 565 36 45"),
+            ("06-65334860", "06-65334860"),
+            ("my phone number is 5551234567", "5551234567"),
+            ("call me at 555-0134", "555-0134"),
+            ("Tel: 481 7531", "481 7531"),
+            ("Fax:33 93 31", "33 93 31"),
+            ("9761 9808 office", "9761 9808"),
+            (r#"{"phone":"555-123-4567"}"#, "555-123-4567"),
+            (r"first\n415-555-2671", "415-555-2671"),
+            ("481 7531", ""),
+            ("on 2026-03-14 09:26:53", ""),
+            ("14.03.2026", ""),
+            ("1700000000", ""),
+            ("1700000000000", ""),
+            ("order 5551234567", ""),
+            ("3.14159265358979", ""),
+            ("10 000 000", ""),
+            ("v1.2.3.4", ""),
+            ("e8e4df51-2054-49b0-ab1c-516ac95c691d", ""),
+            ("018f3c2e-7b1a-7c3d-9e4f-000000000001", ""),
+            ("ABC-123-456-7890", ""),
+            ("66 137 Sim Street", ""),
+            ("call a taxi to 14 3684 Court Street", ""),
+            ("zip 46718", ""),
+            ("$415 555 2671", ""),
+            ("192.168.100.200", ""),
+            ("pages 100-200, 300-400", ""),
+            ("[1,2,3,4,5,6,7,8,9,10]", ""),
+        ],
+    );
+}
+
+#[test]
+fn cards_go_by_brand_and_check_digit() {
+    table(
+        Kind::CreditCard,
+        &[
+            ("4111111111111111", "4111111111111111"),
+            ("4111 1111 1111 1111", "4111 1111 1111 1111"),
+            ("4111-1111-1111-1111", "4111-1111-1111-1111"),
+            ("card 5555555555554444 12/27", "5555555555554444"),
+            ("2223003122003222", "2223003122003222"),
+            ("3782 822463 10005", "3782 822463 10005"),
+            ("30569309025904", "30569309025904"),
+            ("6011111111111117", "6011111111111117"),
+            ("3530111333300000", "3530111333300000"),
+            ("6200000000000005", "6200000000000005"),
+            ("my card 4222222222222 is lost", "4222222222222"),
+            ("4222222222222", ""),
+            ("4111111111111112", ""),
+            ("1234567890123456", ""),
+            ("0.4111111111111111", ""),
+            ("x4111111111111111", ""),
+            ("41111111111111111111111", ""),
+            ("1700000000000000", ""),
+        ],
+    );
+}
+
+#[test]
+fn social_security_numbers_go() {
+    table(
+        Kind::Ssn,
+        &[
+            ("447-60-5371", "447-60-5371"),
+            ("SSN: 447605371", "447605371"),
+            ("social security number 447 60 5371", "447 60 5371"),
+            ("my ssn is 000-12-3456", "000-12-3456"),
+            ("000-12-3456", ""),
+            ("666-12-3456", ""),
+            ("447-00-5371", ""),
+            ("447605371", ""),
+            ("447-60-53711", ""),
+            ("AB-447-60-5371", ""),
+        ],
+    );
+}
+
+#[test]
+fn addresses_of_machines_go_and_versions_stay() {
+    table(
+        Kind::IpAddress,
+        &[
+            ("from 86.231.85.193 blocked", "86.231.85.193"),
+            ("http://10.0.0.1:8080/x", "10.0.0.1"),
+            ("10.1.2.0/24", "10.1.2.0"),
+            (r#"{"ip":"192.0.2.1"}"#, "192.0.2.1"),
+            (r#"{"ip":"2001:db8::8a2e:370:7334"}"#, "2001:db8::8a2e:370:7334"),
+            ("ip=fe80::1", "fe80::1"),
+            ("version 1.2.3.4", ""),
+            ("v1.2.3.4", ""),
+            ("Chrome/120.0.0.0", ""),
+            ("1.2.3.4-beta", ""),
+            ("1.2.3.4.5", ""),
+            ("256.1.1.1", ""),
+            ("12:34:56", ""),
+        ],
+    );
+}
+
+#[test]
+fn accounts_and_addresses_of_people_go() {
+    table(
+        Kind::Iban,
+        &[("pay to DE89 3704 0044 0532 0130 00 now", "DE89 3704 0044 0532 0130 00"), ("DE88370400440532013000", "")],
+    );
+    table(Kind::Email, &[("a.b+c@example.co.uk", "a.b+c@example.co.uk"), ("logo@2x.png", ""), ("user@host", "")]);
+}
+
+/// Keys are put together here, so that nobody who scans this repository finds any.
+fn key(parts: &[&str]) -> String {
+    parts.concat()
+}
+
+#[test]
+fn keys_of_providers_go_wherever_they_stand() {
+    let (hex32, hex40, hex64) = (
+        "9f86d081884c7d659a2feaa0c55ad015",
+        "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3",
+        "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+    );
+    let mixed = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xYzA1bC3dE5fG7hJ9kL2mN4pQ6rS8tU0vW";
+    let cut = |length: usize| mixed.get(..length).unwrap();
+    let keys = [
+        key(&["AKIA", "Z7QW4ERTY2UIOP5A"]),
+        key(&["AIza", cut(35)]),
+        key(&["ghp_", cut(36)]),
+        key(&["github_pat_", cut(22), "_", cut(59)]),
+        key(&["glpat-", cut(20)]),
+        key(&["xoxb-", "263594206564-2343594206574-", cut(24)]),
+        key(&["xoxp-", "41684372915-1320496754-45609968301-", hex32]),
+        key(&["sk_live_", cut(24)]),
+        key(&["sk-", "proj-", cut(48)]),
+        key(&["sk-ant-", "api03-", cut(60), "AA"]),
+        key(&["sk-", "secret123456"]),
+        key(&["SK", hex32]),
+        key(&["SG.", cut(22), ".", mixed.get(3..46).unwrap()]),
+        key(&["npm_", cut(36)]),
+        key(&["pypi-", "AgEIcHlwaS5vcmc", cut(60)]),
+        key(&["dop_v1_", hex64]),
+        key(&["hvs.", cut(60), cut(30)]),
+        key(&["shpat_", hex32]),
+        key(&["key-", hex32]),
+        key(&[hex32, "-us12"]),
+        key(&["hf_", "qWeRtYuIoPaSdFgHjKlZxCvBnMqWeRtYuI"]),
+        key(&["gsk_", cut(52)]),
+        key(&["lin_api_", cut(40)]),
+        key(&["dapi", hex32]),
+        key(&["rubygems_", hex40, "9a2fe1b7"]),
+        key(&["110201543", ":AA", "HdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"]),
+        key(&["whsec_", cut(32)]),
+        key(&["acme_live_", cut(32)]),
+        key(&["NRAK-", "7J3KQ9ZP2LX8MV4TR6WYB1CDE5F"]),
+        key(&["https://hooks.slack.com/services/", "T024TTTTT/BBB72BBL/AZAAA9u0pA4ad666eMgbi555"]),
+        key(&["eyJhbGciOiJIUzI1NiJ9", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.", "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"]),
+        key(&[
+            "-----BEGIN RSA ",
+            "PRIVATE KEY-----\nMIIEowIBAAKCAQEAxyz0123456789abcdef\nAAAA\n-----END RSA PRIVATE KEY-----",
+        ]),
+    ];
+    for key in &keys {
+        for text in [
+            key.clone(),
+            format!("I retried with {key} and then it worked."),
+            format!("export X=\"{key}\""),
+            format!("{{\"a\": \"{key}\"}}"),
+        ] {
+            assert_eq!(found(Kind::Secret, &text), [key], "{text}");
+        }
+        assert!(found(Kind::Secret, &format!("Q{key}")).len() <= 1, "{key}");
+    }
+}
+
+#[test]
+fn what_is_assigned_to_a_secret_name_goes() {
+    let cases = [
+        ("password = \"hunter2!\"", "hunter2!"),
+        ("DB_PASSWORD=correct-horse7", "correct-horse7"),
+        ("my password is Tr0ub4dor&3", "Tr0ub4dor"),
+        ("api_key: 'f3A9bC27dE51'", "f3A9bC27dE51"),
+        (r#"{"client_secret":"8Xh2kQ9vPz"}"#, "8Xh2kQ9vPz"),
+        (r#""{\"apiToken\":\"8Xh2kQ9vPz\"}""#, "8Xh2kQ9vPz"),
+        ("x-api-key: 8Xh2kQ9vPz31", "8Xh2kQ9vPz31"),
+        ("https://h/p?access_token=8Xh2kQ9vPz31&page=2", "8Xh2kQ9vPz31"),
+        ("token := \"8Xh2kQ9vPz31aa\"", "8Xh2kQ9vPz31aa"),
+        ("System.setProperty(\"ACME_TOKEN\", \"8Xh2kQ9vPz31aa\")", "8Xh2kQ9vPz31aa"),
+        ("- name: ACME_TOKEN\n  value: \"8Xh2kQ9vPz31aa\"", "8Xh2kQ9vPz31aa"),
+        ("<password>hunter2abc</password>", "hunter2abc"),
+        ("--password hunter2abc", "hunter2abc"),
+        ("Authorization: Bearer 8Xh2kQ9vPz31aa", "8Xh2kQ9vPz31aa"),
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNzd29yZA=="),
+        ("curl -u admin:s3cr3tpw https://example.org", "admin:s3cr3tpw"),
+        ("postgres://app:s3cr3tpw@db/x", "app:s3cr3tpw"),
+        ("heroku_api_key=12345678-ABCD-4bcd-9012-1234567890ab", "12345678-ABCD-4bcd-9012-1234567890ab"),
+    ];
+    for (text, secret) in cases {
+        assert_eq!(found(Kind::Secret, text), [secret], "{text}");
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_secret_stays() {
+    let cases = [
+        "tokensUsed: 1234567890123",
+        "\"max_tokens\": 4096, \"token_count\": 17",
+        "token_type: bearer12345",
+        "password: ${DB_PASSWORD}",
+        "password = os.environ['PASSWORD']",
+        "api_key = <your api key>",
+        "API_KEY=xxxxxxxxxxxxxxxxxxxxxxxx",
+        "secret: {{ vault.secret }}",
+        "apiKey = config.apiKey2",
+        "passwordVariable: 'PASSWORD'",
+        "credentialsId: '29f63271-dc2f-4734-8221-5b31b5169bac'",
+        "SECRET_NAME = \"NEXUS-GPT4-API-KEY\"",
+        "keyword: \"Befaehigung_P2\"",
+        "commit 9a038989604e8da62ecddbe2094b16ce1b778be1",
+        "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+        "cache_key: \"d41d8cd98f00b204e9800998ecf8427e\"",
+        "nextPageToken: \"8Xh2kQ9vPz31aa\"",
+        "public_key = \"8Xh2kQ9vPz31aaBB\"",
+        "AKIAIOSFODNN7EXAMPLE",
+        "AKIAXXXXXXXXXXXXXXXX",
+        "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        "sk-container-id-1",
+        "https://user:password@example.org",
+        "https://example.org/a@b",
+        "bearer of good news 2024",
+        "basic authentication",
+        "-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA\n-----END PUBLIC KEY-----",
+        "test_internal_api_org_inclusion_with_href",
+        "018f3c2e-7b1a-7c3d-9e4f-000000000001",
+    ];
+    for text in cases {
+        assert_eq!(found(Kind::Secret, text), Vec::<&str>::new(), "{text}");
+    }
+}
+
+#[test]
+fn values_are_redacted_by_name_mark_and_content_at_every_depth() {
+    let value = json!({
+        "api_key": "sk-secret123456",
+        "nested": [{ "password": "supersecret", "apiKey": { "a": 1 }, "tokensUsed": 12, "token": 7, "note": "ask a@b.org" }],
+        "user": { "pin": "0000", "age": 44, "home": "x" },
+        "mail bob@example.org": 1,
+        "card": 4_111_111_111_111_111_u64,
+        "phone": "481 7531",
+        "inner": "{\"password\":\"supersecret\",\"n\":1}",
+        "page_token": "abc",
+        "empty_password": "",
+    });
+    let schema = json!({
+        "properties": { "user": { "$ref": "#/$defs/user" }, "page_token": { "x-sensitivity": "none" } },
+        "$defs": { "user": { "allOf": [{ "properties": { "pin": { "x-sensitivity": "secret" }, "age": { "x-sensitivity": true }, "home": { "x-sensitivity": "public" } } }] } },
+    });
+    let expected = json!({
+        "api_key": REDACTED,
+        "nested": [{ "password": REDACTED, "apiKey": REDACTED, "tokensUsed": 12, "token": 7, "note": "ask [EMAIL_REDACTED]" }],
+        "user": { "pin": REDACTED, "age": REDACTED, "home": "x" },
+        "mail [EMAIL_REDACTED]": 1,
+        "card": "[CREDIT_CARD_REDACTED]",
+        "phone": "[PHONE_REDACTED]",
+        "inner": "{\"n\":1,\"password\":\"[REDACTED]\"}",
+        "page_token": "abc",
+        "empty_password": "",
+    });
+    let redacted = ENGINE.value(&value, Some(&schema)).unwrap();
+    // The order of members is not what is tested.
+    let inner = |value: &Value| serde_json::from_str::<Value>(value["inner"].as_str().unwrap()).unwrap();
+    assert_eq!(inner(&redacted), inner(&expected));
+    for name in ["api_key", "nested", "user", "mail [EMAIL_REDACTED]", "card", "phone", "page_token", "empty_password"]
+    {
+        assert_eq!(redacted[name], expected[name], "{name}");
+    }
+}
+
+#[test]
+fn a_value_that_is_too_deep_is_an_error() {
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    assert_eq!(ENGINE.value(&deep, None), Err(RedactionError::TooDeep));
+}
+
+#[test]
+fn additions_count_for_the_engine_that_has_them() {
+    let additions = Additions {
+        values: vec!["open \"sesame\"".into(), "abc".into()],
+        names: vec!["badge_number".into(), "*_dossier".into()],
+        exempt: vec!["session_token".into()],
+        patterns: vec![r"\bEMP-\d{4}\b".into()],
+    };
+    let engine = ENGINE.with(&additions).unwrap();
+    assert_eq!(engine.text("say open \"sesame\" to EMP-1234, abc"), "say [REDACTED] to [REDACTED], abc");
+    assert_eq!(engine.text(r#"{"a":"open \"sesame\""}"#), r#"{"a":"[REDACTED]"}"#);
+    let shown = engine
+        .value(&json!({ "badgeNumber": 1, "hr-dossier": "x", "session_token": "x", "token": "x" }), None)
+        .unwrap();
+    assert_eq!(
+        shown,
+        json!({ "badgeNumber": REDACTED, "hr-dossier": REDACTED, "session_token": "x", "token": REDACTED })
+    );
+    assert_eq!(ENGINE.text("EMP-1234"), "EMP-1234");
+    assert!(ENGINE.with(&Additions { patterns: vec!["(".into()], ..Additions::default() }).is_err());
+    assert!(ENGINE.with(&Additions { values: vec![String::new(); 1_001], ..Additions::default() }).is_err());
+}
+
+/// Time that this thread has been on a core: what others do on the machine does not count.
+fn on_cpu() -> u64 {
+    let figures = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    figures.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn work_grows_with_the_text_and_not_faster() {
+    // Everything that makes a detector look far, over and over.
+    let pieces = [
+        "1 ",
+        "1-",
+        "1.",
+        ":",
+        "1:",
+        "@",
+        "a@",
+        "eyJ-",
+        "eyJ.",
+        "sk-",
+        "key=",
+        "key=\"",
+        "curl -u ",
+        "kind: Secret\n",
+        "://",
+        "bearer ",
+        "-----BEGIN PRIVATE KEY-----",
+        "password is ",
+        "+1 ",
+        "(1) ",
+        "ZXlK-",
+        "PuTTY-User-Key-File-",
+        "\"token\":\"",
+        "GB82",
+        "00 ",
+        "|",
+    ];
+    let cost = |text: &str| {
+        let once = |_| {
+            let before = on_cpu();
+            let _ = ENGINE.findings(text);
+            on_cpu() - before
+        };
+        (0..3).map(once).min().unwrap_or_default()
+    };
+    let text = |bytes: usize| pieces.map(|piece| piece.repeat(bytes / piece.len())).join("\n");
+    // Eight times the text: linear work is eight times as much, quadratic work sixty-four times.
+    let (small, large) = (cost(&text(2_000)), cost(&text(16_000)));
+    assert!(large < small * 24, "{small} ns for the small text, {large} ns for the large one");
+}
+
+fn secrets() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "ghp_[a-zA-Z0-9]{36}".prop_map(String::from),
+        "glpat-[a-zA-Z0-9]{20}".prop_map(String::from),
+        "AKIA[A-Z2-7]{16}".prop_map(String::from),
+        "[a-z]{3,9}@[a-z]{3,9}\\.(com|org|de)".prop_map(String::from),
+        "\\+49 30 [1-9][0-9]{6}".prop_map(String::from),
+    ]
+    .prop_filter("random enough to be real", |secret| {
+        let mut letters: Vec<u8> = secret.bytes().skip(4).collect();
+        letters.sort_unstable();
+        letters.dedup();
+        !secret.starts_with(['g', 'A']) || letters.len() >= 11
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn nothing_panics_and_findings_are_places_of_the_text(text in "\\PC{0,200}|[ -~\\n]{0,300}|[0-9a-f:.@+() =\"'-]{0,200}") {
+        let mut last = 0;
+        for finding in ENGINE.findings(&text) {
+            prop_assert!(finding.start >= last && finding.start < finding.end);
+            prop_assert!(text.get(finding.start..finding.end).is_some(), "{finding:?}");
+            last = finding.end;
+        }
+    }
+
+    #[test]
+    fn redacting_twice_changes_nothing(
+        parts in prop::collection::vec(prop_oneof![
+            secrets(), "[ -~]{0,20}", "(password|token|key|phone|call|ssn|iban)[ :=]{1,2}", "[0-9]{2,5}[ .-]", " ", "[:.@(+-]",
+        ], 0..12)
+    ) {
+        let once = ENGINE.text(&parts.concat()).into_owned();
+        prop_assert_eq!(ENGINE.text(&once), once.as_str());
+    }
+
+    #[test]
+    fn a_planted_secret_is_gone(before in "[ -~]{0,40}", secret in secrets(), after in "[ -~]{0,40}") {
+        let shown = ENGINE.text(&format!("{before} {secret} {after}")).into_owned();
+        prop_assert!(!shown.contains(&secret), "{shown}");
+        let value = json!({ "a": [{ "b": format!("{before} {secret} {after}") }], secret.as_str(): 1 });
+        let shown = ENGINE.value(&value, None).unwrap().to_string();
+        prop_assert!(!shown.contains(&secret), "{shown}");
+    }
+
+    #[test]
+    fn values_with_secret_names_are_gone(value in "[a-z]{5,20}", name in "(user_)?(password|apiKey|client-secret|ACCESS_TOKEN)") {
+        let planted = format!("{value}~");
+        let shown = ENGINE.value(&json!({ "x": [{ name.as_str(): planted.as_str() }] }), None).unwrap().to_string();
+        prop_assert!(!shown.contains(&planted) && shown.contains(REDACTED));
+    }
+}
