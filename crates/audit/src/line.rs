@@ -1,9 +1,13 @@
 //! One record as one line. The member names are a promise to whoever reads the files.
 
+use std::collections::BTreeMap;
+
 use contract::canonical::Digest;
+use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
+use contract::money::{Amount, Currency};
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
 use kernel::ports::executor::Usage;
 use serde::Serialize;
@@ -42,6 +46,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Used>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<Cost>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
 }
 
@@ -65,6 +71,25 @@ impl Used {
             network_bytes_sent: usage.network_bytes_sent,
             network_bytes_received: usage.network_bytes_received,
             tokens_used: usage.tokens,
+        })
+    }
+}
+
+/// What a call cost. A call that cost nothing has none.
+#[derive(Serialize)]
+struct Cost {
+    total: Amount,
+    currency: Currency,
+    /// By component.
+    components: BTreeMap<&'static str, Amount>,
+}
+
+impl Cost {
+    fn of(costs: &Costs) -> Option<Self> {
+        (!costs.is_zero()).then(|| Self {
+            total: costs.total(),
+            currency: costs.currency,
+            components: costs.parts().map(|(component, amount)| (component.as_str(), amount)).collect(),
         })
     }
 }
@@ -99,6 +124,7 @@ pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde
         parameters_digest: record.parameters_digest,
         duration_ms: record.duration_ms,
         usage: record.usage.and_then(Used::of),
+        cost: record.cost.as_ref().and_then(Cost::of),
         note: record.note.as_deref(),
     };
     serde_json::to_writer(&mut *out, &line)?;

@@ -81,6 +81,7 @@ impl Kernel {
             parameters_digest: None,
             duration_ms: None,
             usage: None,
+            cost: None,
             note,
         }
     }

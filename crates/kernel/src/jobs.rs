@@ -52,8 +52,8 @@ use crate::invoke::{Arrival, Failed, Kernel};
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_invocation_id;
 use crate::ports::job_store::{
-    CancelAsked, Dedupe, Enqueued, JobEvent, JobFilter, JobKey, JobPriority, JobRecord, JobState, JobStore, NewJob,
-    OwnerId,
+    CancelAsked, Dedupe, Enqueued, JobCounts, JobEvent, JobFilter, JobKey, JobPriority, JobRecord, JobState, JobStore,
+    NewJob, OwnerId,
 };
 use crate::registry::ToolVersion;
 use crate::webhooks::Webhooks;
@@ -149,6 +149,11 @@ impl Jobs {
     /// How jobs are done here.
     pub fn settings(&self) -> &JobsSettings {
         &self.settings
+    }
+
+    /// How much waits and runs.
+    pub async fn counts(&self) -> Result<JobCounts, crate::ports::registry_store::StoreError> {
+        self.store.counts().await
     }
 
     /// Which jobs change in this process from now on. What is missed can be read with [`Jobs::events`].

@@ -198,6 +198,7 @@ impl Jobs {
             parameters_digest: None,
             duration_ms: None,
             usage: None,
+            cost: None,
             note: Some(format!("{} job, attempt {}", handler.kind(), job.record.attempts)),
         });
         outcome

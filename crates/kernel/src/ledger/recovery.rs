@@ -93,6 +93,7 @@ impl Kernel {
             parameters_digest: Some(intent.parameters),
             duration_ms: None,
             usage: None,
+            cost: None,
             note: Some("interrupted by the end of the server".into()),
         });
     }

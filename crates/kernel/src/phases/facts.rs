@@ -42,6 +42,8 @@ pub struct Facts {
     pub(super) cancellation: CancellationToken,
     /// What the call saves, and goes on from.
     pub(crate) checkpointing: Checkpointing,
+    /// What of the parameters is paid for by the piece.
+    pub(super) units: Option<u64>,
 }
 
 impl Facts {
@@ -63,6 +65,7 @@ impl Facts {
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),
             checkpointing: Checkpointing::default(),
+            units: None,
         }
     }
 
@@ -101,6 +104,7 @@ impl Facts {
             parameters_digest: self.parameters_digest,
             duration_ms: end.map(|(_, _, took)| millis(took)),
             usage: None,
+            cost: None,
             note: None,
         }
     }

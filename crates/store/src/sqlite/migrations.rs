@@ -19,6 +19,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0007_jobs.sql"),
     include_str!("../../migrations/0008_checkpoints.sql"),
     include_str!("../../migrations/0009_webhooks.sql"),
+    include_str!("../../migrations/0010_usage.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.
