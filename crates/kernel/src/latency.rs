@@ -76,10 +76,10 @@ impl Latencies {
 /// The bucket of a duration.
 pub fn bucket_of(took: Duration) -> usize {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-    let scaled = micros / FIRST_MICROS;
-    let Some(octave) = scaled.checked_ilog2() else { return 0 };
-    let step = ((u128::from(scaled) * u128::from(STEPS)) >> octave) % u128::from(STEPS);
-    let bucket = 1 + u64::from(octave) * STEPS + u64::try_from(step).unwrap_or(0);
+    let scaled = micros / (FIRST_MICROS / STEPS);
+    // The first bucket with a doubling of its own begins at FIRST_MICROS, which is STEPS in this scale.
+    let Some(octave) = scaled.checked_ilog2().and_then(|bits| bits.checked_sub(STEPS.ilog2())) else { return 0 };
+    let bucket = 1 + u64::from(octave) * STEPS + (scaled >> octave) % STEPS;
     usize::try_from(bucket).map_or(BUCKETS - 1, |bucket| bucket.min(BUCKETS - 1))
 }
 

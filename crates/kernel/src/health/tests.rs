@@ -12,8 +12,8 @@ use crate::registry::Lifecycle;
 
 fn version(name: &str, change: &Value) -> Arc<ToolVersion> {
     let mut manifest = json!({
-        "tool_id": name, "version": "1.0.0", "name": "N", "description": "Does something with a text that it is given.",
-        "provider": "P", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+        "tool_id": name, "version": "1.0.0", "name": "A tool", "description": "Does something with a text that it is given.",
+        "provider": "Demo", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
         "parameters": { "type": "object" }, "result_schema": { "type": "object" },
         "execution": { "type": "builtin", "handler": "x" },
     });
@@ -26,7 +26,7 @@ fn version(name: &str, change: &Value) -> Arc<ToolVersion> {
         tool: manifest.id().unwrap(),
         version: manifest.version.clone(),
         digest: manifest.digest(),
-        lifecycle: Lifecycle::active(),
+        lifecycle: Lifecycle::default(),
         published_at: UnixMillis(0),
         published_by: "admin".parse().unwrap(),
         manifest,
@@ -87,7 +87,7 @@ fn a_tool_that_fails_is_told_of_once_and_again_when_it_is_well() {
     let failing = |number| if number < 5 { Ending::Failed } else { Ending::Well };
     assert_eq!(rules(&watch.minutes(&tool, 120, failing, 5)), [(Rule::ToolDegraded, false)]);
     let report = watch.report(&tool).unwrap();
-    assert!(report.condition == Condition::Degraded && report.raised.len() == 1, "{report:?}");
+    assert!(report.condition == Condition::Unhealthy && report.raised.len() == 1, "{report:?}");
     assert_eq!(rules(&watch.minutes(&tool, 120, well, 5)), [(Rule::ToolDegraded, true)]);
 }
 
@@ -166,7 +166,7 @@ fn more_versions_than_are_watched_make_room_for_each_other() {
     let watch = Watch::new();
     let tool = version("abc", &json!({}));
     for number in 0..VERSIONS_MAX + 500 {
-        let mut other = ToolVersion::with_lifecycle(&tool, Lifecycle::active());
+        let mut other = ToolVersion::with_lifecycle(&tool, Lifecycle::default());
         other.id = format!("tool_{number}").parse().unwrap();
         let now = watch.now() + Duration::from_millis(u64::try_from(number).unwrap());
         watch.health.note(now, &other, Ending::Well, Duration::ZERO);

@@ -185,7 +185,8 @@ impl House {
             observer,
         });
         let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
-        let kernel = Arc::new(kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())));
+        let kernel = kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()));
+        let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
         let loader = Loader {
             kernel: Arc::clone(&kernel),
             tool_homes: homes,
