@@ -109,14 +109,9 @@ async fn use_and_cost_are_told_to_those_they_concern() {
 async fn pages_and_days_can_be_asked_for() {
     let stage = Stage::new().await;
     for day in 0..5 {
+        stage.step(if day == 0 { 0 } else { 86_400 });
         assert_eq!(stage.invoke("demo.echo_tool", json!({ "text": "x" })).await.status, 200);
         stage.insights.flush().await.unwrap();
-        assert!(
-            day == 4 || {
-                stage.step(86_400);
-                true
-            }
-        );
     }
     let get = async |query: &str| stage.admin("GET", &format!("/v1/usage{query}"), None).await.json();
     let days = |answer: &Value| {
