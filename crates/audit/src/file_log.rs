@@ -163,6 +163,7 @@ mod tests {
             parameters: None,
             duration_ms: Some(1),
             usage: Some(Usage { memory_peak_mb: 9, ..Usage::default() }),
+            cost: None,
             note: Some(note.into()),
         }
     }

@@ -1,9 +1,13 @@
 //! One record as one line. The member names are a promise to whoever reads the files.
 
+use std::collections::BTreeMap;
+
 use contract::canonical::Digest;
+use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
+use contract::money::{Amount, Currency};
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
 use kernel::ports::executor::Usage;
 use serde::Serialize;
@@ -45,6 +49,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Used>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<Cost>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
 }
 
@@ -68,6 +74,25 @@ impl Used {
             network_bytes_sent: usage.network_bytes_sent,
             network_bytes_received: usage.network_bytes_received,
             tokens_used: usage.tokens,
+        })
+    }
+}
+
+/// What a call cost. A call that cost nothing has none.
+#[derive(Serialize)]
+struct Cost {
+    total: Amount,
+    currency: Currency,
+    /// By component.
+    components: BTreeMap<&'static str, Amount>,
+}
+
+impl Cost {
+    fn of(costs: &Costs) -> Option<Self> {
+        (!costs.is_zero()).then(|| Self {
+            total: costs.total(),
+            currency: costs.currency,
+            components: costs.parts().map(|(component, amount)| (component.as_str(), amount)).collect(),
         })
     }
 }
@@ -108,6 +133,7 @@ pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde
         parameters: record.parameters.as_deref().map(json),
         duration_ms: record.duration_ms,
         usage: record.usage.and_then(Used::of),
+        cost: record.cost.as_ref().and_then(Cost::of),
         note: record.note.as_deref(),
     };
     serde_json::to_writer(&mut *out, &line)?;

@@ -46,6 +46,16 @@ pub(crate) async fn show(context: &Context, tool: &ToolReference) -> Result<Valu
     }
 }
 
+/// How the versions of a tool fare, or the one that is asked for. Only a running server knows, and not every one does.
+pub(crate) async fn health(context: &Context, tool: &ToolReference) -> Option<Value> {
+    let answer = context.client().ok()?.get(&format!("/v1/tools/{}/health", segment(&tool.tool))).await.ok()?;
+    let versions = answer.get("versions")?.as_array()?.iter();
+    let wanted = |version: &&Value| {
+        tool.version.as_deref().is_none_or(|wanted| version.get("version").and_then(Value::as_str) == Some(wanted))
+    };
+    Some(versions.filter(wanted).cloned().collect())
+}
+
 /// `None`: no server runs, and none was asked for by name.
 async fn ask(context: &Context, path: &str) -> Result<Option<Value>, Failure> {
     match context.client()?.get(path).await {

@@ -21,6 +21,7 @@ mod server;
 mod tenant;
 mod token;
 mod tool;
+mod usage;
 mod webhook;
 mod worker;
 
@@ -60,6 +61,7 @@ pub(crate) enum Command {
     Activation(activation::Activation),
     #[command(subcommand)]
     Webhook(webhook::Webhook),
+    Usage(usage::Usage),
     Worker(worker::Worker),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -97,6 +99,7 @@ impl Command {
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,
+            Self::Usage(command) => command.run(context).await?,
             Self::Completions(command) => command.run(context),
             Self::ConfigReference(command) => command.run(context),
         }

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 
 pub(crate) mod audit;
 pub(crate) mod egress;
+pub(crate) mod health;
 pub(crate) mod identity;
 pub(crate) mod inbound_jobs;
 pub(crate) mod isolation;
@@ -35,6 +36,7 @@ pub(crate) mod settings;
 pub(crate) mod shared_state;
 pub(crate) mod store;
 pub(crate) mod tools;
+pub(crate) mod usage;
 pub(crate) mod visibility;
 pub(crate) mod webhooks;
 
@@ -70,6 +72,8 @@ const KEYS: &[&[&Key]] = &[
     model::KEYS,
     webhooks::KEYS,
     inbound_jobs::KEYS,
+    health::KEYS,
+    usage::KEYS,
 ];
 
 /// The configuration in force.
@@ -97,6 +101,8 @@ pub(crate) struct Config {
     pub(crate) webhooks: webhooks::WebhooksSection,
     /// There if the signed door for jobs is open.
     pub(crate) inbound_jobs: Option<inbound_jobs::InboundSection>,
+    pub(crate) health: health::HealthSection,
+    pub(crate) usage: usage::UsageSection,
     /// The file it was read from, as the user wrote it.
     pub(crate) file: Option<PathBuf>,
     /// Where each value came from.
@@ -142,6 +148,8 @@ impl Config {
         let model = model::read(&settings, &mut problems);
         let webhooks = webhooks::WebhooksSection::read(&settings, &mut problems);
         let inbound_jobs = inbound_jobs::InboundSection::read(&settings, &mut problems);
+        let health = health::HealthSection::read(&settings);
+        let usage = usage::UsageSection::read(&settings, &mut problems);
         match (server, store) {
             (Some(server), Some(store)) if problems.is_empty() => Ok(Self {
                 server,
@@ -164,6 +172,8 @@ impl Config {
                 model,
                 webhooks,
                 inbound_jobs,
+                health,
+                usage,
                 file: file.map(|file| PathBuf::from(&file.name)),
                 settings,
             }),

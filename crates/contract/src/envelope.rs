@@ -273,6 +273,9 @@ pub struct ExecutionMetadata {
     pub tokens_used: Option<u64>,
     /// Decimal text in the currency of the price list.
     pub cost: String,
+    /// The currency of the cost; absent if it cost nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_currency: Option<crate::money::Currency>,
     /// The newest of those that were made while it ran, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checkpoints_created: Vec<CheckpointNote>,

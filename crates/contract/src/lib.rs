@@ -5,6 +5,7 @@
 
 pub mod canonical;
 pub mod compat;
+pub mod cost;
 pub mod envelope;
 pub mod error;
 pub mod guard;
@@ -12,6 +13,7 @@ pub mod idempotency;
 pub mod ids;
 pub mod json;
 pub mod manifest;
+pub mod money;
 pub mod nearest;
 pub mod schema;
 pub mod version;

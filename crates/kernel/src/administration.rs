@@ -78,6 +78,7 @@ impl Kernel {
             parameters: None,
             duration_ms: None,
             usage: None,
+            cost: None,
             note: Some(note),
         }
     }
@@ -104,6 +105,7 @@ impl Kernel {
             parameters: None,
             duration_ms: None,
             usage: None,
+            cost: None,
             note,
         }
     }

@@ -63,6 +63,11 @@ impl Availability {
         }
     }
 
+    /// How many tools cannot be called for this reason.
+    pub fn how_many(&self, why: WhyUnavailable) -> usize {
+        self.missing.load().values().filter(|reason| **reason == why).count()
+    }
+
     /// The present value of [`Availability::generation`].
     pub fn current_generation(&self) -> u64 {
         *self.generation.borrow()

@@ -4,7 +4,7 @@
 //! The three tiers (VIS-001): *catalogue* is what there is for the caller's tenant to have, *tenant* what it has, *agent*
 //! what this caller may use. Tools of another tenant are in none of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::compat::{self, Comparison, Direction, Negotiation};
 use contract::error::{ErrorCode, Refusal};
@@ -19,6 +19,9 @@ use crate::availability::Availability;
 use crate::invoke::Kernel;
 use crate::ports::clock::UnixMillis;
 use crate::registry::{ListFilter, Listed, Snapshot, Tool, ToolPage, ToolVersion};
+
+/// Tools that a search finds and the caller lacks, of which the need is noted: the best ones.
+const LACKING_MAX: usize = 3;
 
 /// How far a look goes (VIS-001).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +128,21 @@ impl Kernel {
         let caller = self.recognise(actor).await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        self.registry().search(caller.tenant(), query, limit, |tool| sight.knows(tool)).await
+        // What the search finds best and the agent lacks is a need that nobody has met (ANALYT-003).
+        let lacking = Mutex::new(Vec::new());
+        let knows = |tool: &Tool| {
+            let knows = sight.knows(tool);
+            let mut lacking = lacking.lock().unwrap_or_else(PoisonError::into_inner);
+            if !knows && lacking.len() < LACKING_MAX && sight.view.has(&tool.tenant, &tool.id) {
+                lacking.push(tool.id.clone());
+            }
+            knows
+        };
+        let found = self.registry().search(caller.tenant(), query, limit, knows).await?;
+        if let Some(insights) = self.insights() {
+            insights.found_out_of_reach(caller.tenant(), caller.subject(), &lacking.into_inner().unwrap_or_default());
+        }
+        Ok(found)
     }
 
     /// One tool with all its versions.

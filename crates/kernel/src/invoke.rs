@@ -15,6 +15,7 @@ use crate::availability::Availability;
 use crate::checkpoints::Checkpoints;
 use crate::concurrency::Concurrency;
 use crate::identity::{Identity, Principal};
+use crate::insights::Insights;
 use crate::isolation::IsolationPolicy;
 use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
@@ -65,6 +66,8 @@ pub struct Kernel {
     pub(crate) concurrency: Concurrency,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
+    /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
+    pub(crate) insights: Option<Arc<Insights>>,
 }
 
 /// A call as it comes through a door.
@@ -105,7 +108,7 @@ impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
-        Self { parts, concurrency, checkpoints: None }
+        Self { parts, concurrency, checkpoints: None, insights: None }
     }
 
     /// Which tools there are.

@@ -51,7 +51,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::invoke::Kernel;
 use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{Dedupe, JobKey, JobPriority, JobStore, OwnerId};
+use crate::ports::job_store::{Dedupe, JobCounts, JobKey, JobPriority, JobStore, OwnerId};
 use crate::webhooks::Webhooks;
 
 pub use entrance::LateEntrance;
@@ -142,6 +142,11 @@ impl Jobs {
     /// How jobs are done here.
     pub fn settings(&self) -> &JobsSettings {
         &self.settings
+    }
+
+    /// How much waits and runs.
+    pub async fn counts(&self) -> Result<JobCounts, crate::ports::registry_store::StoreError> {
+        self.store.counts().await
     }
 
     /// Which jobs change in this process from now on. What is missed can be read with [`Jobs::events`].

@@ -54,6 +54,8 @@ pub enum Action {
     SeeJobs,
     /// Cancel and repeat the jobs of others.
     ManageJobs,
+    /// Look at the use and cost of others, at alerts and recommendations.
+    SeeUsage,
 }
 
 impl Role {
@@ -75,9 +77,12 @@ impl Role {
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
             Action::ManageWebhooks => &[Self::Admin, Self::Operator],
-            Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeJobs | Action::SeeWebhooks => {
-                &[Self::Admin, Self::Operator, Self::Auditor]
-            }
+            Action::SeeAccess
+            | Action::SeePolicies
+            | Action::SeeServers
+            | Action::SeeJobs
+            | Action::SeeWebhooks
+            | Action::SeeUsage => &[Self::Admin, Self::Operator, Self::Auditor],
             Action::SeeWholeCatalogue => {
                 &[Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor]
             }
@@ -120,6 +125,7 @@ impl Action {
             Self::SeeWebhooks => "look at webhooks",
             Self::SeeJobs => "look at the jobs of others",
             Self::ManageJobs => "manage the jobs of others",
+            Self::SeeUsage => "look at the use and cost of others",
         }
     }
 }

@@ -47,6 +47,30 @@ impl fmt::Debug for MetricsText {
     }
 }
 
+/// Says how many bytes are left where the data is, and how many there should be.
+#[derive(Clone)]
+pub struct FreeSpace {
+    left: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
+    bytes_min: u64,
+}
+
+impl FreeSpace {
+    /// From whatever looks; `None` from it means that it cannot be seen.
+    pub fn new(bytes_min: u64, left: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
+        Self { left: Arc::new(left), bytes_min }
+    }
+
+    pub(crate) fn is_enough(&self) -> bool {
+        (self.left)().is_some_and(|left| left >= self.bytes_min)
+    }
+}
+
+impl fmt::Debug for FreeSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FreeSpace").field("bytes_min", &self.bytes_min).finish_non_exhaustive()
+    }
+}
+
 /// The state that all requests share.
 #[derive(Debug)]
 pub struct Door {
@@ -61,6 +85,7 @@ pub struct Door {
     webhooks: OnceLock<Arc<Webhooks>>,
     inbound_jobs: OnceLock<Arc<InboundJobs>>,
     jobs: OnceLock<Arc<Jobs>>,
+    free_space: OnceLock<FreeSpace>,
     /// Room for those who watch jobs.
     watchers: Arc<Semaphore>,
     mcp: Mcp,
@@ -91,6 +116,7 @@ impl Door {
             webhooks: OnceLock::new(),
             inbound_jobs: OnceLock::new(),
             jobs: OnceLock::new(),
+            free_space: OnceLock::new(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
@@ -132,6 +158,15 @@ impl Door {
 
     pub(crate) fn jobs(&self) -> Option<&Arc<Jobs>> {
         self.jobs.get()
+    }
+
+    /// Says where to look for space on the disk. Once; without it nobody looks.
+    pub fn look_at_disk(&self, space: FreeSpace) {
+        let _ = self.free_space.set(space);
+    }
+
+    pub(crate) fn free_space(&self) -> Option<&FreeSpace> {
+        self.free_space.get()
     }
 
     pub(crate) fn watchers(&self) -> &Arc<Semaphore> {

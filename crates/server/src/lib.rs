@@ -33,7 +33,7 @@ mod settle;
 pub mod tool_view;
 
 pub use config::{ConfigError, ServerConfig};
-pub use door::{Door, MetricsText};
+pub use door::{Door, FreeSpace, MetricsText};
 pub use mcp::config::{Exposure, McpConfig, McpConfigError, McpMode};
 pub use mcp::{McpState, StdioError, serve_stdio};
 pub use openapi::openapi;

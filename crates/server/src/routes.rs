@@ -49,7 +49,9 @@ mod rights;
 mod servers;
 mod tenants;
 mod tokens;
+mod tool_health;
 mod tools;
+mod usage;
 mod webhooks;
 
 /// How an operation is asked for.
@@ -159,6 +161,8 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         inbound_jobs::OPERATIONS,
         discovery::OPERATIONS,
         affordances::OPERATIONS,
+        tool_health::OPERATIONS,
+        usage::OPERATIONS,
         health::OPERATIONS,
         pages::OPERATIONS,
     ]

@@ -11,6 +11,7 @@
 //! mod jobs     { gantry_store::jobs_suite!(super::open); }
 //! mod checkpoints { gantry_store::checkpoints_suite!(super::open); }
 //! mod webhooks { gantry_store::webhooks_suite!(super::open); }
+//! mod usage    { gantry_store::usage_suite!(super::open); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
@@ -24,6 +25,7 @@ mod samples;
 pub mod search;
 mod stepped_clock;
 pub mod upstreams;
+pub mod usage;
 pub mod webhooks;
 
 use std::sync::Arc;
@@ -31,11 +33,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::checkpoint_store::CheckpointStore;
+use kernel::ports::health_store::HealthStore;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::usage_store::UsageStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 
@@ -68,6 +72,10 @@ pub trait Adapter: Send {
     fn jobs(&self) -> Arc<dyn JobStore>;
     /// The same store as what keeps checkpoints.
     fn checkpoints(&self) -> Arc<dyn CheckpointStore>;
+    /// The same store as what keeps use.
+    fn usage(&self) -> Arc<dyn UsageStore>;
+    /// The same store as what keeps the health of tools.
+    fn health(&self) -> Arc<dyn HealthStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

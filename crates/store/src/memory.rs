@@ -8,6 +8,7 @@ mod checkpoints;
 mod jobs;
 mod ledger;
 mod upstreams;
+mod usage;
 mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,7 @@ pub struct MemoryStore {
     webhooks: Mutex<webhooks::Webhooks>,
     jobs: Mutex<jobs::Jobs>,
     checkpoints: Mutex<checkpoints::Kept>,
+    usage: Mutex<usage::Kept>,
 }
 
 /// Every version by what names it.

@@ -9,9 +9,11 @@ use gantry_store::sqlite::{Options, SqliteStore};
 use kernel::ports::access_store::AccessStore;
 use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
+use kernel::ports::health_store::HealthStore;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::usage_store::UsageStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 
@@ -58,6 +60,14 @@ impl Adapter for InFile {
 
     fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
         Arc::clone(&self.store) as Arc<dyn CheckpointStore>
+    }
+
+    fn usage(&self) -> Arc<dyn UsageStore> {
+        Arc::clone(&self.store) as Arc<dyn UsageStore>
+    }
+
+    fn health(&self) -> Arc<dyn HealthStore> {
+        Arc::clone(&self.store) as Arc<dyn HealthStore>
     }
 
     async fn reopen(&mut self) {
@@ -110,4 +120,8 @@ mod upstreams {
 
 mod webhooks {
     gantry_store::webhooks_suite!(super::open);
+}
+
+mod usage {
+    gantry_store::usage_suite!(super::open);
 }

@@ -31,6 +31,7 @@ use crate::tool_folders::watching::ToolWatcher;
 pub(super) mod alone;
 mod banner;
 mod callbacks;
+mod insights;
 mod jobs;
 mod ledger_keeping;
 mod signals;
@@ -93,6 +94,7 @@ impl Serve {
         let announced = context.data_dir().announce(&running)?;
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
+        door.look_at_disk(insights::free_space(context.data_dir().path(), &config));
         let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
@@ -123,6 +125,9 @@ impl Serve {
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
             upstreams.shut_down().await;
             kernel.books().retire().await;
+            if let Some(insights) = kernel.insights() {
+                insights.close().await;
+            }
             recorder.close().await;
             house.store.close().await;
         });
@@ -208,6 +213,7 @@ fn keepers(
     house: &House,
 ) -> Vec<JoinHandle<()>> {
     let (following, fetching) = (Arc::clone(kernel), Arc::clone(kernel));
+    let learning = kernel.insights().cloned();
     let warm = Arc::clone(processes.warm());
     let clock = || Arc::clone(&house.clock) as Arc<dyn Clock>;
     let keys_clock = clock();
@@ -217,6 +223,7 @@ fn keepers(
         tokio::spawn(async move { warm.keep_in_order().await }),
         tokio::spawn(clean_checkpoints(Arc::clone(kernel), clock())),
     ];
+    keepers.extend(learning.map(|insights| tokio::spawn(async move { insights.keep().await })));
     keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
     keepers
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ErrorCode;
+use crate::money::Currency;
 
 /// The side-effect class. There is no default on purpose: `pure` would be fail-open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -164,6 +165,9 @@ pub struct CostConfig {
     pub fixed_cost: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_unit: Option<UnitCost>,
+    /// What the prices are in; default `USD`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<Currency>,
 }
 
 /// When somebody should be woken (MAN-035).

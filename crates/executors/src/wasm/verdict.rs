@@ -33,7 +33,7 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal
         memory_peak_mb: ended.seen.memory_peak_bytes.div_ceil(1 << 20),
         network_bytes_sent: ended.traffic.sent,
         network_bytes_received: ended.traffic.received,
-        tokens: None,
+        ..Usage::default()
     };
     let failed = !matches!(ended.outcome, Outcome::Answered(_));
     match ended.outcome {

@@ -144,6 +144,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         }),
         resume,
     };
+    facts.units = contract::cost::units_of(tool.manifest.cost_config.as_ref(), &call.parameters);
     if let Some(held) = &mut facts.held {
         held.started = true;
         kernel.parts.observer.step(Step::Starting);

@@ -46,6 +46,8 @@ pub struct Facts {
     pub(super) cancellation: CancellationToken,
     /// What the call saves, and goes on from.
     pub(crate) checkpointing: Checkpointing,
+    /// What of the parameters is paid for by the piece.
+    pub(super) units: Option<u64>,
 }
 
 impl Facts {
@@ -69,6 +71,7 @@ impl Facts {
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),
             checkpointing: Checkpointing::default(),
+            units: None,
         }
     }
 
@@ -108,6 +111,7 @@ impl Facts {
             parameters: self.parameters.clone(),
             duration_ms: end.map(|(_, _, took)| millis(took)),
             usage: None,
+            cost: None,
             note: None,
         }
     }

@@ -2,14 +2,20 @@
 //!
 //! Runs for every call, whatever became of it, so that nothing ends without a record.
 
+use std::time::Duration;
+
+use contract::cost::Costs;
 use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 
 use super::facts::{Facts, millis, status_of};
 use super::settle::Settled;
+use super::verify::Verified;
+use crate::insights::{Ended, Insights};
 use crate::invoke::{Failed, Kernel};
-use crate::ports::audit_sink::AuditAction;
+use crate::ports::audit_sink::{AuditAction, Who};
 use crate::ports::observer::Finished;
+use crate::registry::ToolVersion;
 
 /// Most names in the note of a record.
 const NAMES_MAX: usize = 20;
@@ -42,6 +48,20 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         code,
         duration: took,
     });
+    let costs = costs_of(kernel, &facts, carried.as_ref().ok(), took);
+    if let Some((insights, who, tool)) = heard(kernel, &facts) {
+        insights.ended(&Ended {
+            who,
+            session: facts.caller.as_ref().and_then(|caller| caller.session()),
+            tool,
+            refusal: carried.as_ref().err(),
+            took,
+            // What an earlier call used was counted then.
+            usage: carried.as_ref().ok().filter(|_| facts.replay_of.is_none()).map(|it| it.usage).unwrap_or_default(),
+            costs,
+            replayed: facts.replay_of.is_some(),
+        });
+    }
     if let Some(slot) = facts.slot.take() {
         let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
         record.note = match &facts.replay_of {
@@ -49,6 +69,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             None => carried.as_ref().err().and_then(note),
         };
         record.usage = carried.as_ref().ok().map(|verified| verified.usage);
+        record.cost = carried.as_ref().ok().map(|_| costs);
         slot.record(record);
     }
 
@@ -85,18 +106,26 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             deprecation: notice.map(crate::registry::Notice::on_the_wire),
             truncation: verified.truncation,
             tokens_used: verified.usage.tokens,
-            cost: tool
-                .manifest
-                .cost_config
-                .as_ref()
-                .and_then(|cost| cost.fixed_cost.clone())
-                .unwrap_or_else(|| "0".into()),
+            cost: costs.total().to_string(),
+            cost_currency: (!costs.is_zero()).then_some(costs.currency),
             checkpoints_created: checkpoints.notes,
         },
         checkpoint_ref: checkpoints.newest.map(|id| id.to_string()),
         result: verified.result,
         trace_id,
     }))
+}
+
+/// What the call cost. Nothing if it was made before, and nothing that is known if it failed.
+fn costs_of(kernel: &Kernel, facts: &Facts, verified: Option<&Verified>, took: Duration) -> Costs {
+    let verified = verified.filter(|_| facts.replay_of.is_none());
+    let costs = verified.zip(kernel.insights.as_ref());
+    costs.map(|(it, insights)| insights.bill(&it.tool, it.usage, facts.units, took)).unwrap_or_default()
+}
+
+/// Who learns from the call, whose it was and of which tool, if all of them are known.
+fn heard<'a>(kernel: &'a Kernel, facts: &'a Facts) -> Option<(&'a Insights, &'a Who, &'a ToolVersion)> {
+    Some((kernel.insights.as_deref()?, &facts.caller.as_ref()?.who, facts.tool.as_deref()?))
 }
 
 /// What the record says besides the code: the policies behind a denial, or the destinations behind a violation.

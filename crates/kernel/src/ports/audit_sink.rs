@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::canonical::Digest;
+use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, Subject, TenantId, ToolId, TraceId};
@@ -98,6 +99,8 @@ pub struct AuditRecord {
     pub duration_ms: Option<u64>,
     /// What the call used, where an executor could tell. There once the tool has answered.
     pub usage: Option<Usage>,
+    /// What it cost, part by part. There once the tool has answered.
+    pub cost: Option<Costs>,
     /// A word or two more, for example the new lifecycle state. Never caller-controlled free text.
     pub note: Option<String>,
 }

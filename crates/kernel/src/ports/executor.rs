@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId, TraceId};
 use contract::manifest::{Execution, Isolation};
+use contract::money::Money;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -66,6 +67,9 @@ pub struct Usage {
     pub network_bytes_received: u64,
     /// Tokens of the model behind the tool.
     pub tokens: Option<u64>,
+    /// What the tool says that the call has cost (`costIncurred`). It stands in place of the manifest's prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_incurred: Option<Money>,
 }
 
 /// What a tool gave back, before anybody has verified it.

@@ -47,18 +47,23 @@ pub enum EventKind {
     InvocationIndeterminate,
     /// A workflow outside has come to its end.
     WorkflowCompleted,
+    /// A threshold was passed, and the time for that is over.
+    AlertRaised,
+    AlertResolved,
     /// Somebody tried the address.
     Test,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::InvocationCompleted,
         Self::InvocationFailed,
         Self::InvocationCancelled,
         Self::InvocationIndeterminate,
         Self::WorkflowCompleted,
+        Self::AlertRaised,
+        Self::AlertResolved,
         Self::Test,
     ];
 
@@ -70,6 +75,8 @@ impl EventKind {
             Self::InvocationCancelled => "invocation.cancelled",
             Self::InvocationIndeterminate => "invocation.indeterminate",
             Self::WorkflowCompleted => "workflow.completed",
+            Self::AlertRaised => "alert.raised",
+            Self::AlertResolved => "alert.resolved",
             Self::Test => "webhook.test",
         }
     }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::Webhooks;
 use super::deliver::Turn;
+use crate::health::alerts::Alert;
 use crate::ports::clock::UnixMillis;
 use crate::ports::webhook_store::{DeliveryId, EventKind, NewDelivery, Target, WebhookId};
 
@@ -34,6 +35,19 @@ pub struct Completion<'a> {
     pub error: Option<&'a Value>,
     /// Whom the call itself wants told.
     pub callback: Option<&'a Callback>,
+}
+
+/// What an event is about: its name, and the call if it is one.
+#[derive(Debug, Clone, Copy)]
+struct About {
+    id: Uuid,
+    invocation: Option<InvocationId>,
+}
+
+impl About {
+    fn invocation(id: InvocationId) -> Self {
+        Self { id: id.0, invocation: Some(id) }
+    }
 }
 
 impl Completion<'_> {
@@ -67,7 +81,8 @@ impl Webhooks {
     /// repeated: what was announced before is not announced again.
     pub async fn announce(&self, completion: Completion<'_>) -> Result<usize, Refusal> {
         let Some(event) = completion.event() else { return Ok(0) };
-        self.tell(completion.tenant, event, completion.invocation, completion.data(), completion.callback).await
+        let about = About::invocation(completion.invocation);
+        self.tell(completion.tenant, event, about, completion.data(), completion.callback).await
     }
 
     /// The same for a workflow outside.
@@ -77,14 +92,24 @@ impl Webhooks {
         run: InvocationId,
         data: Map<String, Value>,
     ) -> Result<usize, Refusal> {
-        self.tell(tenant, EventKind::WorkflowCompleted, run, data, None).await
+        self.tell(tenant, EventKind::WorkflowCompleted, About::invocation(run), data, None).await
+    }
+
+    /// The same for an alert: once when it is raised, and once when it is over.
+    pub async fn announce_alert(&self, alert: &Alert) -> Result<usize, Refusal> {
+        let event = if alert.resolved_at.is_some() { EventKind::AlertResolved } else { EventKind::AlertRaised };
+        let (tool, version) =
+            alert.tool.as_ref().map(|(tool, version)| (tool.as_str(), version.to_string())).unwrap_or_default();
+        let raised_at = alert.raised_at.0.to_be_bytes();
+        let id = named(&[alert.rule.as_str().as_bytes(), tool.as_bytes(), version.as_bytes(), &raised_at]);
+        self.tell(&alert.tenant, event, About { id, invocation: None }, crate::insights::told(alert), None).await
     }
 
     async fn tell(
         &self,
         tenant: &TenantId,
         event: EventKind,
-        about: InvocationId,
+        about: About,
         data: Map<String, Value>,
         callback: Option<&Callback>,
     ) -> Result<usize, Refusal> {
@@ -102,7 +127,7 @@ impl Webhooks {
         if targets.is_empty() {
             return Ok(0);
         }
-        let event_id = named(&[event.as_str().as_bytes(), about.0.as_bytes()]);
+        let event_id = named(&[event.as_str().as_bytes(), about.id.as_bytes()]);
         let body = body(event_id, event, tenant, self.parts.clock.now(), data)?;
         for target in &targets {
             let mark = match target {
@@ -110,7 +135,7 @@ impl Webhooks {
                 Target::Callback { url, secret } => format!("{secret} {url}"),
             };
             let id = DeliveryId(named(&[event_id.as_bytes(), mark.as_bytes()]));
-            let invocation = Some(about);
+            let invocation = about.invocation;
             let delivery = NewDelivery {
                 tenant: tenant.clone(),
                 id,

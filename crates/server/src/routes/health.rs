@@ -1,27 +1,30 @@
 //! Probes and metrics: `/health/live`, `/health/ready`, `/health`, `/metrics` (API-004, OPS-010, X-43).
 //!
 //! Live says the process answers. Ready says it should get calls: store and audit log work and the door is not closing.
-//! The detail names every dependency by itself, so that one failure does not hide another. None of them needs a token, so
-//! none of them tells a secret, and the store is asked at most once per [`PROBE_KEEP`] however often they are called.
+//! The detail names every dependency by itself, so that one failure does not hide another. Some are required: without them
+//! no call can be run, and the server is not ready. Of the others it says how they are, and goes on. None of the probes needs
+//! a token, so none of them tells a secret or a name; each dependency has [`PROBE_WAIT`] to answer, all of them at once, and
+//! is asked at most once per [`PROBE_KEEP`] however often somebody probes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use kernel::Kernel;
+use kernel::ports::registry_store::StoreError;
+use kernel::{Kernel, WhyUnavailable};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use tokio::sync::Mutex;
 
 use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
-use crate::door::Door;
+use crate::door::{Door, FreeSpace};
 use crate::incoming::Incoming;
 
-/// How long the store may take to answer a probe.
+/// How long a dependency may take to answer a probe.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
-/// How long the answer of the store is good for.
+/// How long its answer is good for.
 const PROBE_KEEP: Duration = Duration::from_secs(1);
 
 pub(super) static OPERATIONS: &[Operation] = &[
@@ -82,7 +85,10 @@ struct Word {
 /// Everything the server depends on.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Health {
+    /// Is everything well that is required?
     healthy: bool,
+    /// Is something ill, required or not?
+    degraded: bool,
     /// The version of this server.
     version: &'static str,
     /// By the name of the dependency.
@@ -95,9 +101,11 @@ struct Health {
 }
 
 /// One dependency.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 struct Check {
     healthy: bool,
+    /// Can no call be run without it?
+    required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
 }
@@ -118,13 +126,14 @@ async fn ready(door: Arc<Door>, _: Incoming) -> Handled {
 async fn detail(door: Arc<Door>, _: Incoming) -> Handled {
     let checks = checks(&door).await;
     let healthy = all_well(&checks);
+    let degraded = checks.values().any(|check| !check.healthy);
     let snapshot = Arc::clone(&door.kernel().registry().snapshot());
     let status = if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let (tools, versions) = (snapshot.tool_count(), snapshot.version_count());
     let timestamp = door.kernel().clock().now().to_string();
     Answer::json_with(
         status,
-        &Health { healthy, version: env!("CARGO_PKG_VERSION"), checks, tools, versions, timestamp },
+        &Health { healthy, degraded, version: env!("CARGO_PKG_VERSION"), checks, tools, versions, timestamp },
     )
 }
 
@@ -137,43 +146,76 @@ async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
 }
 
 async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
-    let check = |healthy, trouble| Check { healthy, detail: (!healthy).then_some(trouble) };
-    BTreeMap::from([
-        ("audit", check(door.kernel().is_recording(), "records cannot be written, so no call is run")),
-        ("door", check(!door.is_draining(), "shutting down")),
-        ("store", check(door.probe().store_is_well(door.kernel()).await, "cannot be read or written at the moment")),
-    ])
+    let mut checks = door.probe().asked(door).await;
+    // These are known without asking anybody, so they are never a second old.
+    checks.insert("audit", check(door.kernel().is_recording(), true, "records cannot be written, so no call is run"));
+    checks.insert("door", check(!door.is_draining(), true, "shutting down"));
+    let unreachable = door.kernel().availability().how_many(WhyUnavailable::ServerUnavailable);
+    let trouble = "an MCP server behind this one does not answer, so some tools cannot be called";
+    checks.insert("servers", check(unreachable == 0, false, trouble));
+    checks
+}
+
+fn check(healthy: bool, required: bool, trouble: &'static str) -> Check {
+    Check { healthy, required, detail: (!healthy).then_some(trouble) }
 }
 
 fn all_well(checks: &BTreeMap<&'static str, Check>) -> bool {
-    checks.values().all(|check| check.healthy)
+    checks.values().all(|check| check.healthy || !check.required)
 }
 
-/// Remembers for a moment how the store was. The lock makes simultaneous probes wait for one answer.
+/// Remembers for a moment what the dependencies have said. The lock makes simultaneous probes wait for one answer.
 #[derive(Debug, Default)]
-pub(crate) struct Probe(Mutex<Option<(Duration, bool)>>);
+pub(crate) struct Probe(Mutex<Option<(Duration, BTreeMap<&'static str, Check>)>>);
 
 impl Probe {
-    async fn store_is_well(&self, kernel: &Kernel) -> bool {
+    async fn asked(&self, door: &Door) -> BTreeMap<&'static str, Check> {
         let mut last = self.0.lock().await;
-        let now = kernel.clock().monotonic();
-        if let Some((at, well)) = *last
-            && now.saturating_sub(at) < PROBE_KEEP
+        let now = door.kernel().clock().monotonic();
+        if let Some((at, checks)) = &*last
+            && now.saturating_sub(*at) < PROBE_KEEP
         {
-            return well;
+            return checks.clone();
         }
-        let well = match tokio::time::timeout(PROBE_WAIT, kernel.registry().ping()).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the store does not answer probes");
-                false
-            }
-            Err(_) => {
-                tracing::warn!("the store does not answer probes in time");
-                false
-            }
-        };
-        *last = Some((now, well));
-        well
+        let (store, queue, disk) =
+            tokio::join!(store_is_well(door.kernel()), queue_is_well(door), disk_is_well(door.free_space()));
+        let mut checks = BTreeMap::from([("store", check(store, true, "cannot be read or written at the moment"))]);
+        checks.extend(queue.map(|well| ("queue", check(well, false, "full, or cannot be read at the moment"))));
+        checks.extend(disk.map(|well| ("disk", check(well, false, "little space is left where the data is"))));
+        *last = Some((now, checks.clone()));
+        checks
+    }
+}
+
+async fn store_is_well(kernel: &Kernel) -> bool {
+    answers("store", async { kernel.registry().ping().await.map(|()| true) }).await
+}
+
+/// There if jobs are kept. Its bound is asked, because a full queue takes nothing.
+async fn queue_is_well(door: &Door) -> Option<bool> {
+    let jobs = door.jobs()?;
+    let total = jobs.settings().bounds.total;
+    Some(answers("queue", async { jobs.counts().await.map(|counts| counts.waiting < total) }).await)
+}
+
+/// There if somebody said where to look. A disk that does not answer is not well.
+async fn disk_is_well(space: Option<&FreeSpace>) -> Option<bool> {
+    let space = space?.clone();
+    // A disk that hangs must not hold up this thread.
+    let looked = tokio::task::spawn_blocking(move || space.is_enough());
+    Some(matches!(tokio::time::timeout(PROBE_WAIT, looked).await, Ok(Ok(true))))
+}
+
+async fn answers(dependency: &'static str, asked: impl Future<Output = Result<bool, StoreError>>) -> bool {
+    match tokio::time::timeout(PROBE_WAIT, asked).await {
+        Ok(Ok(well)) => well,
+        Ok(Err(error)) => {
+            tracing::warn!(dependency, error = &error as &dyn std::error::Error, "a dependency does not answer probes");
+            false
+        }
+        Err(_) => {
+            tracing::warn!(dependency, "a dependency does not answer probes in time");
+            false
+        }
     }
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::Execution;
 use gantry_server::{Door, Drained, serve};
+use kernel::health::HealthSettings;
+use kernel::insights::{InsightParts, Insights};
 use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::companion::{LogLevel, Progress, Question, QuestionKind, Snapshot};
@@ -231,6 +233,17 @@ impl House {
             Arc::new(Unwatched),
         );
         let checkpoints = Checkpoints::new(Arc::clone(&store) as _, CheckpointRetention::default());
+        let insights = Insights::open(InsightParts {
+            usage: Arc::clone(&store) as _,
+            health: Arc::clone(&store) as _,
+            clock: Arc::clone(&clock) as _,
+            entropy: Arc::new(CountingEntropy::default()),
+            thresholds: HealthSettings::default(),
+            prices: contract::cost::Prices::default(),
+            retention_days: 30,
+        })
+        .await
+        .unwrap();
         let access = Access::open(AccessParts {
             store,
             bus: Arc::new(MemoryBus::default()),
@@ -264,7 +277,8 @@ impl House {
             observer: Arc::new(Unwatched),
             redactor: Arc::new(Withholding),
         })
-        .with_checkpoints(checkpoints);
+        .with_checkpoints(checkpoints)
+        .with_insights(Arc::new(insights));
         Self { kernel: Arc::new(kernel), clock, tools, paper }
     }
 }

@@ -66,6 +66,12 @@ const TABLE: &[Row] = &[
     ("GET", "/v1/agents/agent-1/tools", "listAgentTools", EVERYBODY),
     ("GET", "/v1/agents/agent-1/tools/unavailable", "listUnavailableTools", EVERYBODY),
     ("POST", "/v1/affordances", "compileAffordances", EVERYBODY),
+    ("GET", "/v1/tools/demo.echo_tool/health", "getToolHealth", EVERYBODY),
+    ("GET", "/v1/health/tools", "listToolHealth", EVERYBODY),
+    ("GET", "/v1/alerts", "listAlerts", ADMINISTRATORS),
+    ("GET", "/v1/usage", "getUsage", EVERYBODY),
+    ("GET", "/v1/analytics/tools", "getToolAnalytics", ADMINISTRATORS),
+    ("GET", "/v1/recommendations", "getRecommendations", ADMINISTRATORS),
     // Nothing was kept of this call, which nobody has made.
     ("GET", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/checkpoints", "listCheckpoints", EVERYBODY),
     ("POST", "/v1/invocations/019b0000-0000-7000-8000-00000000ffff/checkpoints", "nameCheckpoint", NOT_KEPT),

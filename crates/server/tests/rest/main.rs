@@ -23,4 +23,5 @@ mod slow_clients;
 mod stage;
 mod stories;
 mod tokens;
+mod usage;
 mod webhooks;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gantry_server::{Door, Drained, MetricsText, ServerConfig};
+use gantry_server::{Door, Drained, FreeSpace, MetricsText, ServerConfig};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Reply, request};
@@ -33,6 +33,7 @@ pub(crate) struct Stage {
     pub(crate) expired: String,
     pub(crate) post: PostOffice,
     pub(crate) clock: Arc<HeldClock>,
+    pub(crate) insights: Arc<kernel::insights::Insights>,
     served: Served,
 }
 
@@ -50,9 +51,13 @@ impl Stage {
         config.validate().unwrap();
         let House { kernel, clock, tools, paper } =
             House::raise(Additions { failures_per_minute: Some(failures_per_minute), ..Additions::default() }).await;
+        let insights = Arc::clone(kernel.insights().unwrap());
         let door = Door::new(kernel, MetricsText::new(|| "gantry_up 1\n".to_owned()), config);
         let post = PostOffice::new(&clock);
         door.tell_through(Arc::clone(&post.webhooks));
+        insights.tell_through(Arc::clone(&post.webhooks));
+        // A disk on which nothing is left.
+        door.look_at_disk(FreeSpace::new(1, || Some(0)));
         door.take_jobs_for(Arc::clone(&post.inbound));
         let served = Served::open(door).await;
         let stage = Self {
@@ -63,6 +68,7 @@ impl Stage {
             expired: token("jti-1", AGENT, &["*"], START - 7_200_000),
             post,
             clock,
+            insights,
             served,
         };
         for handler in ["echo", "gate", "fail", "panic"] {

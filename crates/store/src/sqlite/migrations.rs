@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0008_checkpoints.sql"),
     include_str!("../../migrations/0009_webhooks.sql"),
     include_str!("../../migrations/0010_jobs_resolved.sql"),
+    include_str!("../../migrations/0011_usage.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

@@ -79,6 +79,9 @@ pub(in crate::commands) async fn serve(
     processes.warm().clear();
     let closed = tokio::time::timeout(super::CLOSING_TIMEOUT, async {
         upstreams.shut_down().await;
+        if let Some(insights) = kernel.insights() {
+            insights.close().await;
+        }
         recorder.close().await;
         house.store.close().await;
     });

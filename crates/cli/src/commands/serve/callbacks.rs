@@ -82,7 +82,10 @@ impl Callbacks {
     }
 
     /// Joins it with the queue and the doors.
-    pub(super) fn join(&self, jobs: &Arc<Jobs>, door: &Door) {
+    pub(super) fn join(&self, kernel: &Kernel, jobs: &Arc<Jobs>, door: &Door) {
+        if let Some(insights) = kernel.insights() {
+            insights.tell_through(Arc::clone(&self.webhooks));
+        }
         self.entrance.leads_to(jobs);
         jobs.tell_ends_to(Arc::clone(&self.webhooks));
         door.tell_through(Arc::clone(&self.webhooks));

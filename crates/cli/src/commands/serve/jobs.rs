@@ -34,7 +34,7 @@ pub(super) async fn begin(
     let callbacks = Callbacks::build(house, config)?;
     let jobs = Jobs::open(Arc::clone(kernel), store, config.jobs.clone(), callbacks.handlers(kernel)).await?;
     // Before the first worker: no end may go untold.
-    callbacks.join(&jobs, door);
+    callbacks.join(kernel, &jobs, door);
     door.keep_jobs(Arc::clone(&jobs));
     let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
     let stop = CancellationToken::new();

@@ -187,7 +187,8 @@ impl House {
             redactor: Arc::new(Redacting::new().map_err(|error| Failure::new(error.to_string()))?),
         });
         let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
-        let kernel = Arc::new(kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())));
+        let kernel = kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()));
+        let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
         let loader = Loader {
             kernel: Arc::clone(&kernel),
             tool_homes: homes,

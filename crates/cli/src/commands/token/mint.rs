@@ -175,6 +175,7 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         parameters: None,
         duration_ms: None,
         usage: None,
+        cost: None,
         note: Some(format!("jti {} (signed on the command line)", claims.jti)),
     }
 }

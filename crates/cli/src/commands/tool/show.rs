@@ -18,7 +18,10 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let answer = catalogue::show(context, &self.tool).await?;
+        let mut answer = catalogue::show(context, &self.tool).await?;
+        if let (Some(members), Some(health)) = (answer.as_object_mut(), catalogue::health(context, &self.tool).await) {
+            members.insert("health".into(), health);
+        }
         context.printer.answer(&answer, |printer| page(printer, &answer));
         Ok(())
     }
@@ -42,6 +45,9 @@ fn page(printer: &Printer, tool: &Value) -> String {
         ),
         format!("provider  {}", text("/manifest/provider")),
     ];
+    if let Some(health) = tool.get("health").and_then(Value::as_array) {
+        parts.extend(health.iter().map(fares));
+    }
     if let Some(successor) = tool.pointer("/deprecation/successor").and_then(Value::as_str) {
         parts.push(format!("use       {} instead", visible(successor)));
     }
@@ -52,6 +58,16 @@ fn page(printer: &Printer, tool: &Value) -> String {
         parts.push(printer.table(["VERSION", "STATE", "PUBLISHED"], versions.iter().rev().map(version_row)));
     }
     parts.join("\n")
+}
+
+/// How one version fares, in a line.
+fn fares(version: &Value) -> String {
+    let text = |name: &str| visible(version.get(name).and_then(Value::as_str).unwrap_or_default()).into_owned();
+    let score = version.get("score").and_then(Value::as_f64).map(|score| format!(" {score:.2}")).unwrap_or_default();
+    let alerts = version.get("alerts").and_then(Value::as_array).into_iter().flatten();
+    let alerts: Vec<&str> = alerts.filter_map(|alert| alert.get("alert").and_then(Value::as_str)).collect();
+    let alerts = if alerts.is_empty() { String::new() } else { format!(", {}", alerts.join(", ")) };
+    format!("health    {}{score} ({}{alerts})", text("status"), text("version"))
 }
 
 fn parameters(printer: &Printer, tool: &Value) -> String {

@@ -21,6 +21,11 @@ pub(super) enum Event {
     InvocationIndeterminate,
     #[serde(rename = "workflow.completed")]
     WorkflowCompleted,
+    /// A threshold was passed.
+    #[serde(rename = "alert.raised")]
+    AlertRaised,
+    #[serde(rename = "alert.resolved")]
+    AlertResolved,
     #[serde(rename = "webhook.test")]
     Test,
 }
@@ -33,6 +38,8 @@ impl From<Event> for EventKind {
             Event::InvocationCancelled => Self::InvocationCancelled,
             Event::InvocationIndeterminate => Self::InvocationIndeterminate,
             Event::WorkflowCompleted => Self::WorkflowCompleted,
+            Event::AlertRaised => Self::AlertRaised,
+            Event::AlertResolved => Self::AlertResolved,
             Event::Test => Self::Test,
         }
     }

@@ -1,0 +1,38 @@
+//! What the server learns from its calls: opened before the kernel, written every few seconds, and a last time at the end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kernel::insights::{InsightParts, Insights};
+use kernel::ports::clock::Clock;
+use server::FreeSpace;
+
+use super::wiring::House;
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// Goes on from what was kept.
+pub(super) async fn open(house: &House, config: &Config) -> Result<Arc<Insights>, Failure> {
+    let parts = InsightParts {
+        usage: Arc::clone(&house.store) as _,
+        health: Arc::clone(&house.store) as _,
+        clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
+        entropy: house.entropy(),
+        thresholds: config.health.thresholds,
+        prices: config.usage.prices,
+        retention_days: config.usage.retention_days,
+    };
+    let insights = Insights::open(parts).await;
+    insights
+        .map(Arc::new)
+        .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))
+}
+
+/// How much room there is where the data is.
+pub(super) fn free_space(data_dir: &Path, config: &Config) -> FreeSpace {
+    let data_dir = data_dir.to_owned();
+    FreeSpace::new(config.health.disk_free_bytes, move || {
+        let found = rustix::fs::statvfs(&data_dir).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    })
+}

@@ -1,0 +1,379 @@
+//! What can be learned from calls that have ended: the health of tools, use and cost, and what agents want. (OBS-007…011,
+//! COST-004, COST-008, ANALYT-002, ANALYT-003)
+//!
+//! ```text
+//!  phases/finish ─▶ ended(call) ─▶ health windows          (one lock of sixteen)
+//!                              └─▶ tally of use and cost    (one lock of sixteen)
+//!  keep(), every few seconds ─▶ tally ─▶ UsageStore
+//!                            ├▶ health ─▶ alerts ─▶ log, webhooks
+//!                            └▶ health ─▶ HealthStore
+//! ```
+//!
+//! Nothing here can hold up or fail a call: what cannot be written now is written later, as one batch under the name it
+//! was first tried with, and meanwhile the tally grows in place.
+//!
+//! Invariants
+//! - INS-1: a call counts once in use, and its cost with it; a replay counts as a call and costs nothing.
+//! - INS-2: at shutdown everything is written that was counted (`flush`), as far as the store lets it.
+//!
+//! Not here: who may ask (`asking`), what follows from it (`recommending`), budgets.
+
+mod asking;
+mod recommending;
+mod tally;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use contract::cost::{self, Costs, Measured, Prices};
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, TenantId, ToolId};
+use serde_json::Value;
+
+use crate::health::alerts::{Alert, Hold, Reading, Reclassify, Rule, Standing, next};
+use crate::health::window::Ending;
+use crate::health::{Health, HealthSettings, VERSIONS_MAX, ending_of, times};
+use crate::invoke::Kernel;
+use crate::ports::audit_sink::Who;
+use crate::ports::clock::Clock;
+use crate::ports::entropy::{Entropy, new_token_id};
+use crate::ports::executor::Usage;
+use crate::ports::health_store::HealthStore;
+use crate::ports::registry_store::StoreError;
+use crate::ports::usage_store::{Day, UsageBatch, UsageStore, UsageSum};
+use crate::registry::ToolVersion;
+use crate::webhooks::Webhooks;
+use tally::{Addition, Tally, Whose};
+
+pub use asking::{HealthView, ToolAnalysis, UsageAsked};
+pub use recommending::{Reason, Recommendation};
+
+/// How often sums are written: what a crash may lose of them.
+pub const FLUSH_EVERY: Duration = Duration::from_secs(5);
+/// Rounds of that between two looks at alerts, and between two times of keeping health.
+const ROUNDS_PER_LOOK: u32 = 3;
+const ROUNDS_PER_KEEPING: u32 = 24;
+/// Rounds between two times of forgetting old days: about an hour.
+const ROUNDS_PER_PRUNING: u32 = 720;
+/// Rows that are forgotten in one go.
+const FORGET_AT_ONCE: usize = 1_000;
+/// Alerts that wait to be told; the oldest make room, and are in the log.
+const UNTOLD_MAX: usize = 256;
+/// Tenants whose approvals are watched.
+const QUEUES_MAX: usize = 1_024;
+
+/// What insights need.
+#[derive(Debug)]
+pub struct InsightParts {
+    pub usage: Arc<dyn UsageStore>,
+    pub health: Arc<dyn HealthStore>,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub thresholds: HealthSettings,
+    pub prices: Prices,
+    /// Days for which use is kept.
+    pub retention_days: u32,
+}
+
+/// A call that has ended, as `phases/finish` knows it.
+#[derive(Debug)]
+pub(crate) struct Ended<'a> {
+    pub(crate) who: &'a Who,
+    pub(crate) session: Option<&'a str>,
+    pub(crate) tool: &'a ToolVersion,
+    pub(crate) refusal: Option<&'a Refusal>,
+    pub(crate) took: Duration,
+    pub(crate) usage: Usage,
+    pub(crate) costs: Costs,
+    pub(crate) replayed: bool,
+}
+
+/// Learns.
+#[derive(Debug)]
+pub struct Insights {
+    health: Health,
+    tally: Tally,
+    parts: InsightParts,
+    webhooks: OnceLock<Arc<Webhooks>>,
+    /// A batch that could not be written yet.
+    unwritten: tokio::sync::Mutex<Option<UsageBatch>>,
+    untold: Mutex<VecDeque<Alert>>,
+    /// Pending approvals by tenant, and where their alert stands.
+    queues: Mutex<HashMap<TenantId, (u64, Standing)>>,
+}
+
+impl Insights {
+    /// Goes on from what was kept of the health of tools.
+    pub async fn open(parts: InsightParts) -> Result<Self, StoreError> {
+        let health = Health::new(parts.thresholds);
+        health.recall(parts.health.health(VERSIONS_MAX).await?);
+        Ok(Self {
+            health,
+            tally: Tally::default(),
+            parts,
+            webhooks: OnceLock::new(),
+            unwritten: tokio::sync::Mutex::new(None),
+            untold: Mutex::default(),
+            queues: Mutex::default(),
+        })
+    }
+
+    /// Says who tells of alerts. Once; without it they are in the log only.
+    pub fn tell_through(&self, webhooks: Arc<Webhooks>) {
+        let _ = self.webhooks.set(webhooks);
+    }
+
+    /// How tools fare.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// How many approvals of a tenant are pending. For whoever keeps them; without it there is no backlog.
+    pub fn approvals_pending(&self, tenant: &TenantId, pending: u64) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if queues.len() < QUEUES_MAX || queues.contains_key(tenant) {
+            queues.entry(tenant.clone()).or_default().0 = pending;
+        }
+    }
+
+    /// What the call costs; `units` were counted from its parameters.
+    pub(crate) fn bill(&self, tool: &ToolVersion, usage: Usage, units: Option<u64>, took: Duration) -> Costs {
+        let measured = Measured {
+            units,
+            tokens: usage.tokens,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            cpu_millicore_seconds: usage.cpu_millicore_seconds,
+            network_bytes: usage.network_bytes_sent.saturating_add(usage.network_bytes_received),
+            reported: usage.cost_incurred,
+        };
+        cost::bill(tool.manifest.cost_config.as_ref(), &self.parts.prices, &measured)
+    }
+
+    /// Counts a call that has come to its end.
+    pub(crate) fn ended(&self, call: &Ended<'_>) {
+        let (now, day) = (self.parts.clock.monotonic(), Day::of(self.parts.clock.now()));
+        let code = call.refusal.map(|refusal| cause(refusal).unwrap_or(refusal.code));
+        let ending = ending_of(code);
+        let ran = ending.filter(|_| !call.replayed);
+        if let Some(ending) = ran {
+            self.health.note(now, call.tool, ending, call.took);
+        }
+        let whose = Whose {
+            tenant: &call.who.tenant,
+            agent: &call.who.subject,
+            session: call.session,
+            user: call.who.user.as_ref(),
+        };
+        // Found by name, and in the tenant's reach, but not in the agent's (VIS-009).
+        if code == Some(ErrorCode::E3101) {
+            self.tally.wish(whose.tenant, whose.agent, &call.tool.id, day);
+        }
+        let is = |yes: bool| u64::from(yes);
+        let sum = UsageSum {
+            calls: 1,
+            errors: is(ran.is_some_and(|ending| ending != Ending::Well)),
+            timeouts: is(ran == Some(Ending::TimedOut)),
+            refused: is(ending.is_none() && code != Some(ErrorCode::E3703)),
+            replayed: is(call.replayed),
+            duration_ms: u64::try_from(call.took.as_millis()).unwrap_or(u64::MAX),
+            cpu_millicore_seconds: call.usage.cpu_millicore_seconds,
+            network_bytes: call.usage.network_bytes_sent.saturating_add(call.usage.network_bytes_received),
+            tokens: call.usage.tokens.unwrap_or(0),
+            last_at: self.parts.clock.now(),
+        };
+        let (tool, costs) = (&call.tool.id, call.costs);
+        self.tally.add(whose, &Addition { tool, day, sum, costs, ran: ran.map(|_| (call.took, now)) });
+    }
+
+    /// Notes that an agent found tools that it may not use.
+    pub(crate) fn found_out_of_reach(&self, tenant: &TenantId, agent: &Subject, tools: &[ToolId]) {
+        let day = Day::of(self.parts.clock.now());
+        for tool in tools {
+            self.tally.wish(tenant, agent, tool, day);
+        }
+    }
+
+    /// Writes what was counted. What cannot be written stays, and is tried again under the same name.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let mut unwritten = self.unwritten.lock().await;
+        // At most two: what was left over, and what has come since.
+        for _ in 0..2 {
+            let batch = match unwritten.take() {
+                Some(batch) => batch,
+                None => self.tally.drain(new_token_id(&*self.parts.entropy)),
+            };
+            if batch.is_empty() {
+                return Ok(());
+            }
+            // Put back before the wait: if this future is dropped, nothing is lost.
+            let batch = &*unwritten.insert(batch);
+            self.parts.usage.add_usage(batch).await?;
+            *unwritten = None;
+        }
+        Ok(())
+    }
+
+    /// Looks at every rule, and tells what has changed.
+    pub async fn look(&self) {
+        let (now, wall) = (self.parts.clock.monotonic(), self.parts.clock.now());
+        let mut news = self.health.evaluate(now, wall);
+        news.extend(self.queues_news());
+        for alert in &news {
+            log(alert);
+        }
+        {
+            let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+            for alert in news {
+                if untold.len() >= UNTOLD_MAX {
+                    untold.pop_front();
+                    tracing::error!("an alert is not delivered: too many wait; it is in the log above");
+                }
+                untold.push_back(alert);
+            }
+        }
+        self.tell().await;
+    }
+
+    /// Keeps what is known of the health of tools.
+    pub async fn keep_health(&self) -> Result<(), StoreError> {
+        let records = self.health.to_keep(self.parts.clock.monotonic(), self.parts.clock.now());
+        if records.is_empty() { Ok(()) } else { self.parts.health.keep_health(&records).await }
+    }
+
+    /// Goes on until it is dropped.
+    pub async fn keep(&self) {
+        for round in 1_u32.. {
+            self.parts.clock.sleep(FLUSH_EVERY).await;
+            if let Err(error) = self.flush().await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "use was not written; it will be tried again");
+            }
+            if round % ROUNDS_PER_LOOK == 0 {
+                self.look().await;
+            }
+            if round % ROUNDS_PER_KEEPING == 0
+                && let Err(error) = self.keep_health().await
+            {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the health of tools was not kept");
+            }
+            if round % ROUNDS_PER_PRUNING == 0 {
+                self.forget().await;
+            }
+        }
+    }
+
+    /// Writes everything for the last time.
+    pub async fn close(&self) {
+        let written = async {
+            self.flush().await?;
+            self.keep_health().await
+        };
+        if let Err(error) = written.await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the last use was not written");
+        }
+    }
+
+    async fn forget(&self) {
+        let before = Day::of(self.parts.clock.now()).before(i64::from(self.parts.retention_days));
+        if let Err(error) = self.parts.usage.prune_usage(before, FORGET_AT_ONCE).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "old use was not forgotten");
+        }
+    }
+
+    /// Tells in order; whoever cannot be told of now is told of next time.
+    async fn tell(&self) {
+        let Some(webhooks) = self.webhooks.get() else {
+            self.untold.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            return;
+        };
+        loop {
+            let first = self.untold.lock().unwrap_or_else(PoisonError::into_inner).front().cloned();
+            let Some(alert) = first else { return };
+            if webhooks.announce_alert(&alert).await.is_err() {
+                return;
+            }
+            self.untold.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        }
+    }
+
+    fn queues_news(&self) -> Vec<Alert> {
+        let (now, wall) = (self.parts.clock.monotonic(), self.parts.clock.now());
+        let thresholds = self.health.settings();
+        let hold = Hold { raise_after: thresholds.approvals_pending_for, ..thresholds.hold };
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = Vec::new();
+        for (tenant, (pending, standing)) in queues.iter_mut() {
+            let reading = Reading { value: *pending as f64, threshold: thresholds.approvals_pending_max as f64 };
+            let (after, turn) = next(*standing, Some(reading), (now, wall), hold);
+            *standing = after;
+            news.extend(turn.map(|turn| {
+                let (raised_at, resolved_at) = times(turn, wall);
+                Alert {
+                    rule: Rule::ApprovalQueueBacklog,
+                    tenant: tenant.clone(),
+                    tool: None,
+                    raised_at,
+                    resolved_at,
+                    reading: Some(reading),
+                    suggestion: None,
+                }
+            }));
+        }
+        news
+    }
+}
+
+/// The code behind an unknown outcome, if it says one: a timeout that may have had its effect is still a timeout.
+fn cause(refusal: &Refusal) -> Option<ErrorCode> {
+    if refusal.code != ErrorCode::E3413 {
+        return None;
+    }
+    let cause = refusal.details.as_deref()?.get("cause")?.as_str()?;
+    ErrorCode::ALL.iter().copied().find(|code| code.as_str() == cause)
+}
+
+fn log(alert: &Alert) {
+    let (tool, version) = alert.tool.as_ref().map(|(tool, version)| (tool.as_str(), version.to_string())).unzip();
+    let (value, threshold) = alert.reading.map(|reading| (reading.value, reading.threshold)).unzip();
+    let (tenant, rule, version) = (&alert.tenant, alert.rule.as_str(), version.as_deref());
+    if alert.resolved_at.is_some() {
+        tracing::info!(alert = rule, %tenant, tool, version, value, threshold, "alert resolved");
+        return;
+    }
+    tracing::warn!(alert = rule, %tenant, tool, version, value, threshold, "alert raised");
+    if let Some(Reclassify { from, to }) = alert.suggestion {
+        tracing::warn!(tool, version, ?from, ?to, "{}", Reclassify::NAME);
+    }
+}
+
+/// What an alert says to those who are told.
+pub(crate) fn told(alert: &Alert) -> serde_json::Map<String, Value> {
+    let number = |of: fn(&Reading) -> f64| alert.reading.as_ref().map(of);
+    let suggestion = alert.suggestion.map(
+        |Reclassify { from, to }| serde_json::json!({ "recommendation": Reclassify::NAME, "from": from, "to": to }),
+    );
+    let members = [
+        ("alert", Value::from(alert.rule.as_str())),
+        ("tool_id", serde_json::json!(alert.tool.as_ref().map(|(tool, _)| tool))),
+        ("tool_version", serde_json::json!(alert.tool.as_ref().map(|(_, version)| version))),
+        ("value", serde_json::json!(number(|reading| reading.value))),
+        ("threshold", serde_json::json!(number(|reading| reading.threshold))),
+        ("raised_at", Value::from(alert.raised_at.to_string())),
+        ("resolved_at", serde_json::json!(alert.resolved_at.map(|at| at.to_string()))),
+        ("suggestion", suggestion.unwrap_or_default()),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+impl Kernel {
+    /// The same kernel, learning from its calls.
+    #[must_use]
+    pub fn with_insights(self, insights: Arc<Insights>) -> Self {
+        Self { insights: Some(insights), ..self }
+    }
+
+    /// What it has learned, if it learns.
+    pub fn insights(&self) -> Option<&Arc<Insights>> {
+        self.insights.as_ref()
+    }
+}
