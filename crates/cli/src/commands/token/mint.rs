@@ -172,6 +172,7 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         status: None,
         code: None,
         parameters_digest: None,
+        judged: None,
         duration_ms: None,
         usage: None,
         note: Some(format!("jti {} (signed on the command line)", claims.jti)),
