@@ -16,6 +16,7 @@ use kernel::ports::entropy::Entropy;
 use tokio::sync::watch;
 
 use crate::key_file;
+use crate::note::NoteKey;
 use crate::options::LogOptions;
 use crate::proof::{self, Proof};
 use crate::reader::LogReader;
@@ -89,6 +90,11 @@ impl FileLog {
             proof::make(&reader, &writer.tree, seq, &note).map(Some)
         })
         .await
+    }
+
+    /// The public half of the key that signs now.
+    pub async fn key(&self) -> Result<NoteKey, AuditError> {
+        self.with_writer(|writer| Ok(writer.signer.verifier())).await
     }
 
     /// Signs what came since the last look, again and again. Runs until it is dropped.

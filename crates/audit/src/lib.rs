@@ -18,6 +18,7 @@
 
 mod checkpoint;
 mod cloud_event;
+mod export;
 mod file_log;
 mod key_file;
 mod line;
@@ -29,19 +30,23 @@ mod principals;
 mod proof;
 mod reader;
 mod recovery;
+mod search;
 mod segments;
 #[cfg(test)]
 mod stage;
 mod tree_file;
+mod verify;
 mod witness;
 mod writer;
 
 pub use checkpoint::{Checkpoint, notes_in};
 pub use cloud_event::{CloudEventError, SOURCE, TYPE_PREFIX, cloud_event};
+pub use export::{ExportHead, Run, export};
 pub use file_log::FileLog;
 pub use note::{Note, NoteError, NoteKey, NoteSigner};
 pub use options::LogOptions;
 pub use proof::{Proof, ProofError, prove_in};
 pub use reader::{BATCH_BYTES_MAX, Entry, LogReader};
-pub use recovery::OpenError;
+pub use recovery::{OpenError, records_in};
+pub use verify::{Fault, Report, Trust, verify_dir, verify_export};
 pub use witness::{FileWitness, Witness, Witnesses};

@@ -71,7 +71,7 @@ impl Principals {
     pub(crate) fn count(&mut self, name: &str) -> Turn {
         if let Some(next) = self.next.get_mut(name) {
             let seq = *next;
-            *next += 1;
+            *next = seq.saturating_add(1);
             self.note(name, Some(seq));
             return Turn { era: self.era, seq };
         }

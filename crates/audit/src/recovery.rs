@@ -62,7 +62,7 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
     let number = segments::numbers(dir).map_err(OpenError::Directory)?.last().copied();
     let number = number.unwrap_or(mark.first_file).max(mark.first_file);
     let (file, bytes) = open_file(dir, number).map_err(OpenError::File)?;
-    let size = size_of(dir).map_err(OpenError::File)?;
+    let size = records_in(dir).map_err(OpenError::File)?;
     let signer = signer(dir, options, size)?;
     let newest = newest_checkpoint(dir, &signer, &mark, size)?;
     let (tree, frontier) = tree(dir, newest.as_ref().map(|(checkpoint, _)| checkpoint), size)?;
@@ -240,22 +240,21 @@ fn each_line(dir: &Path, from: u64, mut take: impl FnMut(&[Entry]) -> io::Result
     }
 }
 
-/// How many records the files have, by the number of the last one.
-fn size_of(dir: &Path) -> io::Result<u64> {
-    for segment in segments::list(dir)?.iter().rev().filter(|segment| segment.first.is_some()) {
-        let mut file = File::open(&segment.path)?;
-        let length = file.metadata()?.len();
-        let start = length.saturating_sub(LINE_BYTES_MAX);
-        file.seek(SeekFrom::Start(start))?;
-        let mut tail = Vec::new();
-        file.read_to_end(&mut tail)?;
-        let last = tail.strip_suffix(b"\n").and_then(|tail| tail.rsplit(|byte| *byte == b'\n').next());
-        if let Some(seq) = last.and_then(segments::sequence) {
-            return Ok(seq.saturating_add(1));
-        }
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the last audit line is no record"));
-    }
-    Ok(0)
+/// How many records the log in `dir` has, by the number of its last whole line.
+pub fn records_in(dir: &Path) -> io::Result<u64> {
+    let files = segments::list(dir)?;
+    let Some(last) = files.iter().rfind(|segment| segment.first.is_some()) else { return Ok(0) };
+    let mut file = File::open(&last.path)?;
+    let start = file.metadata()?.len().saturating_sub(LINE_BYTES_MAX);
+    file.seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    file.take(LINE_BYTES_MAX).read_to_end(&mut tail)?;
+    // Somebody may be writing the line after it.
+    let whole = tail.iter().rposition(|byte| *byte == b'\n').and_then(|at| tail.get(..at));
+    let line = whole.and_then(|whole| whole.rsplit(|byte| *byte == b'\n').next());
+    let seq = line.and_then(segments::sequence);
+    seq.map(|seq| seq.saturating_add(1))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the last audit line is no record"))
 }
 
 /// Opens a file for appending at the end of its last whole line, and makes its directory entry durable.

@@ -17,6 +17,7 @@ use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::registry::ToolVersion;
 
+mod audit;
 mod grounds;
 mod policies;
 mod servers;

@@ -20,6 +20,7 @@ use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
 use crate::phases::{self, Authorized, Facts, Received, Returned, Verified};
+use crate::ports::audit_log::AuditLog;
 use crate::ports::clock::Clock;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
@@ -62,6 +63,8 @@ pub struct Kernel {
     pub(crate) concurrency: Concurrency,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
+    /// Where records can be read, if they can ([`Kernel::with_audit_log`]).
+    pub(crate) audit_log: Option<Arc<dyn AuditLog>>,
 }
 
 /// A call as it comes through a door.
@@ -102,7 +105,14 @@ impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
-        Self { parts, concurrency, checkpoints: None }
+        Self { parts, concurrency, checkpoints: None, audit_log: None }
+    }
+
+    /// The same kernel, whose records can be read.
+    #[must_use]
+    pub fn with_audit_log(mut self, log: Arc<dyn AuditLog>) -> Self {
+        self.audit_log = Some(log);
+        self
     }
 
     /// Which tools there are.

@@ -52,6 +52,8 @@ pub enum Action {
     SeeWebhooks,
     /// Look at the jobs of others.
     SeeJobs,
+    /// Read the audit log.
+    SeeAudit,
     /// Cancel and repeat the jobs of others.
     ManageJobs,
 }
@@ -75,9 +77,12 @@ impl Role {
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
             Action::ManageWebhooks => &[Self::Admin, Self::Operator],
-            Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeJobs | Action::SeeWebhooks => {
-                &[Self::Admin, Self::Operator, Self::Auditor]
-            }
+            Action::SeeAccess
+            | Action::SeePolicies
+            | Action::SeeServers
+            | Action::SeeJobs
+            | Action::SeeAudit
+            | Action::SeeWebhooks => &[Self::Admin, Self::Operator, Self::Auditor],
             Action::SeeWholeCatalogue => {
                 &[Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor]
             }
@@ -119,6 +124,7 @@ impl Action {
             Self::ManageWebhooks => "manage webhooks",
             Self::SeeWebhooks => "look at webhooks",
             Self::SeeJobs => "look at the jobs of others",
+            Self::SeeAudit => "read the audit log",
             Self::ManageJobs => "manage the jobs of others",
         }
     }

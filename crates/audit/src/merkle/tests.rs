@@ -145,7 +145,7 @@ proptest! {
             let mut changed = path.clone();
             changed[step] = flipped(&changed[step]);
             prop_assert!(!verify_inclusion(index, size, &leaf, &changed, &root));
-            let mut shorter = path.clone();
+            let mut shorter = path;
             shorter.remove(step);
             prop_assert!(!verify_inclusion(index, size, &leaf, &shorter, &root));
         }
@@ -172,7 +172,7 @@ proptest! {
             let mut changed = path.clone();
             changed[step] = flipped(&changed[step]);
             prop_assert!(!verify_consistency(old, new, &old_root, &new_root, &changed));
-            let mut shorter = path.clone();
+            let mut shorter = path;
             shorter.remove(step);
             prop_assert!(!verify_consistency(old, new, &old_root, &new_root, &shorter));
         }
