@@ -99,11 +99,6 @@ impl Printer {
         self.answer(&Value::String(text.to_owned()), |_| text.to_owned());
     }
 
-    /// One line of a result that comes line by line. The caller has made it harmless.
-    pub(crate) fn line(&self, line: &str) {
-        out(line);
-    }
-
     /// Something a person may want to know besides the result.
     pub(crate) fn note(&self, text: &str) {
         if !self.wishes.quiet {
@@ -193,6 +188,11 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     } else {
         text.into()
     }
+}
+
+/// One line of a result that comes line by line. The caller has made it harmless.
+pub(crate) fn line(line: &str) {
+    out(line);
 }
 
 /// A value as indented JSON.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{dir, unreadable};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::printer;
 
 /// How often to look for more.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -64,7 +65,10 @@ impl Tail {
         for (line, record) in &last {
             show(context, line, record);
         }
-        while self.follow {
+        if !self.follow {
+            return Ok(());
+        }
+        loop {
             tokio::time::sleep(PAUSE).await;
             for entry in reader.read(next, AT_ONCE).map_err(failed)? {
                 next = entry.seq + 1;
@@ -73,7 +77,6 @@ impl Tail {
                 }
             }
         }
-        Ok(())
     }
 
     fn wanted(&self, line: &str) -> Option<Value> {
@@ -88,11 +91,7 @@ impl Tail {
 /// One line per record: as it is for programs, and in words for people. Whatever a caller has put into it is shown and
 /// never obeyed.
 fn show(context: &Context, line: &str, record: &Value) {
-    if context.printer.is_json() {
-        context.printer.line(line);
-        return;
-    }
-    context.printer.line(&in_words(record));
+    if context.printer.is_json() { printer::line(line) } else { printer::line(&in_words(record)) }
 }
 
 fn in_words(record: &Value) -> String {
