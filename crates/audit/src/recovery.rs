@@ -62,7 +62,7 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
     let number = segments::numbers(dir).map_err(OpenError::Directory)?.last().copied();
     let number = number.unwrap_or(mark.first_file).max(mark.first_file);
     let (file, bytes) = open_file(dir, number).map_err(OpenError::File)?;
-    let size = records_in(dir).map_err(OpenError::File)?;
+    let size = records_in(dir).map_err(damaged)?;
     let signer = signer(dir, options, size)?;
     let newest = newest_checkpoint(dir, &signer, &mark, size)?;
     let (tree, frontier) = tree(dir, newest.as_ref().map(|(checkpoint, _)| checkpoint), size)?;
@@ -90,6 +90,8 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
         writer.append_own(OwnWord::Begun(&mark), now).map_err(OpenError::File)?;
     }
     writer.checkpoint(now).map_err(OpenError::File)?;
+    // A log whose checkpoints are gone is refused, so the file's name must be durable before a second record is.
+    File::open(dir).and_then(|folder| folder.sync_all()).map_err(OpenError::Directory)?;
     Ok(writer)
 }
 
@@ -184,10 +186,13 @@ fn tree(dir: &Path, checkpoint: Option<&Checkpoint>, size: u64) -> Result<(TreeF
         }
         tree.append(start, &hashes)
     })
-    .map_err(|error| {
-        if error.kind() == io::ErrorKind::InvalidData { OpenError::Tampered } else { OpenError::File(error) }
-    })?;
+    .map_err(damaged)?;
     if agrees && frontier.size() == size { Ok((tree, frontier)) } else { Err(OpenError::Tampered) }
+}
+
+/// What is not where it belongs was moved there by nobody who has a right to.
+fn damaged(error: io::Error) -> OpenError {
+    if error.kind() == io::ErrorKind::InvalidData { OpenError::Tampered } else { OpenError::File(error) }
 }
 
 /// The counts: the saved ones if they belong to this log, and the lines since.
