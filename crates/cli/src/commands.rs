@@ -7,6 +7,7 @@ use crate::failure::Failure;
 
 mod activation;
 mod agent;
+mod audit;
 mod call;
 mod completions;
 mod config_reference;
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Keys(keys::Keys),
     #[command(subcommand)]
+    Audit(audit::Audit),
+    #[command(subcommand)]
     Policy(policy::Policy),
     #[command(subcommand)]
     Tenant(tenant::Tenant),
@@ -86,6 +89,7 @@ impl Command {
             Self::Serve(command) => return command.run(context).await,
             Self::Doctor(command) => return command.run(context).await,
             Self::Token(command) => return command.run(context).await,
+            Self::Audit(command) => return command.run(context).await,
             Self::Policy(command) => return command.run(context).await,
             Self::Tool(command) => return command.run(context).await,
             Self::Server(command) => return command.run(context).await,

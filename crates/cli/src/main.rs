@@ -4,6 +4,7 @@
 //! [`context`]. Nothing is decided here that the kernel decides: the CLI is one more client of it.
 
 mod arguments;
+mod audit_log;
 mod catalogue;
 mod client;
 mod commands;

@@ -190,6 +190,11 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// One line of a result that comes line by line. The caller has made it harmless.
+pub(crate) fn line(line: &str) {
+    out(line);
+}
+
 /// A value as indented JSON.
 pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())

@@ -18,6 +18,7 @@ use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
 use crate::ports::entropy::new_trace_id;
 use crate::registry::ToolVersion;
 
+mod audit;
 mod grounds;
 mod policies;
 mod servers;
@@ -79,6 +80,7 @@ impl Kernel {
             duration_ms: None,
             usage: None,
             cost: None,
+            judged: None,
             note: Some(note),
         }
     }
@@ -103,6 +105,7 @@ impl Kernel {
             code: None,
             parameters_digest: None,
             parameters: None,
+            judged: None,
             duration_ms: None,
             usage: None,
             cost: None,

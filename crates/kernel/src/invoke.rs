@@ -21,6 +21,7 @@ use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
 use crate::phases::{self, Authorized, Facts, Received, Returned, Verified};
+use crate::ports::audit_log::AuditLog;
 use crate::ports::clock::Clock;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
@@ -68,6 +69,8 @@ pub struct Kernel {
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
     pub(crate) insights: Option<Arc<Insights>>,
+    /// Where records can be read, if they can ([`Kernel::with_audit_log`]).
+    pub(crate) audit_log: Option<Arc<dyn AuditLog>>,
 }
 
 /// A call as it comes through a door.
@@ -108,7 +111,14 @@ impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
-        Self { parts, concurrency, checkpoints: None, insights: None }
+        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None }
+    }
+
+    /// The same kernel, whose records can be read.
+    #[must_use]
+    pub fn with_audit_log(mut self, log: Arc<dyn AuditLog>) -> Self {
+        self.audit_log = Some(log);
+        self
     }
 
     /// Which tools there are.
@@ -201,7 +211,9 @@ impl Kernel {
     async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
         let validated = phases::validate(facts, received)?;
         phases::summarise(&*self.parts.redactor, facts, &validated)?;
-        phases::authorize(self, validated).await
+        let authorized = phases::authorize(self, validated).await?;
+        facts.note_decision(&authorized);
+        Ok(authorized)
     }
 
     async fn carry(&self, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Verified, Refusal> {
@@ -213,6 +225,7 @@ impl Kernel {
         let validated = phases::validate(facts, received)?;
         phases::summarise(&*self.parts.redactor, facts, &validated)?;
         let authorized = phases::authorize(self, validated).await?;
+        facts.note_decision(&authorized);
         let executed = phases::execute(self, facts, authorized).await?;
         phases::verify(&*self.parts.redactor, executed)
     }

@@ -5,6 +5,7 @@
 //! crosses a port.
 
 pub mod access_store;
+pub mod audit_log;
 pub mod audit_sink;
 pub mod call_out;
 pub mod change_bus;

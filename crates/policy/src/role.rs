@@ -52,6 +52,8 @@ pub enum Action {
     SeeWebhooks,
     /// Look at the jobs of others.
     SeeJobs,
+    /// Read the audit log.
+    SeeAudit,
     /// Cancel and repeat the jobs of others.
     ManageJobs,
     /// Look at the use and cost of others, at alerts and recommendations.
@@ -81,6 +83,7 @@ impl Role {
             | Action::SeePolicies
             | Action::SeeServers
             | Action::SeeJobs
+            | Action::SeeAudit
             | Action::SeeWebhooks
             | Action::SeeUsage => &[Self::Admin, Self::Operator, Self::Auditor],
             Action::SeeWholeCatalogue => {
@@ -124,6 +127,7 @@ impl Action {
             Self::ManageWebhooks => "manage webhooks",
             Self::SeeWebhooks => "look at webhooks",
             Self::SeeJobs => "look at the jobs of others",
+            Self::SeeAudit => "read the audit log",
             Self::ManageJobs => "manage the jobs of others",
             Self::SeeUsage => "look at the use and cost of others",
         }

@@ -27,6 +27,7 @@ use crate::query::Query;
 mod activations;
 mod affordances;
 mod agents;
+mod audit;
 mod batch;
 mod checkpoints;
 mod compat;
@@ -151,6 +152,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         explain::OPERATIONS,
         tokens::OPERATIONS,
         oauth::OPERATIONS,
+        audit::OPERATIONS,
         keys::OPERATIONS,
         tenants::OPERATIONS,
         agents::OPERATIONS,

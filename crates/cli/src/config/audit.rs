@@ -16,18 +16,58 @@ pub(crate) const DIR: Key = Key {
     since: "0.1",
 };
 
+/// A file to which checkpoints are copied.
+const WITNESS_FILE: Key = Key {
+    section: "audit",
+    name: "witness_file",
+    kind: Kind::Text,
+    default: None,
+    unset: "none",
+    doc: "A file, best on a disk that others look after, to which every signed checkpoint of the audit log is appended. \
+          `gantry audit verify --checkpoint FILE` then also finds a log that was rolled back as a whole.",
+    since: "0.2",
+};
+
+/// A service to which checkpoints are sent.
+const WITNESS_URL: Key = Key {
+    section: "audit",
+    name: "witness_url",
+    kind: Kind::Text,
+    default: None,
+    unset: "none",
+    doc: "A URL to which every signed checkpoint of the audit log is sent by POST, as text. A witness that does not answer \
+          never stops the log: it is tried four times, and the next checkpoint covers what it missed.",
+    since: "0.2",
+};
+
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DIR];
+pub(super) const KEYS: &[&Key] = &[&DIR, &WITNESS_FILE, &WITNESS_URL];
 
 /// The section's values.
 #[derive(Debug)]
 pub(crate) struct AuditSection {
     dir: Option<PathBuf>,
+    witness_file: Option<PathBuf>,
+    witness_url: Option<String>,
 }
 
 impl AuditSection {
     pub(super) fn read(settings: &Settings) -> Self {
-        Self { dir: settings.text(&DIR).map(PathBuf::from) }
+        Self {
+            dir: settings.text(&DIR).map(PathBuf::from),
+            witness_file: settings.text(&WITNESS_FILE).map(PathBuf::from),
+            witness_url: settings.text(&WITNESS_URL).map(str::to_owned),
+        }
+    }
+
+    /// To which file checkpoints are copied.
+    pub(crate) fn witness_file(&self) -> Option<PathBuf> {
+        self.witness_file.clone()
+    }
+
+    /// To whom checkpoints are sent.
+    pub(crate) fn witness_url(&self) -> Option<&str> {
+        self.witness_url.as_deref()
     }
 
     /// The directory of the log.

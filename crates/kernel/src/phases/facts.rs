@@ -9,11 +9,12 @@ use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
 use tokio_util::sync::CancellationToken;
 
+use super::authorize::Authorized;
 use crate::checkpoints::Checkpointing;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::ledger::{First, Held, Noted};
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, Judged};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
@@ -32,6 +33,8 @@ pub struct Facts {
     pub(super) parameters_digest: Option<Digest>,
     /// What the record shows of the parameters.
     pub(super) parameters: Option<Arc<str>>,
+    /// That it may run, and by what, once that was decided.
+    pub(super) allowed: Option<Decided>,
     /// The call's place in the ledger, while it has one.
     pub(super) held: Option<Held>,
     /// Its name among the calls without effects, if it was given one.
@@ -64,6 +67,7 @@ impl Facts {
             tool: None,
             parameters_digest: None,
             parameters: None,
+            allowed: None,
             held: None,
             noted: None,
             replay_of: None,
@@ -80,6 +84,13 @@ impl Facts {
         if let Some(slot) = self.slot.take() {
             slot.record(self.record(AuditAction::InvocationAccepted, at, None));
         }
+    }
+
+    /// Notes that the call may run.
+    pub(crate) fn note_decision(&mut self, authorized: &Authorized) {
+        let policies = &authorized.decision().determining;
+        let reason = if policies.is_empty() { "token".to_owned() } else { policies.join(", ") };
+        self.allowed = Some(Decided { allowed: true, reason });
     }
 
     pub(crate) fn invocation_id(&self) -> InvocationId {
@@ -109,12 +120,23 @@ impl Facts {
             code: end.and_then(|(_, code, _)| code),
             parameters_digest: self.parameters_digest,
             parameters: self.parameters.clone(),
+            judged: Some(Box::new(Judged {
+                decision: self.allowed.clone().or_else(|| end.and_then(|(_, code, _)| denied(code?))),
+                side_effects: self.tool.as_ref().map(|tool| tool.manifest.side_effect_policy),
+                result_digest: None,
+            })),
             duration_ms: end.map(|(_, _, took)| millis(took)),
             usage: None,
             cost: None,
             note: None,
         }
     }
+}
+
+/// A refusal that is a decision about who may do what, and not about the call's form or the tool's state.
+fn denied(code: ErrorCode) -> Option<Decided> {
+    let is_decision = matches!(code.row().kind, ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired);
+    is_decision.then(|| Decided { allowed: false, reason: code.to_string() })
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

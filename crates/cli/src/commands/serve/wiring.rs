@@ -22,7 +22,7 @@ use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::{
     Access, AccessParts, AccessSettings, Actor, Bookkeeper, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
-    IdentitySettings, Kernel, KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope,
+    IdentitySettings, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
 };
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
@@ -33,6 +33,7 @@ use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
 use upstreams::{UpstreamExecutor, Upstreams};
 
+use crate::audit_log::{self, LogKeeping};
 use crate::config::Config;
 use crate::context::Context;
 use crate::data_dir::DataDir;
@@ -64,7 +65,7 @@ pub(super) struct House {
 /// The kernel, and what works for it.
 pub(super) struct Household {
     pub(super) kernel: Arc<Kernel>,
-    pub(super) recorder: RecorderHandle,
+    pub(super) recorder: LogKeeping,
     pub(super) loader: Loader,
     /// Whose warm processes have to be kept in order.
     pub(super) processes: Arc<ProcessExecutor>,
@@ -119,8 +120,16 @@ impl House {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let observer = watching(Arc::clone(&self.metrics) as Arc<dyn Observer>);
         let outside = Outside::from_config(config, &clock)?;
-        let log = audit::FileLog::open(&self.audit_dir).map_err(|error| Failure::new(error.to_string()))?;
-        let (recorder, handle) = Recorder::start(Arc::new(log), Arc::clone(&clock), Arc::clone(&observer));
+        let options = audit_log::served_options(
+            config,
+            self.data_dir.path(),
+            Arc::clone(&clock),
+            Arc::clone(&self.entropy) as Arc<dyn Entropy>,
+        )?;
+        let log = audit::FileLog::open(&self.audit_dir, &options).map_err(|error| Failure::new(error.to_string()))?;
+        let log = Arc::new(log);
+        let (recorder, handle) = Recorder::start(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer));
+        let handle = LogKeeping::begin(handle, Arc::clone(&log));
         let registry = Registry::open(
             Arc::clone(&self.store) as Arc<dyn RegistryStore>,
             Arc::clone(&self.store) as Arc<dyn ToolSearch>,
@@ -187,6 +196,7 @@ impl House {
             redactor: Arc::new(Redacting::new().map_err(|error| Failure::new(error.to_string()))?),
         });
         let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
+        let kernel = kernel.with_audit_log(log);
         let kernel = kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()));
         let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
         let loader = Loader {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use store::sqlite::{Options, SqliteStore};
 
 use super::rights::{RightsFlags, role};
+use crate::audit_log;
 use crate::client::ClientError;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -103,19 +104,22 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
     // Held while the audit log is written: a server that runs but does not answer must not be written beside.
     let store = SqliteStore::open(&config.store.file(data_dir.path()), &Options::default())
         .map_err(|error| Failure::new(error.to_string()).hint("no token was made"))?;
-    let (clock, entropy) = (SystemClock::start(), OsEntropy::open()?);
-    let token_id = new_token_id(&entropy).to_string();
+    let (clock, entropy) = (Arc::new(SystemClock::start()), Arc::new(OsEntropy::open()?));
+    let token_id = new_token_id(&*entropy).to_string();
     let (token, claims) = config
         .identity
         .minter()
         .mint(request, &key.value, token_id, clock.now().0)
         .map_err(|error| Failure::new(error.to_string()).hint("mend the request; no token was made"))?;
-    let log = audit::FileLog::open(&config.audit.dir(data_dir.path()))
+    let options = audit_log::options(&config, data_dir.path(), Arc::clone(&clock) as _, Arc::clone(&entropy) as _);
+    let log = audit::FileLog::open(&config.audit.dir(data_dir.path()), &options)
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
-    let record = record(&claims, clock.now(), new_trace_id(&entropy));
+    let record = record(&claims, clock.now(), new_trace_id(&*entropy));
     log.append(&[record])
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
+    // The record is durable; a checkpoint that is missing is made when the log is opened again.
+    let _ = log.close().await;
     introduce(&store, request, clock.now()).await?;
     store.close().await;
     context.printer.note("no server is running: signed with the data directory's key");
@@ -173,6 +177,7 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         code: None,
         parameters_digest: None,
         parameters: None,
+        judged: None,
         duration_ms: None,
         usage: None,
         cost: None,

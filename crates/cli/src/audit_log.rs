@@ -1,0 +1,137 @@
+//! The audit log of a data directory: how it is opened, who witnesses its checkpoints, and how it is closed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use audit::{FileLog, FileWitness, LogOptions, Witness, Witnesses};
+use kernel::RecorderHandle;
+use kernel::ports::clock::Clock;
+use kernel::ports::entropy::Entropy;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// Where the key that signs checkpoints is, in the data directory.
+const KEY_FILE: &str = "keys/audit.key";
+/// Checkpoints that wait for the witness. What does not fit is left out: the next one covers it.
+const WAITING_MAX: usize = 16;
+/// How often one checkpoint is sent before the next one is.
+const ATTEMPTS_MAX: u32 = 4;
+/// The pause after the first attempt that failed; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How long the witness may take.
+const WITNESS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the log of a data directory is opened with. Tells the witness file only: a command that ends at once sends nothing.
+pub(crate) fn options(
+    config: &Config,
+    data_dir: &Path,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+) -> LogOptions {
+    let mut options = LogOptions::new(data_dir.join(KEY_FILE), clock, entropy);
+    options.witness = config.audit.witness_file().map(|path| Arc::new(FileWitness::new(path)) as Arc<dyn Witness>);
+    options
+}
+
+/// The same for a server, which also sends checkpoints away.
+pub(crate) fn served_options(
+    config: &Config,
+    data_dir: &Path,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+) -> Result<LogOptions, Failure> {
+    let mut options = options(config, data_dir, Arc::clone(&clock), entropy);
+    if let Some(url) = config.audit.witness_url() {
+        let mut all: Vec<Box<dyn Witness>> = vec![Box::new(UrlWitness::start(url, clock)?)];
+        all.extend(config.audit.witness_file().map(|path| Box::new(FileWitness::new(path)) as Box<dyn Witness>));
+        options.witness = Some(Arc::new(Witnesses(all)));
+    }
+    Ok(options)
+}
+
+/// Writing and signing, for as long as the server runs.
+#[derive(Debug)]
+pub(crate) struct LogKeeping {
+    recorder: RecorderHandle,
+    log: Arc<FileLog>,
+    signing: JoinHandle<()>,
+}
+
+impl LogKeeping {
+    /// Begins to sign now and then.
+    pub(crate) fn begin(recorder: RecorderHandle, log: Arc<FileLog>) -> Self {
+        let signer = Arc::clone(&log);
+        Self { recorder, log, signing: tokio::spawn(async move { signer.keep_signing().await }) }
+    }
+
+    /// Writes what waits, signs it, and ends.
+    pub(crate) async fn close(self) {
+        self.recorder.close().await;
+        self.signing.abort();
+        if let Err(error) = self.log.close().await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the last checkpoint of the audit log is missing"
+            );
+        }
+    }
+}
+
+/// A service to which checkpoints are sent.
+#[derive(Debug)]
+struct UrlWitness {
+    notes: mpsc::Sender<String>,
+}
+
+impl UrlWitness {
+    fn start(url: &str, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        let wrong = |error: String| {
+            Failure::new(format!("`[audit] witness_url` cannot be used: {error}"))
+                .hint("give the URL of an HTTP service")
+        };
+        let url: reqwest::Url = url.parse().map_err(|error| wrong(format!("{error}")))?;
+        let client = reqwest::Client::builder()
+            .timeout(WITNESS_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| wrong(error.to_string()))?;
+        let (notes, mut waiting) = mpsc::channel::<String>(WAITING_MAX);
+        tokio::spawn(async move {
+            while let Some(note) = waiting.recv().await {
+                send(&client, &url, note, &*clock).await;
+            }
+        });
+        Ok(Self { notes })
+    }
+}
+
+impl Witness for UrlWitness {
+    fn tell(&self, note: &str) {
+        if self.notes.try_send(note.to_owned()).is_err() {
+            tracing::warn!(
+                "the witness of the audit log is too slow; a checkpoint is not sent, the next one covers it"
+            );
+        }
+    }
+}
+
+async fn send(client: &reqwest::Client, url: &reqwest::Url, note: String, clock: &dyn Clock) {
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1..=ATTEMPTS_MAX {
+        let request = client.post(url.clone()).header("content-type", "text/plain; charset=utf-8").body(note.clone());
+        match request.send().await.and_then(reqwest::Response::error_for_status) {
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(error = %error.without_url(), attempt, "the witness of the audit log did not answer well")
+            }
+        }
+        if attempt < ATTEMPTS_MAX {
+            clock.sleep(pause).await;
+            pause *= 2;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `gantry audit …`: look at the audit log, prove what is in it, and check that nobody touched it. (AUD-002, AUD-014)
+//!
+//! All of it reads files and needs no server. Only `rotate-key` writes, and so wants the data directory for itself.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::failure::Failure;
+
+mod export;
+mod prove;
+mod rotate;
+mod tail;
+mod verify;
+
+/// Read, check, prove and export the audit log
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    Tail(tail::Tail),
+    Verify(verify::Verify),
+    Prove(prove::Prove),
+    Export(export::Export),
+    /// Sign checkpoints with a new key from now on; no server may be running
+    ///
+    /// The log names the new key in a record that the former key signs, so that whoever trusts one can check the other.
+    RotateKey,
+}
+
+impl Audit {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        match self {
+            Self::Verify(command) => return command.run(context),
+            Self::Tail(command) => command.run(context).await?,
+            Self::Prove(command) => command.run(context)?,
+            Self::Export(command) => command.run(context)?,
+            Self::RotateKey => rotate::run(context).await?,
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// The directory that was named, or that of the configuration.
+fn dir(context: &Context, named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    match named {
+        Some(dir) => Ok(dir),
+        None => Ok(context.config(Vec::new())?.audit.dir(context.data_dir().path())),
+    }
+}
+
+/// What to say about a file or folder that cannot be read.
+fn unreadable(what: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("`{}` cannot be read: {error}", what.display()))
+}

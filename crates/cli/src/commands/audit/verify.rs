@@ -1,0 +1,127 @@
+//! `gantry audit verify`: a log, an export or a proof, held against a public key.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use audit::{NoteKey, Proof, Report, Trust};
+use clap::Args;
+use serde_json::json;
+
+use super::super::Outcome;
+use super::{dir, unreadable};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::printer::{Style, visible};
+
+/// Check that no record was changed, removed, added or moved; exit code 1 if one was
+///
+/// gantry audit verify --key "$(cat audit.pub)" --checkpoint /mnt/witness/checkpoints
+///
+/// Needs no server and only reads. Without --key the log is checked against the key it names itself, which finds damage
+/// but not somebody who has made everything anew.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The directory of the log [default: that of the configuration]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// An export instead
+    #[arg(long, value_name = "FILE", conflicts_with = "dir")]
+    export: Option<PathBuf>,
+    /// The proof of one record instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "export", "checkpoints"], requires = "keys")]
+    proof: Option<PathBuf>,
+    /// A public key from a safe place (repeatable)
+    #[arg(long = "key", value_name = "VKEY")]
+    keys: Vec<String>,
+    /// A file with checkpoints that somebody else has kept, for example a witness file (repeatable)
+    #[arg(long = "checkpoint", value_name = "FILE")]
+    checkpoints: Vec<PathBuf>,
+}
+
+impl Verify {
+    pub(crate) fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        let keys = self.keys.iter().map(|key| {
+            key.parse::<NoteKey>().map_err(|error| {
+                Failure::usage(format!("--key: {error}")).hint("`GET /v1/audit/checkpoint` and `log.json` show it")
+            })
+        });
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        if let Some(proof) = &self.proof {
+            return prove(context, proof, &keys);
+        }
+        let mut witnessed = Vec::new();
+        for path in &self.checkpoints {
+            let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+            let notes = audit::notes_in(&text);
+            if notes.is_empty() {
+                return Err(Failure::new(format!("there is no checkpoint in `{}`", path.display())));
+            }
+            witnessed.extend(notes);
+        }
+        let trust = Trust { keys, witnessed };
+        let report = match &self.export {
+            Some(path) => {
+                let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+                audit::verify_export(file, &trust).map_err(|error| unreadable(path, &error))?
+            }
+            None => {
+                let dir = dir(context, self.dir)?;
+                audit::verify_dir(&dir, &trust).map_err(|error| unreadable(&dir, &error))?
+            }
+        };
+        show(context, &report)?;
+        Ok(if report.whole { Outcome::Done } else { Outcome::Unfit })
+    }
+}
+
+fn show(context: &Context, report: &Report) -> Result<(), Failure> {
+    let document = serde_json::to_value(report).map_err(|error| Failure::new(error.to_string()))?;
+    context.printer.answer(&document, |printer| {
+        let mut lines = vec![if report.whole {
+            let at = report.covered_at.as_deref().map(|at| format!(", signed {at}")).unwrap_or_default();
+            let text = format!("whole: {} records, {} checkpoints", report.records, report.checkpoints);
+            format!("{} (the newest covers {}{})", printer.style(&text, Style::Green), report.covered, visible(&at))
+        } else {
+            printer.style(&format!("NOT whole: {} records", report.records), Style::Red)
+        }];
+        lines.extend(report.faults.iter().map(|fault| format!("  {}", visible(&fault.to_string()))));
+        lines.extend(report.notes.iter().map(|note| format!("  note: {}", visible(note))));
+        lines.push(format!("root {}", report.root));
+        lines.join("\n")
+    });
+    if !report.key_given {
+        context
+            .printer
+            .warn("checked against the key that the log names itself; --key with a key from a safe place proves more");
+    }
+    Ok(())
+}
+
+fn prove(context: &Context, path: &Path, keys: &[NoteKey]) -> Result<Outcome, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    let proof = Proof::parse(&text).map_err(|error| Failure::new(error.to_string()))?;
+    let mut last = None;
+    for key in keys {
+        match proof.verify(key) {
+            Ok(checkpoint) => {
+                let document = json!({
+                    "proven": true, "index": proof.index, "size": checkpoint.size, "time": checkpoint.time,
+                    "record": serde_json::from_str::<serde_json::Value>(&proof.record).unwrap_or_default(),
+                });
+                let time = checkpoint.time.as_deref().unwrap_or("an unknown time");
+                context.printer.answer(&document, |_| {
+                    let said = format!(
+                        "proven: record {} was in the log of {} records signed at {time}",
+                        proof.index, checkpoint.size
+                    );
+                    visible(&said).into_owned()
+                });
+                return Ok(Outcome::Done);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    let why = last.map(|error| error.to_string()).unwrap_or_default();
+    context.printer.answer(&json!({ "proven": false, "why": why }), |_| format!("NOT proven: {why}"));
+    Ok(Outcome::Unfit)
+}

@@ -1,0 +1,50 @@
+//! Looking into the audit log. A tenant's people see the tenant's records, the installation's people see all.
+
+use contract::error::{ErrorCode, Refusal};
+use policy::Action;
+
+use super::{Actor, tenant_of};
+use crate::invoke::Kernel;
+use crate::ports::audit_log::{AUDIT_PAGE_MAX, AuditCheckpoint, AuditLog, AuditPage, AuditProof, AuditQuery};
+use crate::ports::audit_sink::AuditError;
+
+impl Kernel {
+    /// Records that fit, the newest first.
+    pub async fn search_audit(&self, actor: Actor<'_>, query: AuditQuery) -> Result<AuditPage, Refusal> {
+        let caller = self.permitted(actor, Action::SeeAudit).await?;
+        let tenant = match &query.tenant {
+            None if caller.tenant().is_home() => None,
+            named => Some(tenant_of(&caller, named.as_ref())?),
+        };
+        let query = AuditQuery { tenant, limit: query.limit.min(AUDIT_PAGE_MAX), ..query };
+        self.audit_log()?.search(&query).await.map_err(|error| unreadable(&error))
+    }
+
+    /// The newest checkpoint. It says how many records there are and nothing about them.
+    pub async fn audit_checkpoint(&self, actor: Actor<'_>) -> Result<AuditCheckpoint, Refusal> {
+        self.permitted(actor, Action::SeeAudit).await?;
+        self.audit_log()?.checkpoint().await.map_err(|error| unreadable(&error))
+    }
+
+    /// The proof of one record.
+    pub async fn audit_proof(&self, actor: Actor<'_>, id: &str) -> Result<AuditProof, Refusal> {
+        let caller = self.permitted(actor, Action::SeeAudit).await?;
+        let found = self.audit_log()?.proof(id).await.map_err(|error| unreadable(&error))?;
+        // The same words whether it is not there or somebody else's.
+        found
+            .filter(|proof| caller.tenant().is_home() || proof.tenant.as_deref() == Some(caller.tenant().as_str()))
+            .ok_or_else(|| Refusal::new(ErrorCode::E3702, "there is no such audit record"))
+    }
+
+    fn audit_log(&self) -> Result<&dyn AuditLog, Refusal> {
+        self.audit_log.as_deref().ok_or_else(|| {
+            Refusal::new(ErrorCode::E3010, "this server's audit log cannot be read here").hint("use another one")
+        })
+    }
+}
+
+fn unreadable(error: &AuditError) -> Refusal {
+    tracing::error!(error = error as &dyn std::error::Error, "the audit log cannot be read");
+    Refusal::new(ErrorCode::E3001, "the audit log cannot be read")
+        .hint("an operator must look at it: `gantry audit verify`")
+}

@@ -1,0 +1,149 @@
+//! `/v1/audit`: what was done, by whom and on whose behalf; and what proves it to somebody else. (AUD-014)
+//!
+//! ```text
+//! GET /v1/audit?tool=&subject=&trace_id=&action=&from=&to=&before=&limit=
+//! GET /v1/audit/checkpoint        GET /v1/audit/proof/{id}
+//! ```
+
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use kernel::ports::audit_log::{AUDIT_PAGE_MAX, AuditQuery};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_in, to};
+use crate::answer::{Answer, Handled};
+use crate::door::Door;
+use crate::incoming::Incoming;
+
+/// Records of a page unless more are asked for.
+const PAGE_DEFAULT: usize = 50;
+
+const TOOL: Parameter = filter("tool", "only about this tool");
+const SUBJECT: Parameter = filter("subject", "only of this agent, person or service");
+const TRACE: Parameter = filter("trace_id", "only of this trace");
+const ACTION: Parameter = filter("action", "only of this kind, for example `invocation_finished`");
+const FROM: Parameter = filter("from", "not before this time, `2027-01-15T08:00:00.000Z` or a beginning of it");
+const TO: Parameter = filter("to", "before this time");
+const BEFORE: Parameter = Parameter {
+    place: Place::Query,
+    name: "before",
+    about: "`next` of the page before",
+    schema: SchemaGenerator::subschema_for::<u64>,
+};
+const LIMIT: Parameter = Parameter {
+    place: Place::Query,
+    name: "limit",
+    about: "how many, at most 500; default 50",
+    schema: SchemaGenerator::subschema_for::<usize>,
+};
+const ID: Parameter = Parameter {
+    place: Place::Path,
+    name: "id",
+    about: "the record's id",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+
+const fn filter(name: &'static str, about: &'static str) -> Parameter {
+    Parameter { place: Place::Query, name, about, schema: SchemaGenerator::subschema_for::<String> }
+}
+
+pub(super) static OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/audit",
+        id: "searchAudit",
+        tag: "audit",
+        summary: "Search the audit log, newest records first; a question looks at a bounded number of records",
+        access: Access::Token,
+        parameters: &[TENANT, TOOL, SUBJECT, TRACE, ACTION, FROM, TO, BEFORE, LIMIT],
+        asks: Asks::Nothing,
+        good: &[(200, "a page of records; go on with `next` while there is one")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Page>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
+        mount: |filter| to(filter, search),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/audit/checkpoint",
+        id: "auditCheckpoint",
+        tag: "audit",
+        summary: "The signed tree head over every record so far (C2SP tlog-checkpoint)",
+        access: Access::Token,
+        parameters: &[],
+        asks: Asks::Nothing,
+        good: &[(200, "the signed note and the public key")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Head>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
+        mount: |filter| to(filter, checkpoint),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/audit/proof/{id}",
+        id: "auditProof",
+        tag: "audit",
+        summary: "A record with the proof that it is in the log: `gantry audit verify --proof` checks it offline",
+        access: Access::Token,
+        parameters: &[ID],
+        asks: Asks::Nothing,
+        good: &[(200, "the proof")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Value>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3702, ErrorCode::E3801, ErrorCode::E3803],
+        mount: |filter| to(filter, proof),
+    },
+];
+
+/// A page of records.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AuditPage")]
+struct Page {
+    /// As the log has them.
+    records: Vec<Value>,
+    /// Where to go on.
+    next: Option<u64>,
+}
+
+/// A signed tree head.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AuditCheckpoint")]
+struct Head {
+    /// A signed note: origin, number of records, root, time.
+    checkpoint: String,
+    /// The public key, as `gantry audit verify --key` takes it. For proof, have it from elsewhere.
+    key: String,
+}
+
+async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let query =
+        incoming.query(&["tenant", "tool", "subject", "trace_id", "action", "from", "to", "before", "limit"])?;
+    let text = |name: &str| query.one(name).map(|value| value.map(str::to_owned));
+    let before = query.one("before")?.map(str::parse).transpose();
+    let asked = AuditQuery {
+        tenant: tenant_in(&query)?,
+        tool: text("tool")?,
+        subject: text("subject")?,
+        trace_id: text("trace_id")?,
+        action: text("action")?,
+        from: text("from")?,
+        to: text("to")?,
+        before: before.map_err(|_| Refusal::new(ErrorCode::E3004, "`before` is not a whole number"))?,
+        limit: query.number("limit", 1..=AUDIT_PAGE_MAX, PAGE_DEFAULT)?,
+    };
+    let page = door.kernel().search_audit(who.actor(), asked).await?;
+    Answer::json(&Page { records: page.records, next: page.next })
+}
+
+async fn checkpoint(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let head = door.kernel().audit_checkpoint(who.actor()).await?;
+    Answer::json(&Head { checkpoint: head.note, key: head.key })
+}
+
+async fn proof(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let [id] = incoming.path_values().await?;
+    Answer::json(&door.kernel().audit_proof(who.actor(), &id).await?.document)
+}
