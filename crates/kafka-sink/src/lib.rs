@@ -1,0 +1,1 @@
+//! The Kafka sink of the audit log.
