@@ -7,7 +7,12 @@
 //! - AUD-A: a line is whole or it is the last one; opening after a crash cuts off a torn last line.
 //! - AUD-B: records never contain parameters or results, only their digests.
 
+mod cloud_event;
 mod file_log;
 mod line;
+mod reader;
+mod segments;
 
+pub use cloud_event::{CloudEventError, SOURCE, TYPE_PREFIX, cloud_event};
 pub use file_log::{FileLog, OpenError};
+pub use reader::{BATCH_BYTES_MAX, Entry, LogReader};
