@@ -8,10 +8,13 @@
 //! - AUD-B: records never contain parameters or results, only their digests.
 
 mod cloud_event;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod file_log;
 mod line;
 mod reader;
 mod segments;
+pub mod sinks;
 
 pub use cloud_event::{CloudEventError, SOURCE, TYPE_PREFIX, cloud_event};
 pub use file_log::{FileLog, OpenError};

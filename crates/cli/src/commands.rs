@@ -7,6 +7,7 @@ use crate::failure::Failure;
 
 mod activation;
 mod agent;
+mod audit;
 mod call;
 mod completions;
 mod config_reference;
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     Activation(activation::Activation),
     #[command(subcommand)]
     Webhook(webhook::Webhook),
+    #[command(subcommand)]
+    Audit(audit::Audit),
     Worker(worker::Worker),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -97,6 +100,7 @@ impl Command {
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,
+            Self::Audit(command) => command.run(context)?,
             Self::Completions(command) => command.run(context),
             Self::ConfigReference(command) => command.run(context),
         }

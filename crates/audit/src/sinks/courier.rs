@@ -288,6 +288,12 @@ impl CourierHandle {
     pub fn abort(&self) {
         self.task.abort();
     }
+
+    /// Waits until its task is no more, however it ended.
+    pub async fn ended(self) {
+        // It was aborted, or it panicked; both are ends.
+        let _ = self.task.await;
+    }
 }
 
 /// As many events from the start as fit, and one at least.

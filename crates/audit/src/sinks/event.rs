@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use kernel::ports::clock::UnixMillis;
 use serde_json::{Map, Value};
 
-use super::source::Entry;
+use crate::cloud_event::cloud_event;
+use crate::reader::Entry;
 
 /// Stands for the tenant of records that belong to none, such as a refusal of somebody unknown. No tenant has this name.
 pub const NO_TENANT: &str = "-";
@@ -38,20 +39,20 @@ impl Event {
     /// When the line is no record.
     pub fn of(entry: &Entry) -> Result<Self, EventError> {
         let unreadable = || EventError { seq: entry.seq };
-        let line: Value = serde_json::from_str(&entry.line).map_err(|_| unreadable())?;
-        let member = |name: &str| line.get(name).and_then(Value::as_str);
-        let at: Timestamp = member("at").and_then(|at| at.parse().ok()).ok_or_else(unreadable)?;
+        let event = cloud_event(&entry.line).map_err(|_| unreadable())?;
+        let attribute = |name: &str| event.get(name).and_then(Value::as_str);
+        let at: Timestamp = attribute("time").and_then(|at| at.parse().ok()).ok_or_else(unreadable)?;
         Ok(Self {
             seq: entry.seq,
-            tenant: member("tenant").unwrap_or(NO_TENANT).to_owned(),
+            tenant: attribute("partitionkey").unwrap_or(NO_TENANT).to_owned(),
             at: UnixMillis(at.as_millisecond()),
-            json: structured(&entry.line).ok_or_else(unreadable)?,
+            json: event.to_string(),
         })
     }
 
     /// The attributes of the event in the order of their names, and its data in JSON: what binary modes send.
     pub fn parts(&self) -> (Vec<(String, String)>, String) {
-        // What `structured` wrote is an object.
+        // What `of` wrote is an object.
         let members: Map<String, Value> = serde_json::from_str(&self.json).unwrap_or_default();
         let mut data = String::from("null");
         let mut attributes = Vec::with_capacity(members.len());
@@ -67,11 +68,32 @@ impl Event {
     }
 }
 
-fn structured(line: &str) -> Option<String> {
-    let data: Value = serde_json::from_str(line).ok()?;
-    let event = serde_json::json!({
-        "specversion": "1.0", "type": "ai.agent.tool.x", "source": "tool-execution-layer", "id": data.get("seq")?.to_string(),
-        "time": data.get("at")?, "datacontenttype": "application/json", "data": data,
-    });
-    Some(event.to_string())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(line: &str) -> Entry {
+        Entry { seq: 4, line: line.to_owned() }
+    }
+
+    #[test]
+    fn an_event_knows_whose_it_is_and_can_be_taken_apart() {
+        let line = r#"{"seq":4,"id":"i-4","at":"2027-01-15T08:00:00.000Z","action":"token_minted","tenant":"acme","note":"a\nb"}"#;
+        let event = Event::of(&entry(line)).unwrap();
+        assert_eq!((event.tenant.as_str(), event.at), ("acme", UnixMillis(1_800_000_000_000)));
+        assert!(!event.json.contains('\n'));
+        let (attributes, data) = event.parts();
+        assert!(attributes.contains(&("id".to_owned(), "i-4".to_owned())));
+        assert!(attributes.iter().all(|(name, _)| name != "data"));
+        assert_eq!(serde_json::from_str::<Value>(&data).unwrap()["note"], "a\nb");
+        let nobodys = line.replace(r#""tenant":"acme","#, "");
+        assert_eq!(Event::of(&entry(&nobodys)).unwrap().tenant, NO_TENANT);
+    }
+
+    #[test]
+    fn what_is_no_record_is_named_by_its_number() {
+        for line in ["", "{}", "[]", r#"{"seq":4,"id":"i","action":"x","at":"yesterday"}"#] {
+            assert_eq!(Event::of(&entry(line)).unwrap_err().seq, 4, "{line}");
+        }
+    }
 }

@@ -159,14 +159,14 @@ impl Writer {
     /// Compresses what is closed and removes what is too much or too old.
     fn sweep(&self, now: UnixMillis) -> io::Result<()> {
         let newest = self.current.as_ref().map_or(u64::MAX, |current| current.number);
+        let (unfinished, whole): (Vec<_>, Vec<_>) =
+            files(&self.dir)?.into_iter().partition(|(_, name)| name.ends_with(UNFINISHED));
+        for (_, name) in unfinished {
+            fs::remove_file(self.dir.join(name))?;
+        }
         let mut closed = Vec::new();
-        for (number, name) in files(&self.dir)? {
-            let path = self.dir.join(&name);
-            if name.ends_with(UNFINISHED) {
-                fs::remove_file(path)?;
-            } else if number < newest {
-                closed.push((number, self.closed(path, &name)?));
-            }
+        for (number, name) in whole.into_iter().filter(|(number, _)| *number < newest) {
+            closed.push((number, self.closed(self.dir.join(&name), &name)?));
         }
         closed.sort();
         closed.dedup();

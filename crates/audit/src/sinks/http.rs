@@ -129,6 +129,9 @@ impl HttpSink {
         let call = CallOut { url: &self.url, headers: &headers, body: request.body.as_bytes() };
         match self.calls.post(call).await {
             Ok(answer) => self.judge(&answer),
+            Err(CallOutError::Plaintext) => Err(SinkError::refused(
+                "the address must begin with `https://`, or the sink's `allow` must name it with `http://`",
+            )),
             Err(error @ CallOutError::Redirect(_)) => Err(SinkError::refused(error.to_string())),
             Err(error) if error.is_final() => Err(SinkError::refused(error.to_string())),
             Err(error) => Err(SinkError::later(error.to_string())),

@@ -32,6 +32,9 @@ pub enum SinkState {
 }
 
 impl SinkState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Delivering, Self::Failing, Self::Halted, Self::Stopped];
+
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use audit::sinks::LogSource;
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use executors::{
@@ -33,6 +34,7 @@ use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
 use upstreams::{UpstreamExecutor, Upstreams};
 
+use super::audit_sinks::AuditSinks;
 use crate::config::Config;
 use crate::context::Context;
 use crate::data_dir::DataDir;
@@ -71,6 +73,8 @@ pub(super) struct Household {
     pub(super) policies: Option<PolicyFollower>,
     /// The MCP servers behind this one.
     pub(super) upstreams: Arc<Upstreams>,
+    /// What carries the audit log elsewhere.
+    pub(super) sinks: AuditSinks,
 }
 
 /// Opens everything on disk, or says what is wrong. Makes keys at the first start.
@@ -119,6 +123,9 @@ impl House {
         let observer = watching(Arc::clone(&self.metrics) as Arc<dyn Observer>);
         let outside = Outside::from_config(config, &clock)?;
         let log = audit::FileLog::open(&self.audit_dir).map_err(|error| Failure::new(error.to_string()))?;
+        let log = audit::sinks::Announced::new(log);
+        let source = || LogSource::open(&self.audit_dir);
+        let sinks = super::audit_sinks::start(self, config, &self.audit_dir, source, &log.growth()).await?;
         let (recorder, handle) = Recorder::start(Arc::new(log), Arc::clone(&clock), Arc::clone(&observer));
         let registry = Registry::open(
             Arc::clone(&self.store) as Arc<dyn RegistryStore>,
@@ -203,7 +210,7 @@ impl House {
             path,
             last: None,
         });
-        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams })
+        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams, sinks })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.
