@@ -115,6 +115,11 @@ impl MemorySource {
         self.grown.send_modify(|times| *times += 1);
     }
 
+    /// Changes whenever it has grown.
+    pub fn growth(&self) -> watch::Receiver<u64> {
+        self.grown.subscribe()
+    }
+
     /// All events of it.
     pub fn events(&self) -> Vec<Event> {
         self.read(0, usize::MAX).unwrap().iter().map(|entry| Event::of(entry).unwrap()).collect()
@@ -168,7 +173,7 @@ pub fn courier(dir: &Path, source: &Arc<MemorySource>, sink: Arc<dyn Sink>, limi
         source: Arc::clone(source) as _,
         cursor: Cursor::open(dir, "suite").unwrap(),
         limits,
-        grown: source.grown.subscribe(),
+        grown: source.growth(),
         clock: Arc::new(QuickClock::default()),
         entropy: Arc::new(FixedEntropy),
         watcher: Arc::new(Unwatched),

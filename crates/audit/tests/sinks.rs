@@ -79,7 +79,8 @@ impl CallsOut for Wire {
             return Err(CallOutError::NotConnected);
         }
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let header = |name: &str| call.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        let header =
+            |name: &str| call.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
         let body: Value = serde_json::from_slice(call.body).unwrap();
         let events = match header("content-type").unwrap() {
             "application/cloudevents-batch+json; charset=utf-8" => body.as_array().unwrap().clone(),

@@ -114,7 +114,8 @@ impl KafkaSink {
     fn enqueue(&self, producer: &Producer, event: &Event) -> Result<DeliveryFuture, SinkError> {
         let (headers, value) = match self.config.mode {
             KafkaMode::Structured => {
-                let content_type = [("content-type".to_owned(), "application/cloudevents+json; charset=utf-8".to_owned())];
+                let content_type =
+                    [("content-type".to_owned(), "application/cloudevents+json; charset=utf-8".to_owned())];
                 (content_type.to_vec(), event.json.clone())
             }
             KafkaMode::Binary => {

@@ -152,6 +152,7 @@ impl Courier {
                 Err(error) => return self.failed(&error),
             }
         }
+        self.tell_lag().await;
         let batch = first_batch(&self.pending, self.parts.limits);
         let result = self.parts.sink.deliver(batch).await;
         let taken = match &result {
@@ -164,11 +165,9 @@ impl Courier {
         match result {
             Ok(()) => {
                 self.went_well();
-                self.tell_lag().await;
                 Round::Delivered
             }
             Err(error) => {
-                self.tell_lag().await;
                 if taken > 0 {
                     // It is not down: it stumbles over one record, or was cut off just now.
                     self.failures = 0;
@@ -313,3 +312,6 @@ fn first_batch(events: &[Event], limits: BatchLimits) -> &[Event] {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|gone| Err(io::Error::other(gone)))
 }
+
+#[cfg(test)]
+mod tests;

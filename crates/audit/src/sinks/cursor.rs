@@ -17,13 +17,17 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// Why there is no cursor.
 #[derive(Debug, thiserror::Error)]
 pub enum CursorError {
-    #[error("the cursor of sink `{sink}` cannot be read or written: check the owner and mode of the `sinks` folder beside the audit files")]
+    #[error(
+        "the cursor of sink `{sink}` cannot be read or written: check the owner and mode of the `sinks` folder beside the audit files"
+    )]
     Io {
         sink: String,
         #[source]
         source: io::Error,
     },
-    #[error("the cursor of sink `{sink}` is damaged: remove `sinks/{sink}.cursor` beside the audit files to deliver everything again")]
+    #[error(
+        "the cursor of sink `{sink}` is damaged: remove `sinks/{sink}.cursor` beside the audit files to deliver everything again"
+    )]
     Damaged { sink: String },
 }
 
@@ -61,8 +65,8 @@ impl Cursor {
     /// As for [`open`](Self::open).
     pub fn peek(dir: &Path, sink: &str) -> Result<Option<u64>, CursorError> {
         let mut text = String::new();
-        let read = File::open(path(dir, sink, "cursor"))
-            .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+        let read =
+            File::open(path(dir, sink, "cursor")).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
         match read {
             Ok(_) => match serde_json::from_str::<Text>(&text) {
                 Ok(found) if found.sink == sink => Ok(Some(found.next)),
@@ -170,7 +174,9 @@ mod tests {
     #[test]
     fn what_is_no_cursor_is_not_taken_for_a_new_one() {
         let dir = tempfile::tempdir().unwrap();
-        for damage in ["", "7", "{\"sink\":\"siem\"}", "{\"sink\":\"other\",\"next\":7}", "{\"sink\":\"siem\",\"next\":-1}"] {
+        for damage in
+            ["", "7", "{\"sink\":\"siem\"}", "{\"sink\":\"other\",\"next\":7}", "{\"sink\":\"siem\",\"next\":-1}"]
+        {
             fs::write(path(dir.path(), "siem", "cursor"), damage).unwrap();
             assert!(matches!(Cursor::open(dir.path(), "siem"), Err(CursorError::Damaged { .. })), "{damage}");
         }

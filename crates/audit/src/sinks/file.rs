@@ -142,8 +142,7 @@ impl Writer {
     fn rotate_if_due(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         let due = |current: &Current| {
-            current.bytes > 0
-                && (current.bytes >= self.rotation.bytes || now.since(current.begun) >= self.rotation.age)
+            current.bytes > 0 && (current.bytes >= self.rotation.bytes || now.since(current.begun) >= self.rotation.age)
         };
         if self.current.is_none() {
             self.current = Some(Current::open(&self.dir, now)?);

@@ -60,8 +60,8 @@ impl Source for LogSource {
     }
 
     fn end(&self) -> io::Result<u64> {
-        for segment in segments::list(&self.dir)?.iter().rev() {
-            if let Some(seq) = last_sequence(&segment.path)? {
+        for number in segments::numbers(&self.dir)?.into_iter().rev() {
+            if let Some(seq) = last_sequence(&self.dir.join(segments::file_name(number)))? {
                 return Ok(seq.saturating_add(1));
             }
         }
@@ -69,7 +69,7 @@ impl Source for LogSource {
     }
 }
 
-/// The number of a file's last whole line.
+/// The number of a file's last whole line; none of an empty file, nor of one from before the lines were numbered.
 fn last_sequence(path: &Path) -> io::Result<Option<u64>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -83,8 +83,7 @@ fn last_sequence(path: &Path) -> io::Result<Option<u64>> {
         let mut lines = tail.rsplit(|byte| *byte == b'\n').skip(1);
         let (last, before) = (lines.next(), lines.next());
         if let Some(last) = last.filter(|_| before.is_some() || start == 0) {
-            let unnumbered = || io::Error::new(io::ErrorKind::InvalidData, "the last audit record has no number");
-            return segments::sequence(last).map(Some).ok_or_else(unnumbered);
+            return Ok(segments::sequence(last));
         }
         if start == 0 {
             return Ok(None);

@@ -85,7 +85,9 @@ impl Key {
                 Ok(Value::List(parts.into_iter().map(str::to_owned).collect()))
             }
             Kind::Tables => match serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(text) {
-                Ok(tables) => Ok(Value::List(tables.into_iter().map(|table| serde_json::Value::Object(table).to_string()).collect())),
+                Ok(tables) => Ok(Value::List(
+                    tables.into_iter().map(|table| serde_json::Value::Object(table).to_string()).collect(),
+                )),
                 Err(_) if text.is_empty() => Ok(Value::List(Vec::new())),
                 Err(_) => wrong(),
             },

@@ -118,7 +118,8 @@ impl Consumer {
         let address = address.to_owned();
         let thread = std::thread::spawn(move || {
             let (consumer, _) = consumer(&address, topic);
-            let (mut events, mut ids, end) = (Vec::new(), std::collections::BTreeSet::new(), Instant::now() + DEADLINE * 2);
+            let (mut events, mut ids, end) =
+                (Vec::new(), std::collections::BTreeSet::new(), Instant::now() + DEADLINE * 2);
             while ids.len() < count {
                 assert!(Instant::now() < end, "{} of {count} events have come in time", ids.len());
                 // Errors are of the broker that is away.

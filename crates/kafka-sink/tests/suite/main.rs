@@ -92,7 +92,10 @@ async fn a_consumer_misses_nothing_while_the_broker_is_killed_and_restarted_unde
             }
         });
         let so_far = (round * PER_ROUND + PER_ROUND / 4) as u64;
-        until("some of the round", || async { audit::sinks::Cursor::peek(dir.path(), "suite").unwrap() >= Some(so_far) }).await;
+        until("some of the round", || async {
+            audit::sinks::Cursor::peek(dir.path(), "suite").unwrap() >= Some(so_far)
+        })
+        .await;
         cluster.broker.down();
         load.await.unwrap();
         if round % 2 == 1 {

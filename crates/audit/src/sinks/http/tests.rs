@@ -138,8 +138,13 @@ async fn what_was_taken_before_a_failure_counts() {
 async fn a_batch_that_is_too_large_is_halved_and_one_record_that_is_halts() {
     let wire = answering([Ok((413, None)), Ok((413, None))]);
     sink(&wire, HttpMode::Batched, None).deliver(&events(8)).await.unwrap();
-    let sizes: Vec<usize> =
-        wire.sent.lock().unwrap().iter().map(|(_, body)| serde_json::from_slice::<Vec<Value>>(body).unwrap().len()).collect();
+    let sizes: Vec<usize> = wire
+        .sent
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(_, body)| serde_json::from_slice::<Vec<Value>>(body).unwrap().len())
+        .collect();
     assert_eq!(sizes, [8, 4, 2, 2, 2, 2]);
     let wire = answering(std::iter::repeat_n(Ok((413, None)), 3));
     let error = sink(&wire, HttpMode::Batched, None).deliver(&events(4)).await.unwrap_err();

@@ -63,7 +63,9 @@ fn shown(printer: &Printer, answer: &Value) -> String {
         return "no sinks; `[[audit.sinks]]` in the configuration names one (docs/audit-sinks.md)".to_owned();
     }
     let rows = sinks.iter().map(|sink| {
-        let text = |name: &str| sink.get(name).and_then(Value::as_str).map(|text| visible(text).into_owned()).unwrap_or_default();
+        let text = |name: &str| {
+            sink.get(name).and_then(Value::as_str).map(|text| visible(text).into_owned()).unwrap_or_default()
+        };
         let number = |name: &str| sink.get(name).and_then(Value::as_u64).unwrap_or_default().to_string();
         let state = text("state").replace('_', " ");
         [text("name"), text("kind"), state, number("delivered"), number("lag"), text("since"), text("reason")]
@@ -96,7 +98,10 @@ mod tests {
             name: "a".into(),
             from_the_beginning: true,
             limits: audit::sinks::BatchLimits::default(),
-            target: crate::config::audit::sinks::Target::File { dir: None, rotation: audit::sinks::file::Rotation::default() },
+            target: crate::config::audit::sinks::Target::File {
+                dir: None,
+                rotation: audit::sinks::file::Rotation::default(),
+            },
         };
         assert_eq!(state(dir.path(), sink, 0).unwrap()["state"], "never_started");
     }

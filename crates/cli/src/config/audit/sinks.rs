@@ -186,10 +186,14 @@ fn http(table: &Table) -> Result<Target, String> {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     };
     let secret_header = match (table.header.as_deref().unwrap_or("authorization"), table.credential.clone()) {
-        (_, None) if table.header.is_some() => return Err("`header` needs a `credential`, which is its value".to_owned()),
+        (_, None) if table.header.is_some() => {
+            return Err("`header` needs a `credential`, which is its value".to_owned());
+        }
         (_, None) => None,
         (name, _) if !is_name(name) || name.starts_with("ce-") || name.starts_with("content-") || name == "host" => {
-            return Err("`header` must be a name of a header in small letters, and none that the request has anyway".to_owned());
+            return Err(
+                "`header` must be a name of a header in small letters, and none that the request has anyway".to_owned()
+            );
         }
         (name, Some(credential)) => Some(SecretHeader { name: name.to_owned(), credential }),
     };
@@ -231,7 +235,13 @@ fn timeout(table: &Table) -> Result<Duration, String> {
     within("timeout_ms", table.timeout_ms, TIMEOUT_MS, 100, 300_000).map(Duration::from_millis)
 }
 
-fn within<T: PartialOrd + std::fmt::Display>(name: &str, value: Option<T>, default: T, low: T, high: T) -> Result<T, String> {
+fn within<T: PartialOrd + std::fmt::Display>(
+    name: &str,
+    value: Option<T>,
+    default: T,
+    low: T,
+    high: T,
+) -> Result<T, String> {
     match value.unwrap_or(default) {
         value if value < low || value > high => Err(format!("`{name}` must be a whole number from {low} to {high}")),
         value => Ok(value),
@@ -289,7 +299,10 @@ mod tests {
         for (text, word) in cases {
             let (sinks, problems) = tables(&format!("[[audit.sinks]]\n{text}\n"));
             assert!(sinks.is_empty() && problems.len() == 1, "{text}: {problems:?}");
-            assert!(problems[0].starts_with("[[audit.sinks]] number 1: ") && problems[0].contains(word), "{problems:?}");
+            assert!(
+                problems[0].starts_with("[[audit.sinks]] number 1: ") && problems[0].contains(word),
+                "{problems:?}"
+            );
         }
         let (_, problems) = tables(&"[[audit.sinks]]\nname = 'a'\nkind = 'file'\n".repeat(2));
         assert!(problems.len() == 1 && problems[0].contains("two have the name `a`"), "{problems:?}");
@@ -304,7 +317,10 @@ mod tests {
             let [SinkTable { target: Target::Kafka(target), .. }] = sinks.as_slice() else { panic!("{problems:?}") };
             assert_eq!((target.topic.as_str(), target.is_binary), (TOPIC, false));
         } else {
-            assert!(sinks.is_empty() && problems.len() == 1 && problems[0].contains("--features kafka"), "{problems:?}");
+            assert!(
+                sinks.is_empty() && problems.len() == 1 && problems[0].contains("--features kafka"),
+                "{problems:?}"
+            );
         }
     }
 }
