@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test crate")]
 #![expect(clippy::disallowed_methods, reason = "tests start processes and wait by the machine's clock")]
 
+mod audit_sinks;
 mod authorization;
 mod bad_input;
 mod calls;

@@ -1,233 +1,166 @@
-//! Files of audit lines: `audit-000001.jsonl`, `audit-000002.jsonl`, …
+//! A log of files as the kernel's [`AuditSink`]: the blocking [`Writer`] behind a lock, and when it signs.
+//!
+//! Checkpoints are signed while appending once enough records are not covered, and by [`FileLog::keep_signing`] for what
+//! came since. A checkpoint that cannot be written does not fail the append, whose records are durable: it is tried again.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use kernel::ports::clock::Clock;
+use kernel::ports::entropy::Entropy;
+use tokio::sync::watch;
 
-use crate::line;
-
-/// A file is closed for ever once it has this many bytes.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// How much of the end of a file is read when looking for a torn line. A line is far shorter.
-const TAIL_BYTES: u64 = 64 * 1024;
-
-/// Why the log could not be opened. Says what to do; shows no path, because the caller knows which directory it named.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("the audit directory cannot be created or read: check that it is a directory this user may write to")]
-    Directory(#[source] io::Error),
-    #[error("the newest audit file cannot be opened for appending: check its owner and mode, and the disk")]
-    File(#[source] io::Error),
-}
+use crate::key_file;
+use crate::options::LogOptions;
+use crate::proof::{self, Proof};
+use crate::reader::LogReader;
+use crate::recovery::{self, OpenError};
+use crate::writer::Writer;
 
 /// Appends to the newest file of a directory.
 #[derive(Debug)]
 pub struct FileLog {
-    /// Locked only inside blocking tasks, one at a time by the recorder's own order.
-    inner: Arc<Mutex<Inner>>,
-}
-
-#[derive(Debug)]
-struct Inner {
+    /// Locked only inside blocking tasks.
+    writer: Arc<Mutex<Writer>>,
     dir: PathBuf,
-    number: u64,
-    file: File,
-    bytes: u64,
-    bytes_max: u64,
+    log_id: String,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    durable: Arc<AtomicU64>,
+    news: Arc<watch::Sender<u64>>,
+    checkpoint_records: u64,
+    checkpoint_every: Duration,
 }
 
 impl FileLog {
-    /// Opens the log in `dir`, making the directory if need be, and mends a line that a crash tore.
-    pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        Self::open_with_limit(dir, FILE_BYTES_MAX)
+    /// Opens the log in `dir`, making the directory and the key if need be, and mends what a crash left. Blocks: a log
+    /// whose tree is lost is hashed again.
+    pub fn open(dir: &Path, options: &LogOptions) -> Result<Self, OpenError> {
+        let writer = recovery::open(dir, options)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            log_id: writer.mark.id.clone(),
+            clock: Arc::clone(&options.clock),
+            entropy: Arc::clone(&options.entropy),
+            durable: Arc::new(AtomicU64::new(writer.size())),
+            news: Arc::new(watch::Sender::new(writer.size())),
+            checkpoint_records: options.checkpoint_records,
+            checkpoint_every: options.checkpoint_every,
+            writer: Arc::new(Mutex::new(writer)),
+        })
     }
 
-    fn open_with_limit(dir: &Path, bytes_max: u64) -> Result<Self, OpenError> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(OpenError::Directory)?;
-        let number = newest(dir).map_err(OpenError::Directory)?.unwrap_or(1);
-        let (file, bytes) = open_file(dir, number).map_err(OpenError::File)?;
-        let inner = Inner { dir: dir.to_owned(), number, file, bytes, bytes_max };
-        Ok(Self { inner: Arc::new(Mutex::new(inner)) })
+    /// Reads what is durable.
+    pub fn reader(&self) -> LogReader {
+        LogReader::following(self.dir.clone(), Arc::clone(&self.durable))
     }
-}
 
-#[async_trait]
-impl AuditSink for FileLog {
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
-        let mut bytes = Vec::with_capacity(records.len().saturating_mul(320));
-        for record in records {
-            line::write(record, &mut bytes).map_err(|error| AuditError(error.into()))?;
+    /// How many records are durable.
+    pub fn size(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Tells how many records are durable whenever there are more.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// The newest checkpoint, signed now if records came since.
+    pub async fn checkpoint(&self) -> Result<String, AuditError> {
+        let now = self.clock.now();
+        self.with_writer(move |writer| writer.checkpoint(now)).await
+    }
+
+    /// The proof that the record of this id is in the log; `None` if there is no such record.
+    pub async fn prove(&self, id: &str) -> Result<Option<Proof>, AuditError> {
+        let Some(seq) = proof::sequence_of(id, &self.log_id).filter(|seq| *seq < self.size()) else { return Ok(None) };
+        let (now, reader) = (self.clock.now(), self.reader());
+        self.with_writer(move |writer| {
+            // The newest checkpoint that covers it will do, so that asking often is not signing often.
+            let note = match &writer.newest {
+                Some((size, note)) if *size > seq => note.clone(),
+                _ => writer.checkpoint(now)?,
+            };
+            proof::make(&reader, &writer.tree, seq, &note).map(Some)
+        })
+        .await
+    }
+
+    /// Signs what came since the last look, again and again. Runs until it is dropped.
+    pub async fn keep_signing(&self) {
+        loop {
+            self.clock.sleep(self.checkpoint_every).await;
+            if let Err(error) = self.checkpoint().await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "no checkpoint of the audit log could be made"
+                );
+            }
         }
-        let inner = Arc::clone(&self.inner);
-        let written =
-            tokio::task::spawn_blocking(move || inner.lock().unwrap_or_else(PoisonError::into_inner).append(&bytes));
-        match written.await {
+    }
+
+    /// Signs with a new key from now on; answers its public half.
+    pub async fn rotate_key(&self) -> Result<String, AuditError> {
+        let (now, entropy) = (self.clock.now(), Arc::clone(&self.entropy));
+        let key = self
+            .with_writer(move |writer| {
+                let next = key_file::fresh(&writer.mark.origin, &*entropy);
+                writer.rotate(next, now)
+            })
+            .await?;
+        self.tell(self.with_writer(|writer| Ok(writer.size())).await?);
+        Ok(key)
+    }
+
+    /// The last checkpoint. Appending afterwards is possible and will want another.
+    pub async fn close(&self) -> Result<(), AuditError> {
+        let now = self.clock.now();
+        self.with_writer(move |writer| writer.close(now)).await
+    }
+
+    fn tell(&self, size: u64) {
+        self.durable.store(size, Ordering::Release);
+        self.news.send_replace(size);
+    }
+
+    async fn with_writer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, AuditError> {
+        let writer = Arc::clone(&self.writer);
+        let done =
+            tokio::task::spawn_blocking(move || work(&mut writer.lock().unwrap_or_else(PoisonError::into_inner)));
+        match done.await {
             Ok(result) => result.map_err(|error| AuditError(error.into())),
             Err(gone) => Err(AuditError(gone.into())),
         }
     }
 }
 
-impl Inner {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.bytes >= self.bytes_max {
-            let next = self.number.saturating_add(1);
-            let (file, size) = open_file(&self.dir, next)?;
-            (self.number, self.file, self.bytes) = (next, file, size);
-        }
-        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
-        if written.is_err() {
-            // Whatever part arrived is taken back, so that the repeated batch does not follow half a line.
-            self.file.set_len(self.bytes)?;
-            self.file.seek(SeekFrom::Start(self.bytes))?;
-            return written;
-        }
-        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+#[async_trait]
+impl AuditSink for FileLog {
+    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+        let (records, now, most) = (records.to_vec(), self.clock.now(), self.checkpoint_records);
+        let size = self
+            .with_writer(move |writer| {
+                writer.append(&records)?;
+                if writer.uncovered() >= most
+                    && let Err(error) = writer.checkpoint(now)
+                {
+                    tracing::error!(%error, "no checkpoint of the audit log could be made");
+                }
+                Ok(writer.size())
+            })
+            .await?;
+        self.tell(size);
         Ok(())
     }
 }
 
-fn file_name(number: u64) -> String {
-    format!("audit-{number:06}.jsonl")
-}
-
-/// The highest number in the directory.
-fn newest(dir: &Path) -> io::Result<Option<u64>> {
-    let mut highest = None;
-    for entry in fs::read_dir(dir)? {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("audit-")?.strip_suffix(".jsonl")?.parse().ok());
-        highest = highest.max(number);
-    }
-    Ok(highest)
-}
-
-/// Opens a file for appending at the end of its last whole line, and makes its directory entry durable.
-fn open_file(dir: &Path, number: u64) -> io::Result<(File, u64)> {
-    let path = dir.join(file_name(number));
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    let length = file.metadata()?.len();
-    let whole = end_of_last_line(&mut file, length)?;
-    if whole != length {
-        tracing::warn!(bytes = length - whole, "the last audit line was torn by a crash and is cut off");
-        file.set_len(whole)?;
-    }
-    file.seek(SeekFrom::Start(whole))?;
-    file.sync_all()?;
-    File::open(dir)?.sync_all()?;
-    Ok((file, whole))
-}
-
-fn end_of_last_line(file: &mut File, length: u64) -> io::Result<u64> {
-    let start = length.saturating_sub(TAIL_BYTES);
-    file.seek(SeekFrom::Start(start))?;
-    let mut tail = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut tail)?;
-    Ok(match tail.iter().rposition(|byte| *byte == b'\n') {
-        Some(at) => start + at as u64 + 1,
-        None => start,
-    })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use contract::ids::TraceId;
-    use kernel::ports::audit_sink::{AuditAction, Link, Who};
-    use kernel::ports::clock::UnixMillis;
-    use kernel::ports::executor::Usage;
-
-    fn record(note: &str) -> AuditRecord {
-        AuditRecord {
-            at: UnixMillis(1_800_000_000_000),
-            action: AuditAction::InvocationFinished,
-            trace_id: TraceId::from_bytes([7; 16]),
-            invocation_id: None,
-            who: Some(Arc::new(Who {
-                tenant: "acme".parse().unwrap(),
-                subject: "did:example:bot".parse().unwrap(),
-                user: Some("did:example:ann".parse().unwrap()),
-                token_id: Some("t-2".into()),
-                chain: vec![Link { subject: "did:example:ann".parse().unwrap(), token_id: Some("t-1".into()) }],
-            })),
-            tool: Some("calculator".parse().unwrap()),
-            version: None,
-            status: None,
-            code: None,
-            parameters_digest: None,
-            duration_ms: Some(1),
-            usage: Some(Usage { memory_peak_mb: 9, ..Usage::default() }),
-            note: Some(note.into()),
-        }
-    }
-
-    fn lines(path: &Path) -> Vec<serde_json::Value> {
-        fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    #[tokio::test]
-    async fn records_are_lines_of_json_even_with_newlines_in_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = FileLog::open(dir.path()).unwrap();
-        log.append(&[record("one\ntwo"), record("three")]).await.unwrap();
-        let lines = lines(&dir.path().join("audit-000001.jsonl"));
-        assert_eq!(lines.len(), 2);
-        assert_eq!(lines[0]["note"], "one\ntwo");
-        assert_eq!(lines[0]["at"], "2027-01-15T08:00:00.000Z");
-        assert_eq!(lines[0]["usage"]["memory_peak_mb"], 9);
-    }
-
-    #[tokio::test]
-    async fn a_record_says_who_acted_for_whom_and_through_whose_hands() {
-        let dir = tempfile::tempdir().unwrap();
-        FileLog::open(dir.path()).unwrap().append(&[record("x")]).await.unwrap();
-        let line = &lines(&dir.path().join("audit-000001.jsonl"))[0];
-        assert_eq!(
-            (&line["tenant"], &line["subject"], &line["user"]),
-            (&"acme".into(), &"did:example:bot".into(), &"did:example:ann".into())
-        );
-        assert_eq!(line["token_id"], "t-2");
-        assert_eq!(line["chain"], serde_json::json!([{ "subject": "did:example:ann", "token_id": "t-1" }]));
-    }
-
-    #[tokio::test]
-    async fn reopening_goes_on_after_the_last_whole_line() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("audit-000001.jsonl");
-        FileLog::open(dir.path()).unwrap().append(&[record("whole")]).await.unwrap();
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"torn\":tr").unwrap();
-        let log = FileLog::open(dir.path()).unwrap();
-        log.append(&[record("after")]).await.unwrap();
-        let notes: Vec<_> = lines(&path).into_iter().map(|line| line["note"].clone()).collect();
-        assert_eq!(notes, ["whole", "after"]);
-    }
-
-    #[tokio::test]
-    async fn a_full_file_is_followed_by_the_next_number() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = FileLog::open_with_limit(dir.path(), 1).unwrap();
-        for note in ["a", "b", "c"] {
-            log.append(&[record(note)]).await.unwrap();
-        }
-        drop(log);
-        for (number, note) in [(1, "a"), (2, "b"), (3, "c")] {
-            assert_eq!(lines(&dir.path().join(file_name(number)))[0]["note"], note);
-        }
-        assert_eq!(newest(dir.path()).unwrap(), Some(3));
-    }
-
-    #[test]
-    fn a_file_in_the_directorys_place_is_a_clear_refusal() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("taken");
-        fs::write(&path, "x").unwrap();
-        let error = FileLog::open(&path).unwrap_err();
-        assert!(matches!(error, OpenError::Directory(_)));
-        assert!(!error.to_string().contains("taken"));
-    }
-}
+mod tests;

@@ -1,21 +1,50 @@
-//! The audit log: one line of JSON per record, in files that are only ever appended to.
+//! The audit log: one line of JSON per record, in files that are only ever appended to, under a Merkle tree whose roots are
+//! signed. (AUD-002)
 //!
-//! This is the embedded default of DESIGN §4. Records are durable when [`FileLog::append`] returns: one write and one
-//! `fdatasync` per batch. A file that has grown to its limit is left alone for ever and the next one begun.
+//! ```text
+//! audit/audit-000001.jsonl   the records; what is hashed is a line without its newline
+//! audit/tree.bin             hashes of all complete subtrees; can be made again
+//! audit/checkpoints          signed roots: whoever has the public key can check everything before them
+//! audit/principals.json      how many records each principal has; can be made again
+//! audit/log.json             which log this is
+//! ```
+//!
+//! This is the embedded default of DESIGN §4. Records are durable when `append` returns: one write and one `fdatasync` per
+//! batch. A file that has grown to its limit is left alone for ever and the next one begun.
 //!
 //! Invariants
 //! - AUD-A: a line is whole or it is the last one; opening after a crash cuts off a torn last line.
 //! - AUD-B: records never contain parameters or results, only their digests.
 
+mod checkpoint;
 mod cloud_event;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod file_log;
+mod key_file;
 mod line;
+mod log_mark;
+pub mod merkle;
+mod note;
+mod options;
+mod principals;
+mod proof;
 mod reader;
+mod recovery;
 mod segments;
 pub mod sinks;
+#[cfg(test)]
+mod stage;
+mod tree_file;
+mod witness;
+mod writer;
 
+pub use checkpoint::{Checkpoint, notes_in};
 pub use cloud_event::{CloudEventError, SOURCE, TYPE_PREFIX, cloud_event};
-pub use file_log::{FileLog, OpenError};
+pub use file_log::FileLog;
+pub use note::{Note, NoteError, NoteKey, NoteSigner};
+pub use options::LogOptions;
+pub use proof::{Proof, ProofError, prove_in};
 pub use reader::{BATCH_BYTES_MAX, Entry, LogReader};
+pub use recovery::OpenError;
+pub use witness::{FileWitness, Witness, Witnesses};

@@ -1,15 +1,40 @@
 //! One record as one line. The member names are a promise to whoever reads the files.
+//!
+//! A line begins with its number, always written the same way: `segments` finds records by it.
 
 use contract::canonical::Digest;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
+use contract::manifest::SideEffectPolicy;
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
+use kernel::ports::clock::UnixMillis;
 use kernel::ports::executor::Usage;
 use serde::Serialize;
 
+use crate::log_mark::LogMark;
+use crate::principals::Turn;
+
+/// What the log adds to a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stamp<'a> {
+    /// The log's name, the first part of the record's id.
+    pub(crate) log: &'a str,
+    /// The record's number in the log.
+    pub(crate) seq: u64,
+    /// The record's place among those of its principal, if it has one.
+    pub(crate) turn: Option<Turn>,
+}
+
 #[derive(Serialize)]
 struct Line<'a> {
+    seq: u64,
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    principal_seq: Option<u64>,
+    /// Which time the principals are counted from 0; left out the first time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    principal_era: Option<u64>,
     at: String,
     action: AuditAction,
     trace_id: TraceId,
@@ -35,8 +60,17 @@ struct Line<'a> {
     status: Option<InvocationStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<ErrorCode>,
+    /// `allow` or `deny`, once that was decided, and by what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision_reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side_effects: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters_digest: Option<Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_digest: Option<Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,12 +111,18 @@ struct Hand<'a> {
 }
 
 /// Appends the record's line, newline included. JSON escapes every control character, so a line is always one line.
-pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    let judged = record.judged.as_deref();
+    let decision = judged.and_then(|judged| judged.decision.as_ref());
     let who = record.who.as_deref();
     fn hand(link: &Link) -> Hand<'_> {
         Hand { subject: link.subject.as_str(), token_id: link.token_id.as_deref() }
     }
     let line = Line {
+        seq: stamp.seq,
+        id: format!("{}-{}", stamp.log, stamp.seq),
+        principal_seq: stamp.turn.map(|turn| turn.seq),
+        principal_era: stamp.turn.map(|turn| turn.era).filter(|era| *era > 0),
         at: record.at.to_string(),
         action: record.action,
         trace_id: record.trace_id,
@@ -96,11 +136,58 @@ pub(crate) fn write(record: &AuditRecord, out: &mut Vec<u8>) -> Result<(), serde
         tool_version: record.version.as_ref().map(ToString::to_string),
         status: record.status,
         code: record.code,
+        decision: decision.map(|decision| if decision.allowed { "allow" } else { "deny" }),
+        decision_reason: decision.map(|decision| decision.reason.as_str()),
+        side_effects: judged.and_then(|judged| judged.side_effects).map(SideEffectPolicy::as_str),
         parameters_digest: record.parameters_digest,
+        result_digest: judged.and_then(|judged| judged.result_digest),
         duration_ms: record.duration_ms,
         usage: record.usage.and_then(Used::of),
         note: record.note.as_deref(),
     };
+    serde_json::to_writer(&mut *out, &line)?;
+    out.push(b'\n');
+    Ok(())
+}
+
+/// What the log says about itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OwnWord<'a> {
+    /// It begins: with this key, after these files.
+    Begun(&'a LogMark),
+    /// From the next checkpoint but one on it is signed with another key.
+    KeyChanged { from: &'a str, to: &'a str },
+}
+
+/// The action of the record that names a new key.
+pub(crate) const KEY_CHANGED: &str = "log_key_changed";
+
+#[derive(Serialize)]
+struct OwnLine<'a> {
+    seq: u64,
+    id: String,
+    at: String,
+    action: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    former_key: Option<&'a str>,
+    key: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    before: &'a [crate::log_mark::FormerFile],
+}
+
+/// Appends a line of the log about itself.
+pub(crate) fn write_own(
+    word: OwnWord<'_>,
+    at: UnixMillis,
+    stamp: Stamp<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
+    let (action, former_key, key, before) = match word {
+        OwnWord::Begun(mark) => ("log_begun", None, mark.key.as_str(), mark.before.as_slice()),
+        OwnWord::KeyChanged { from, to } => (KEY_CHANGED, Some(from), to, [].as_slice()),
+    };
+    let id = format!("{}-{}", stamp.log, stamp.seq);
+    let line = OwnLine { seq: stamp.seq, id, at: at.to_string(), action, former_key, key, before };
     serde_json::to_writer(&mut *out, &line)?;
     out.push(b'\n');
     Ok(())

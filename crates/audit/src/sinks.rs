@@ -34,7 +34,7 @@ mod status;
 pub use courier::{Courier, CourierHandle, CourierParts};
 pub use cursor::{Cursor, CursorError};
 pub use event::{Event, EventError, NO_TENANT};
-pub use source::{Announced, LogSource, Source};
+pub use source::{LogSource, Source};
 pub use status::{Lag, SinkState, SinkStatus, SinkWatcher, StatusFile, Unwatched};
 
 /// How much is handed to a sink at once.

@@ -25,7 +25,9 @@ pub(crate) const ADMIN: &str = "admin";
 pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
     let store = Arc::new(SqliteStore::open(&data.join("gantry.db"), &Options::default()).unwrap());
     let (clock, metrics) = (Arc::new(SystemClock::start()), Arc::new(Metrics::new()));
-    let log = Arc::new(audit::FileLog::open(&data.join("audit")).unwrap());
+    let entropy = Arc::new(OsEntropy::open().unwrap());
+    let options = audit::LogOptions::new(data.join("audit.key"), clock.clone(), entropy.clone());
+    let log = Arc::new(audit::FileLog::open(&data.join("audit"), &options).unwrap());
     let (recorder, _) = Recorder::start(log, clock.clone(), metrics.clone());
     let key = SigningKey::from_seed(&[1; 32]);
     let settings = IdentitySettings::local(clock.clone());
@@ -38,7 +40,6 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         observer: metrics.clone(),
         settings: AccessSettings::default(),
     });
-    let entropy = Arc::new(OsEntropy::open().unwrap());
     Arc::new(Kernel::new(KernelParts {
         books: Bookkeeper::new(store.clone(), clock.clone(), &*entropy, metrics.clone()),
         registry: Registry::open(store.clone(), store, clock.clone(), metrics.clone()).await.unwrap(),

@@ -79,6 +79,7 @@ impl Kernel {
             status: None,
             code: None,
             parameters_digest: None,
+            judged: None,
             duration_ms: None,
             usage: None,
             note,

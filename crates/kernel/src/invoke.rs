@@ -194,7 +194,9 @@ impl Kernel {
 
     async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
         let validated = phases::validate(facts, received)?;
-        phases::authorize(self, validated).await
+        let authorized = phases::authorize(self, validated).await?;
+        facts.note_decision(&authorized);
+        Ok(authorized)
     }
 
     async fn carry(&self, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Verified, Refusal> {
@@ -205,6 +207,7 @@ impl Kernel {
     async fn carry_on(&self, facts: &mut Facts, received: Received) -> Result<Verified, Refusal> {
         let validated = phases::validate(facts, received)?;
         let authorized = phases::authorize(self, validated).await?;
+        facts.note_decision(&authorized);
         let executed = phases::execute(self, facts, authorized).await?;
         phases::verify(executed)
     }

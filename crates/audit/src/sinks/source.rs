@@ -1,14 +1,9 @@
-//! Where couriers read from: the log, by sequence number, and how they hear that it has grown.
+//! Where couriers read from: the log, by sequence number.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
-use tokio::sync::watch;
 
 use crate::reader::{Entry, LogReader};
 use crate::segments;
@@ -89,34 +84,6 @@ fn last_sequence(path: &Path) -> io::Result<Option<u64>> {
             return Ok(None);
         }
         tail_bytes = tail_bytes.saturating_mul(2);
-    }
-}
-
-/// An audit log that tells couriers when it has grown.
-#[derive(Debug)]
-pub struct Announced<L> {
-    log: L,
-    grown: Arc<watch::Sender<u64>>,
-}
-
-impl<L> Announced<L> {
-    /// Around a log.
-    pub fn new(log: L) -> Self {
-        Self { log, grown: Arc::new(watch::Sender::new(0)) }
-    }
-
-    /// What couriers wait on. Its number is of no meaning but that it changes.
-    pub fn growth(&self) -> watch::Receiver<u64> {
-        self.grown.subscribe()
-    }
-}
-
-#[async_trait]
-impl<L: AuditSink> AuditSink for Announced<L> {
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
-        self.log.append(records).await?;
-        self.grown.send_modify(|times| *times = times.wrapping_add(1));
-        Ok(())
     }
 }
 

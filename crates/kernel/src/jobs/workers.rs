@@ -196,6 +196,7 @@ impl Jobs {
             status: None,
             code: outcome.as_ref().err().map(|failure| failure.code),
             parameters_digest: None,
+            judged: None,
             duration_ms: None,
             usage: None,
             note: Some(format!("{} job, attempt {}", handler.kind(), job.record.attempts)),

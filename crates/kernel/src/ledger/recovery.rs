@@ -91,6 +91,7 @@ impl Kernel {
             status: Some(if safe { InvocationStatus::Error } else { InvocationStatus::Indeterminate }),
             code: Some(ErrorCode::E3413),
             parameters_digest: Some(intent.parameters),
+            judged: None,
             duration_ms: None,
             usage: None,
             note: Some("interrupted by the end of the server".into()),

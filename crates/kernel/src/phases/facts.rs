@@ -9,11 +9,12 @@ use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
 use tokio_util::sync::CancellationToken;
 
+use super::authorize::Authorized;
 use crate::checkpoints::Checkpointing;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::ledger::Held;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, Judged};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
@@ -30,6 +31,8 @@ pub struct Facts {
     pub(super) caller: Option<Arc<Principal>>,
     pub(super) tool: Option<Arc<ToolVersion>>,
     pub(super) parameters_digest: Option<Digest>,
+    /// That it may run, and by what, once that was decided.
+    pub(super) allowed: Option<Decided>,
     /// The call's place in the ledger, while it has one.
     pub(super) held: Option<Held>,
     /// The call whose answer is given again, if this one was made before.
@@ -57,6 +60,7 @@ impl Facts {
             caller: None,
             tool: None,
             parameters_digest: None,
+            allowed: None,
             held: None,
             replay_of: None,
             slot: None,
@@ -71,6 +75,13 @@ impl Facts {
         if let Some(slot) = self.slot.take() {
             slot.record(self.record(AuditAction::InvocationAccepted, at, None));
         }
+    }
+
+    /// Notes that the call may run.
+    pub(crate) fn note_decision(&mut self, authorized: &Authorized) {
+        let policies = &authorized.decision().determining;
+        let reason = if policies.is_empty() { "token".to_owned() } else { policies.join(", ") };
+        self.allowed = Some(Decided { allowed: true, reason });
     }
 
     pub(crate) fn invocation_id(&self) -> InvocationId {
@@ -99,11 +110,22 @@ impl Facts {
             status: end.map(|(status, _, _)| status),
             code: end.and_then(|(_, code, _)| code),
             parameters_digest: self.parameters_digest,
+            judged: Some(Box::new(Judged {
+                decision: self.allowed.clone().or_else(|| end.and_then(|(_, code, _)| denied(code?))),
+                side_effects: self.tool.as_ref().map(|tool| tool.manifest.side_effect_policy),
+                result_digest: None,
+            })),
             duration_ms: end.map(|(_, _, took)| millis(took)),
             usage: None,
             note: None,
         }
     }
+}
+
+/// A refusal that is a decision about who may do what, and not about the call's form or the tool's state.
+fn denied(code: ErrorCode) -> Option<Decided> {
+    let is_decision = matches!(code.row().kind, ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired);
+    is_decision.then(|| Decided { allowed: false, reason: code.to_string() })
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

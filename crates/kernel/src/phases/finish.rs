@@ -2,6 +2,7 @@
 //!
 //! Runs for every call, whatever became of it, so that nothing ends without a record.
 
+use contract::canonical;
 use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 
@@ -48,6 +49,12 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             Some(first) => Some(format!("answered with the outcome of {first}")),
             None => carried.as_ref().err().and_then(note),
         };
+        if let Some(judged) = &mut record.judged {
+            judged.result_digest = carried.as_ref().ok().map(|verified| canonical::digest(&verified.result));
+            if let (Some(decided), Some(note)) = (judged.decision.as_mut().filter(|d| !d.allowed), &record.note) {
+                decided.reason.clone_from(note);
+            }
+        }
         record.usage = carried.as_ref().ok().map(|verified| verified.usage);
         slot.record(record);
     }

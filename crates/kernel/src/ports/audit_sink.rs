@@ -8,6 +8,7 @@ use contract::canonical::Digest;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, Subject, TenantId, ToolId, TraceId};
+use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use serde::Serialize;
 
@@ -93,11 +94,32 @@ pub struct AuditRecord {
     pub status: Option<InvocationStatus>,
     pub code: Option<ErrorCode>,
     pub parameters_digest: Option<Digest>,
+    /// What was decided about a call, and what it may have changed.
+    pub judged: Option<Box<Judged>>,
     pub duration_ms: Option<u64>,
     /// What the call used, where an executor could tell. There once the tool has answered.
     pub usage: Option<Usage>,
     /// A word or two more, for example the new lifecycle state. Never caller-controlled free text.
     pub note: Option<String>,
+}
+
+/// What was decided about a call, and what came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Whether it was let run, once that was decided.
+    pub decision: Option<Decided>,
+    /// What the tool's manifest says about its effects, once the tool is known.
+    pub side_effects: Option<SideEffectPolicy>,
+    /// The digest of the result as it was returned.
+    pub result_digest: Option<Digest>,
+}
+
+/// A decision and its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    pub allowed: bool,
+    /// The policies behind it, or the code of the refusal; `token` if no policy had a say.
+    pub reason: String,
 }
 
 /// Why records could not be kept.

@@ -72,7 +72,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("bs58", &["policy"]),
     ("cedar-policy", &["policy"]),
     ("clap", &["cli"]),
-    ("ed25519-dalek", &["policy"]),
+    ("ed25519-dalek", &["audit", "policy"]),
     ("getrandom", &["cli"]),
     ("httparse", &["sandbox"]),
     ("hyper", &["server", "executors", "xtask"]),

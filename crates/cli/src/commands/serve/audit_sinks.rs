@@ -3,18 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use audit::FileLog;
 use audit::sinks::file::FileSink;
 use audit::sinks::http::HttpSink;
-use audit::sinks::{
-    Courier, CourierHandle, CourierParts, Cursor, Lag, LogSource, Sink, SinkState, SinkWatcher, Source,
-};
+use audit::sinks::{Courier, CourierHandle, CourierParts, Cursor, Lag, LogSource, Sink, SinkState, SinkWatcher};
 use executors::GuardedCalls;
 use futures_util::future::join_all;
 use kernel::ports::call_out::CallsOut as _;
 use kernel::ports::clock::Clock;
 use sandbox::egress::SystemResolver;
 use telemetry::Metrics;
-use tokio::sync::watch;
 
 use super::wiring::House;
 use crate::config::Config;
@@ -25,23 +23,16 @@ use crate::secrets_folder::SecretsFolder;
 /// The couriers.
 pub(super) struct AuditSinks(Vec<CourierHandle>);
 
-/// Sets a courier to work for each sink of the configuration. `growth` changes whenever the log in `dir` has grown.
-pub(super) async fn start(
-    house: &House,
-    config: &Config,
-    dir: &Path,
-    source: impl Fn() -> std::io::Result<LogSource>,
-    growth: &watch::Receiver<u64>,
-) -> Result<AuditSinks, Failure> {
+/// Sets a courier to work for each sink of the configuration.
+pub(super) async fn start(house: &House, config: &Config, dir: &Path, log: &FileLog) -> Result<AuditSinks, Failure> {
     let mut couriers = Vec::new();
     for table in &config.audit.sinks {
         let unusable = |error: String| Failure::new(format!("[[audit.sinks]] `{}`: {error}", table.name));
         let sink = sink(house, config, table).map_err(unusable)?;
-        let source = source().map_err(|error| unusable(format!("the audit log cannot be read: {error}")))?;
+        let source = LogSource::following(dir, log.reader());
         let mut cursor = Cursor::open(&dir.join("sinks"), &table.name).map_err(|error| unusable(error.to_string()))?;
         if cursor.is_new() {
-            let end = source.end().map_err(|error| unusable(format!("the audit log cannot be read: {error}")))?;
-            let begin = if table.from_the_beginning { 0 } else { end };
+            let begin = if table.from_the_beginning { 0 } else { log.size() };
             cursor.advance(begin).await.map_err(|error| unusable(error.to_string()))?;
         }
         couriers.push(Courier::new(CourierParts {
@@ -49,7 +40,7 @@ pub(super) async fn start(
             source: Arc::new(source),
             cursor,
             limits: table.limits,
-            grown: growth.clone(),
+            grown: log.subscribe(),
             clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
             entropy: house.entropy(),
             watcher: Arc::new(Counted(Arc::clone(&house.metrics))),

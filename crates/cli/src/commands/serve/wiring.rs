@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use audit::sinks::LogSource;
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
 use executors::{
@@ -122,10 +121,10 @@ impl House {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let observer = watching(Arc::clone(&self.metrics) as Arc<dyn Observer>);
         let outside = Outside::from_config(config, &clock)?;
-        let log = audit::FileLog::open(&self.audit_dir).map_err(|error| Failure::new(error.to_string()))?;
-        let log = audit::sinks::Announced::new(log);
-        let source = || LogSource::open(&self.audit_dir);
-        let sinks = super::audit_sinks::start(self, config, &self.audit_dir, source, &log.growth()).await?;
+        let options =
+            audit::LogOptions::new(self.data_dir.path().join("audit.key"), Arc::clone(&clock), self.entropy());
+        let log = audit::FileLog::open(&self.audit_dir, &options).map_err(|error| Failure::new(error.to_string()))?;
+        let sinks = super::audit_sinks::start(self, config, &self.audit_dir, &log).await?;
         let (recorder, handle) = Recorder::start(Arc::new(log), Arc::clone(&clock), Arc::clone(&observer));
         let registry = Registry::open(
             Arc::clone(&self.store) as Arc<dyn RegistryStore>,

@@ -103,16 +103,17 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
     // Held while the audit log is written: a server that runs but does not answer must not be written beside.
     let store = SqliteStore::open(&config.store.file(data_dir.path()), &Options::default())
         .map_err(|error| Failure::new(error.to_string()).hint("no token was made"))?;
-    let (clock, entropy) = (SystemClock::start(), OsEntropy::open()?);
-    let token_id = new_token_id(&entropy).to_string();
+    let (clock, entropy) = (Arc::new(SystemClock::start()), Arc::new(OsEntropy::open()?));
+    let token_id = new_token_id(&*entropy).to_string();
     let (token, claims) = config
         .identity
         .minter()
         .mint(request, &key.value, token_id, clock.now().0)
         .map_err(|error| Failure::new(error.to_string()).hint("mend the request; no token was made"))?;
-    let log = audit::FileLog::open(&config.audit.dir(data_dir.path()))
+    let options = audit::LogOptions::new(data_dir.path().join("audit.key"), clock.clone(), entropy.clone());
+    let log = audit::FileLog::open(&config.audit.dir(data_dir.path()), &options)
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
-    let record = record(&claims, clock.now(), new_trace_id(&entropy));
+    let record = record(&claims, clock.now(), new_trace_id(&*entropy));
     log.append(&[record])
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
@@ -172,6 +173,7 @@ fn record(claims: &Claims, at: UnixMillis, trace_id: contract::ids::TraceId) -> 
         status: None,
         code: None,
         parameters_digest: None,
+        judged: None,
         duration_ms: None,
         usage: None,
         note: Some(format!("jti {} (signed on the command line)", claims.jti)),

@@ -1,0 +1,287 @@
+//! Opening a log: what a crash left is mended, and what no crash can have done is refused.
+//!
+//! A crash can tear the last line and the last note, and leave hashes without lines or lines without hashes. It cannot take
+//! away a line that a checkpoint covers, nor change one: then the log was tampered with, and nothing is added to it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use kernel::ports::clock::UnixMillis;
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::key_file;
+use crate::line::{KEY_CHANGED, OwnWord};
+use crate::log_mark::{self, FORMAT, LogMark};
+use crate::merkle::{Frontier, leaf_hash, root_of};
+use crate::note::{Note, NoteSigner};
+use crate::options::LogOptions;
+use crate::principals::{Principals, Turn};
+use crate::reader::{Entry, LogReader};
+use crate::segments::{self, LINE_BYTES_MAX};
+use crate::tree_file::TreeFile;
+use crate::writer::Writer;
+
+/// Lines read at once while something is made again.
+const LINES_AT_ONCE: usize = 4_096;
+
+/// Why the log could not be opened. Says what to do; shows no path, because the caller knows which directory it named.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the audit directory cannot be created or read: check that it is a directory this user may write to")]
+    Directory(#[source] io::Error),
+    #[error("the newest audit file cannot be opened for appending: check its owner and mode, and the disk")]
+    File(#[source] io::Error),
+    #[error("the audit log is of a form that this version does not know: use the version that wrote it")]
+    Format,
+    #[error(
+        "the audit directory has lost its `log.json`: bring it back, or move the directory away to begin a new log"
+    )]
+    Mark,
+    #[error(
+        "the key that signs the audit log is missing or cannot be read: bring it back, or move the log away to begin a new one"
+    )]
+    Key(#[source] Option<io::Error>),
+    #[error(
+        "the audit log does not agree with its own checkpoints, so nothing is added to it: `gantry audit verify` says where; \
+        move the directory away to begin a new log"
+    )]
+    Tampered,
+}
+
+/// Opens a log, or begins one.
+pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(OpenError::Directory)?;
+    let now = options.clock.now();
+    let mark = match LogMark::read(dir).map_err(|_| OpenError::Format)? {
+        Some(mark) if mark.format == FORMAT => mark,
+        Some(_) => return Err(OpenError::Format),
+        None => begin(dir, options)?,
+    };
+    let number = segments::numbers(dir).map_err(OpenError::Directory)?.last().copied();
+    let number = number.unwrap_or(mark.first_file).max(mark.first_file);
+    let (file, bytes) = open_file(dir, number).map_err(OpenError::File)?;
+    let size = size_of(dir).map_err(OpenError::File)?;
+    let signer = signer(dir, options, size)?;
+    let newest = newest_checkpoint(dir, &signer, &mark, size)?;
+    let (tree, frontier) = tree(dir, newest.as_ref().map(|(checkpoint, _)| checkpoint), size)?;
+    let (principals, saved) = principals(dir, &tree, size).map_err(OpenError::File)?;
+    let mut writer = Writer {
+        dir: dir.to_owned(),
+        mark,
+        key_file: options.key_file.clone(),
+        signer,
+        number,
+        file,
+        bytes,
+        bytes_max: options.file_bytes_max,
+        tree,
+        frontier,
+        principals,
+        saved,
+        newest: newest.map(|(checkpoint, note)| (checkpoint.size, note)),
+        signed_at: UnixMillis(i64::MIN),
+        witness: options.witness.clone(),
+        torn: false,
+    };
+    if size == 0 {
+        let mark = writer.mark.clone();
+        writer.append_own(OwnWord::Begun(&mark), now).map_err(OpenError::File)?;
+    }
+    writer.checkpoint(now).map_err(OpenError::File)?;
+    Ok(writer)
+}
+
+/// A directory without a marker: new, or from before logs were numbered.
+fn begin(dir: &Path, options: &LogOptions) -> Result<LogMark, OpenError> {
+    if !segments::list(dir).map_err(OpenError::Directory)?.iter().all(|file| file.first.is_none()) {
+        return Err(OpenError::Mark);
+    }
+    let before = log_mark::former_files(dir).map_err(OpenError::Directory)?;
+    let last = segments::numbers(dir).map_err(OpenError::Directory)?.last().copied().unwrap_or(0);
+    let id = log_mark::fresh_id(&*options.entropy);
+    let origin = format!("gantry-audit/{id}");
+    let signer = key_file::fresh(&origin, &*options.entropy);
+    key_file::write(&options.key_file, &signer).map_err(|error| OpenError::Key(Some(error)))?;
+    let key = signer.verifier().to_string();
+    let mark = LogMark { format: FORMAT, id, origin, key, first_file: last.saturating_add(1), before };
+    mark.write(dir).map_err(OpenError::Directory)?;
+    Ok(mark)
+}
+
+/// The key that signs. A rotation that a crash interrupted is ended one way or the other: the log says which.
+fn signer(dir: &Path, options: &LogOptions, size: u64) -> Result<NoteSigner, OpenError> {
+    let read = |path: &Path| key_file::read(path).map_err(|error| OpenError::Key(Some(error)));
+    if let Some(next) = read(&key_file::next(&options.key_file))? {
+        let last =
+            LogReader::open(dir).and_then(|reader| reader.read(size.saturating_sub(1), 1)).map_err(OpenError::File)?;
+        let is_named = last.first().is_some_and(|entry| names_key(&entry.line, &next.verifier().to_string()));
+        let ended =
+            if is_named { key_file::promote(&options.key_file) } else { key_file::discard_next(&options.key_file) };
+        ended.map_err(|error| OpenError::Key(Some(error)))?;
+    }
+    read(&options.key_file)?.ok_or(OpenError::Key(None))
+}
+
+fn names_key(line: &str, key: &str) -> bool {
+    let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { return false };
+    line.get("action").is_some_and(|action| action == KEY_CHANGED) && line.get("key").is_some_and(|named| named == key)
+}
+
+/// The newest checkpoint, which must be of this log and not ahead of it.
+fn newest_checkpoint(
+    dir: &Path,
+    signer: &NoteSigner,
+    mark: &LogMark,
+    size: u64,
+) -> Result<Option<(Checkpoint, String)>, OpenError> {
+    let Some(text) = checkpoint::newest(dir).map_err(OpenError::File)? else {
+        // The first record is covered before a second one comes.
+        return if size > 1 { Err(OpenError::Tampered) } else { Ok(None) };
+    };
+    let note = Note::parse(&text).map_err(|_| OpenError::Tampered)?;
+    let checkpoint = Checkpoint::of(&note).map_err(|_| OpenError::Tampered)?;
+    let is_ours = note.verify(&signer.verifier()).is_ok() || signed_by_former(dir, &note, size);
+    if !is_ours || checkpoint.origin != mark.origin || checkpoint.size > size || (size > 0 && checkpoint.size == 0) {
+        return Err(OpenError::Tampered);
+    }
+    Ok(Some((checkpoint, text)))
+}
+
+/// After a crash in a rotation the newest checkpoint is of the key that the last record calls the former one.
+fn signed_by_former(dir: &Path, note: &Note, size: u64) -> bool {
+    let last = LogReader::open(dir).and_then(|reader| reader.read(size.saturating_sub(1), 1));
+    let Some(entry) = last.ok().and_then(|mut entries| entries.pop()) else { return false };
+    let Ok(line) = serde_json::from_str::<serde_json::Value>(&entry.line) else { return false };
+    let former = line.get("former_key").and_then(|key| key.as_str()?.parse().ok());
+    former.is_some_and(|key| note.verify(&key).is_ok())
+}
+
+/// The tree, as far as the checkpoint vouches for it, and what came after.
+fn tree(dir: &Path, checkpoint: Option<&Checkpoint>, size: u64) -> Result<(TreeFile, Frontier), OpenError> {
+    let tree = TreeFile::open(dir).map_err(OpenError::File)?;
+    let known = match checkpoint {
+        Some(checkpoint) if tree.leaves().map_err(OpenError::File)? >= checkpoint.size => {
+            root_of(&tree, checkpoint.size).ok().filter(|edge| edge.root() == checkpoint.root)
+        }
+        _ => None,
+    };
+    if known.is_none() && size > 0 {
+        tracing::warn!(records = size, "the tree of the audit log is made again from its records");
+    }
+    let mut frontier = known.unwrap_or_default();
+    tree.cut(frontier.size()).map_err(OpenError::File)?;
+    let mut agrees = checkpoint.is_none_or(|checkpoint| checkpoint.size == frontier.size());
+    let from = frontier.size();
+    each_line(dir, from, |batch| {
+        let (start, mut hashes) = (frontier.size(), Vec::new());
+        for entry in batch {
+            frontier.push(leaf_hash(entry.line.as_bytes()), |hash| hashes.extend_from_slice(hash));
+            if let Some(checkpoint) = checkpoint.filter(|checkpoint| checkpoint.size == frontier.size()) {
+                agrees = frontier.root() == checkpoint.root;
+            }
+        }
+        tree.append(start, &hashes)
+    })
+    .map_err(|error| {
+        if error.kind() == io::ErrorKind::InvalidData { OpenError::Tampered } else { OpenError::File(error) }
+    })?;
+    if agrees && frontier.size() == size { Ok((tree, frontier)) } else { Err(OpenError::Tampered) }
+}
+
+/// The counts: the saved ones if they belong to this log, and the lines since.
+fn principals(dir: &Path, tree: &TreeFile, size: u64) -> io::Result<(Principals, u64)> {
+    let saved = Principals::load(dir)
+        .filter(|(_, at, root)| *at <= size && root_of(tree, *at).is_ok_and(|edge| edge.root() == *root));
+    let (mut counts, from) = saved.map_or_else(|| (Principals::default(), 0), |(counts, at, _)| (counts, at));
+    each_line(dir, from, |batch| {
+        for entry in batch {
+            if let Ok(OfPrincipal {
+                tenant: Some(tenant),
+                subject: Some(subject),
+                principal_seq: Some(seq),
+                principal_era,
+            }) = serde_json::from_str(&entry.line)
+            {
+                let turn = Turn { era: principal_era, seq };
+                let name = Principals::name(&tenant, &subject);
+                // The lines are the truth. Counting along would say the same, except in a log that was tampered with.
+                if counts.count(&name) != turn {
+                    counts.resume(&name, turn);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok((counts, from))
+}
+
+/// What a line says about its principal.
+#[derive(serde::Deserialize)]
+struct OfPrincipal {
+    tenant: Option<String>,
+    subject: Option<String>,
+    principal_seq: Option<u64>,
+    #[serde(default)]
+    principal_era: u64,
+}
+
+fn each_line(dir: &Path, from: u64, mut take: impl FnMut(&[Entry]) -> io::Result<()>) -> io::Result<()> {
+    let reader = LogReader::open(dir)?;
+    let mut next = from;
+    loop {
+        let batch = reader.read(next, LINES_AT_ONCE)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        next += batch.len() as u64;
+        take(&batch)?;
+    }
+}
+
+/// How many records the files have, by the number of the last one.
+fn size_of(dir: &Path) -> io::Result<u64> {
+    for segment in segments::list(dir)?.iter().rev().filter(|segment| segment.first.is_some()) {
+        let mut file = File::open(&segment.path)?;
+        let length = file.metadata()?.len();
+        let start = length.saturating_sub(LINE_BYTES_MAX);
+        file.seek(SeekFrom::Start(start))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        let last = tail.strip_suffix(b"\n").and_then(|tail| tail.rsplit(|byte| *byte == b'\n').next());
+        if let Some(seq) = last.and_then(segments::sequence) {
+            return Ok(seq.saturating_add(1));
+        }
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the last audit line is no record"));
+    }
+    Ok(0)
+}
+
+/// Opens a file for appending at the end of its last whole line, and makes its directory entry durable.
+pub(crate) fn open_file(dir: &Path, number: u64) -> io::Result<(File, u64)> {
+    let path = dir.join(segments::file_name(number));
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let length = file.metadata()?.len();
+    let whole = end_of_last_line(&mut file, length)?;
+    if whole != length {
+        tracing::warn!(bytes = length - whole, "the last audit line was torn by a crash and is cut off");
+        file.set_len(whole)?;
+    }
+    file.seek(SeekFrom::Start(whole))?;
+    file.sync_all()?;
+    File::open(dir)?.sync_all()?;
+    Ok((file, whole))
+}
+
+fn end_of_last_line(file: &mut File, length: u64) -> io::Result<u64> {
+    // A torn line is the end of one batch, and several lines of it may be whole.
+    let start = length.saturating_sub(LINE_BYTES_MAX);
+    file.seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    file.take(LINE_BYTES_MAX).read_to_end(&mut tail)?;
+    Ok(match tail.iter().rposition(|byte| *byte == b'\n') {
+        Some(at) => start + at as u64 + 1,
+        None => start,
+    })
+}
