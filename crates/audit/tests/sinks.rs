@@ -1,5 +1,7 @@
 //! The suite of sinks against the file sink and the HTTP sink, the latter in each of its modes.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test crate")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

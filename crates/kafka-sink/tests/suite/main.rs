@@ -3,6 +3,9 @@
 //! The broker is the one that comes with the library: it listens on loopback, speaks the real protocol and keeps what it was
 //! given while it is "down", which means that it has cut every connection and takes no new one.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test crate")]
+#![expect(clippy::disallowed_methods, reason = "readers outside the runtime wait by the machine's clock")]
+
 mod broker;
 
 use std::sync::Arc;
