@@ -16,7 +16,7 @@ pub(crate) enum Audit {
 impl Audit {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Sinks(command) => command.run(context),
+            Self::Sinks(_) => sinks::Sinks::run(context),
         }
     }
 }

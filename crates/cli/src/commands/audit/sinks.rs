@@ -19,7 +19,7 @@ use crate::printer::{Printer, visible};
 pub(crate) struct Sinks {}
 
 impl Sinks {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn run(context: &Context) -> Result<(), Failure> {
         let config = context.config(Vec::new())?;
         let dir = config.audit.dir(context.data_dir().path());
         let end = end_of(&dir)?;

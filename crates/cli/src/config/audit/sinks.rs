@@ -235,7 +235,7 @@ fn timeout(table: &Table) -> Result<Duration, String> {
     within("timeout_ms", table.timeout_ms, TIMEOUT_MS, 100, 300_000).map(Duration::from_millis)
 }
 
-fn within<T: PartialOrd + std::fmt::Display>(
+fn within<T: Copy + PartialOrd + std::fmt::Display>(
     name: &str,
     value: Option<T>,
     default: T,
