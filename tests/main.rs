@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests start processes and wait by the machine's clock")]
 
 mod audit;
+mod audit_sinks;
 mod authorization;
 mod bad_input;
 mod calls;

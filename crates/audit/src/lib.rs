@@ -18,6 +18,8 @@
 
 mod checkpoint;
 mod cloud_event;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod export;
 mod file_log;
 mod key_file;
@@ -32,6 +34,7 @@ mod reader;
 mod recovery;
 mod search;
 mod segments;
+pub mod sinks;
 #[cfg(test)]
 mod stage;
 mod tree_file;

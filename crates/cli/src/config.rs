@@ -133,7 +133,7 @@ impl Config {
         let identity = identity::IdentitySection::read(&settings, &mut problems);
         let visibility = visibility::read(&settings);
         let policy = policy::PolicySection::read(&settings, &mut problems);
-        let audit = audit::AuditSection::read(&settings);
+        let audit = audit::AuditSection::read(&settings, &mut problems);
         let log = log::LogSection::read(&settings);
         let tools = tools::ToolsSection::read(&settings);
         let jobs = jobs::read(&settings);

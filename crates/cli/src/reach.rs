@@ -45,6 +45,7 @@ fn own_places(config: &Config, data_dir: &Path) -> Vec<PathBuf> {
         PathBuf::from(name)
     });
     let mut places = vec![data_dir.to_owned(), config.audit.dir(data_dir), config.secrets.dir(data_dir), store];
+    places.extend(config.audit.sinks.iter().filter_map(|sink| sink.dir(data_dir)));
     places.extend(beside);
     // It names secrets' places and addresses, and who may write it decides what the server does when it starts again.
     places.extend(config.file.clone());

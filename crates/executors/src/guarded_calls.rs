@@ -25,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 use sandbox::egress::{
     AddressClass, Cidr, CidrError, Gate, GateLimits, Host, HostPattern, Policy, Ports, Refused, Resolver, Rule,
@@ -168,22 +168,24 @@ impl GuardedCalls {
             .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|_| CallOutError::NotConnected)?;
-        let mut request = client
+        let request = client
             .post(url.clone())
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .header(ACCEPT, HeaderValue::from_static("application/json"))
             .body(call.body.to_vec());
+        let unsendable = CallOutError::Address("a header cannot be sent");
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         for (name, value) in call.headers {
-            let value = HeaderValue::from_str(value).map_err(|_| CallOutError::Address("a header cannot be sent"))?;
-            request = request.header(HeaderName::from_static(name), value);
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable.clone())?;
+            headers.insert(name, HeaderValue::from_str(value).map_err(|_| unsendable.clone())?);
         }
-        let response = request.send().await.map_err(|error| self.failed(&error))?;
+        let response = request.headers(headers).send().await.map_err(|error| self.failed(&error))?;
         let status = response.status();
         if status.is_redirection() {
             return Err(CallOutError::Redirect(status.as_u16()));
         }
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let body = self.read(response).await?;
-        Ok(CallAnswer { status: status.as_u16(), body, took: started.elapsed() })
+        Ok(CallAnswer { status: status.as_u16(), body, took: started.elapsed(), retry_after })
     }
 
     /// OUT-3.

@@ -17,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::sinks::SinkMetrics;
 use crate::upstreams::UpstreamMetrics;
 
 /// Tools with a label of their own.
@@ -82,6 +83,7 @@ pub struct Metrics {
     tool_messages: Family<MessageKind, Counter>,
     ledger: Family<LedgerLabel, Counter>,
     upstreams: UpstreamMetrics,
+    sinks: SinkMetrics,
     /// What is counted for each tool that has a label of its own. Looked up on every call, so nothing is built there.
     labelled: RwLock<HashMap<ToolId, Series>>,
     /// What is counted for all others.
@@ -136,6 +138,7 @@ impl Metrics {
         registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
         let others = Series::of(OTHER.into(), &calls, &durations);
         let upstreams = UpstreamMetrics::new(&mut registry);
+        let sinks = SinkMetrics::new(&mut registry);
         Self {
             registry,
             calls,
@@ -150,6 +153,7 @@ impl Metrics {
             tool_messages,
             ledger,
             upstreams,
+            sinks,
             labelled: RwLock::default(),
             others,
         }
@@ -158,6 +162,11 @@ impl Metrics {
     /// What is counted of the servers behind Gantry.
     pub fn upstreams(&self) -> &UpstreamMetrics {
         &self.upstreams
+    }
+
+    /// What is counted of the sinks of the audit log.
+    pub fn sinks(&self) -> &SinkMetrics {
+        &self.sinks
     }
 
     /// The page that Prometheus reads.

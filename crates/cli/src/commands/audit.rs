@@ -13,6 +13,7 @@ use crate::failure::Failure;
 mod export;
 mod prove;
 mod rotate;
+mod sinks;
 mod tail;
 mod verify;
 
@@ -23,6 +24,7 @@ pub(crate) enum Audit {
     Verify(verify::Verify),
     Prove(prove::Prove),
     Export(export::Export),
+    Sinks(sinks::Sinks),
     /// Sign checkpoints with a new key from now on; no server may be running
     ///
     /// The log names the new key in a record that the former key signs, so that whoever trusts one can check the other.
@@ -36,6 +38,7 @@ impl Audit {
             Self::Tail(command) => command.run(context).await?,
             Self::Prove(command) => command.run(context)?,
             Self::Export(command) => command.run(context)?,
+            Self::Sinks(_) => sinks::Sinks::run(context)?,
             Self::RotateKey => rotate::run(context).await?,
         }
         Ok(Outcome::Done)

@@ -29,6 +29,7 @@ use crate::policy_files::following::PolicyFollower;
 use crate::tool_folders::watching::ToolWatcher;
 
 pub(super) mod alone;
+mod audit_sinks;
 mod banner;
 mod callbacks;
 mod insights;
@@ -74,7 +75,7 @@ impl Serve {
         let mut signals = signals::Signals::listen()?;
         let house = wiring::build(context, &config)?;
         let listener = bind(&config).await?;
-        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams } =
+        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks } =
             house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
@@ -129,6 +130,7 @@ impl Serve {
                 insights.close().await;
             }
             recorder.close().await;
+            sinks.close().await;
             house.store.close().await;
         });
         tokio::select! {

@@ -1,9 +1,13 @@
-//! `[audit]`: where the audit log is.
+//! `[audit]`: where the audit log is, and where it is carried to.
 
 use std::path::{Path, PathBuf};
 
 use super::key::{Key, Kind};
-use super::settings::Settings;
+use super::settings::{Problem, Settings};
+
+pub(crate) mod sinks;
+
+use sinks::SinkTable;
 
 /// The directory of the log.
 pub(crate) const DIR: Key = Key {
@@ -40,8 +44,21 @@ const WITNESS_URL: Key = Key {
     since: "0.2",
 };
 
+/// Where it is carried to.
+const SINKS: Key = Key {
+    section: "audit",
+    name: "sinks",
+    kind: Kind::Tables,
+    default: Some(""),
+    unset: "",
+    doc: "Places that get every audit record as a CloudEvent, at least once and in order: `[[audit.sinks]]` with a `name` and `kind = \
+          \"file\"`, `\"http\"` or `\"kafka\"`. What each of them takes is in [audit-sinks.md](audit-sinks.md). A sink that is down \
+          stops no call and loses no record: it goes on where it stood.",
+    since: "0.2",
+};
+
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&DIR, &WITNESS_FILE, &WITNESS_URL];
+pub(super) const KEYS: &[&Key] = &[&DIR, &WITNESS_FILE, &WITNESS_URL, &SINKS];
 
 /// The section's values.
 #[derive(Debug)]
@@ -49,14 +66,16 @@ pub(crate) struct AuditSection {
     dir: Option<PathBuf>,
     witness_file: Option<PathBuf>,
     witness_url: Option<String>,
+    pub(crate) sinks: Vec<SinkTable>,
 }
 
 impl AuditSection {
-    pub(super) fn read(settings: &Settings) -> Self {
+    pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Self {
         Self {
             dir: settings.text(&DIR).map(PathBuf::from),
             witness_file: settings.text(&WITNESS_FILE).map(PathBuf::from),
             witness_url: settings.text(&WITNESS_URL).map(str::to_owned),
+            sinks: sinks::read(settings.list(&SINKS), problems),
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     /// Lists by name: in the file a table of tables with one list of this name each, or a table of lists; in the environment
     /// `name=one|two,other=three`, which is also how they are kept.
     Named(&'static str),
+    /// Any number of tables of the same shape; kept, and given in the environment, as JSON: there in one array.
+    Tables,
 }
 
 /// A value that fits its key.
@@ -82,6 +84,13 @@ impl Key {
                 }
                 Ok(Value::List(parts.into_iter().map(str::to_owned).collect()))
             }
+            Kind::Tables => match serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(text) {
+                Ok(tables) => Ok(Value::List(
+                    tables.into_iter().map(|table| serde_json::Value::Object(table).to_string()).collect(),
+                )),
+                Err(_) if text.is_empty() => Ok(Value::List(Vec::new())),
+                Err(_) => wrong(),
+            },
             Kind::List => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Ok(Value::List(parts.map(str::to_owned).collect()))
@@ -102,6 +111,10 @@ impl Key {
             (Kind::Named(member), toml::Value::Table(sets)) => {
                 let all = sets.iter().map(|(name, set)| named(name, set, member)).collect::<Option<Vec<_>>>();
                 all.map(Value::List).ok_or_else(|| format!("must be {}", self.kind))
+            }
+            (Kind::Tables, toml::Value::Array(tables)) if tables.iter().all(toml::Value::is_table) => {
+                let all = tables.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+                all.map(Value::List).map_err(|_| format!("must be {}", self.kind))
             }
             _ => Err(format!("must be {}", self.kind)),
         }
@@ -129,6 +142,7 @@ impl fmt::Display for Kind {
             Self::Choice(words) => write!(f, "one of {}", words.join(", ")),
             Self::List => f.write_str("a list of texts"),
             Self::Named(member) => write!(f, "tables by name, each with `{member} = […]`"),
+            Self::Tables => f.write_str("any number of tables; in the environment a JSON array of objects"),
         }
     }
 }
@@ -188,6 +202,9 @@ mod tests {
             (Kind::Choice(&["human", "json"]), "json", Some(Value::Text("json".into()))),
             (Kind::Choice(&["human", "json"]), "JSON5", None),
             (Kind::List, "a, b,,", Some(Value::List(vec!["a".into(), "b".into()]))),
+            (Kind::Tables, "", Some(Value::List(Vec::new()))),
+            (Kind::Tables, r#"[{"a": 1}, {}]"#, Some(Value::List(vec![r#"{"a":1}"#.into(), "{}".into()]))),
+            (Kind::Tables, r#"[1]"#, None),
         ];
         for (kind, text, expected) in cases {
             let key = key(kind);

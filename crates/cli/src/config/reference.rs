@@ -40,7 +40,9 @@ fn facts(key: &Key) -> String {
         (None, _) => format!("unset ({})", key.unset),
         (Some(""), _) => "empty".to_owned(),
         (Some(text), Kind::Text | Kind::Choice(_)) => format!("`\"{text}\"`"),
-        (Some(text), Kind::Secret | Kind::Flag | Kind::Integer(_) | Kind::List | Kind::Named(_)) => format!("`{text}`"),
+        (Some(text), Kind::Secret | Kind::Flag | Kind::Integer(_) | Kind::List | Kind::Named(_) | Kind::Tables) => {
+            format!("`{text}`")
+        }
     };
     format!(
         "- value: {}\n- default: {default}\n- variable: `{}`\n- since: {}",

@@ -17,8 +17,8 @@ use async_trait::async_trait;
 #[derive(Debug, Clone, Copy)]
 pub struct CallOut<'a> {
     pub url: &'a str,
-    /// Beside those every request has; names in lower case.
-    pub headers: &'a [(&'static str, String)],
+    /// Beside those every request has; names in lower case. A `content-type` here stands in place of `application/json`.
+    pub headers: &'a [(&'a str, String)],
     pub body: &'a [u8],
 }
 
@@ -29,6 +29,8 @@ pub struct CallAnswer {
     /// As much as was read; never more than the adapter's bound.
     pub body: Vec<u8>,
     pub took: Duration,
+    /// What it says in `retry-after`, as it says it.
+    pub retry_after: Option<String>,
 }
 
 /// Why there is no answer. Fit to be shown to whoever chose the address: names nothing that was not asked for.

@@ -22,7 +22,7 @@ use store::memory::MemoryStore;
 use crate::stage::{CountingEntropy, HeldClock, Stage, admin};
 
 /// What was sent to the receiver: where to, its headers, its body.
-type Sent = (String, Vec<(&'static str, String)>, String);
+type Sent = (String, Vec<(String, String)>, String);
 
 /// A receiver that answers as it is told, the last answer for ever.
 #[derive(Debug, Default)]
@@ -39,13 +39,15 @@ impl CallsOut for Receiver {
 
     async fn post(&self, call: CallOut<'_>) -> Result<CallAnswer, CallOutError> {
         let body = String::from_utf8(call.body.to_vec()).unwrap();
-        self.sent.lock().unwrap().push((call.url.to_owned(), call.headers.to_vec(), body));
+        let headers = call.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        self.sent.lock().unwrap().push((call.url.to_owned(), headers, body));
         let mut answers = self.answers.lock().unwrap();
         let answer = if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() };
         answer.map(|(status, body)| CallAnswer {
             status,
             body: body.to_string().into_bytes(),
             took: Duration::from_millis(7),
+            retry_after: None,
         })
     }
 }

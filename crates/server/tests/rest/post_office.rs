@@ -41,7 +41,7 @@ impl CallsOut for Receiver {
 
     async fn post(&self, _: CallOut<'_>) -> Result<CallAnswer, CallOutError> {
         let answer = self.0.lock().unwrap().clone();
-        answer.map(|status| CallAnswer { status, body: Vec::new(), took: Duration::from_millis(5) })
+        answer.map(|status| CallAnswer { status, body: Vec::new(), took: Duration::from_millis(5), retry_after: None })
     }
 }
 

@@ -36,7 +36,8 @@ pub(in crate::commands) async fn serve(
     let listener = TcpListener::bind(here)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
-    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams } = house.open(&config).await?;
+    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks } =
+        house.open(&config).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
     }
@@ -83,6 +84,7 @@ pub(in crate::commands) async fn serve(
             insights.close().await;
         }
         recorder.close().await;
+        sinks.close().await;
         house.store.close().await;
     });
     let in_time = closed.await.is_ok();

@@ -33,6 +33,7 @@ use store::sqlite::{Options, SqliteStore};
 use telemetry::Metrics;
 use upstreams::{UpstreamExecutor, Upstreams};
 
+use super::audit_sinks::AuditSinks;
 use crate::audit_log::{self, LogKeeping};
 use crate::config::Config;
 use crate::context::Context;
@@ -73,6 +74,8 @@ pub(super) struct Household {
     pub(super) policies: Option<PolicyFollower>,
     /// The MCP servers behind this one.
     pub(super) upstreams: Arc<Upstreams>,
+    /// What carries the audit log elsewhere.
+    pub(super) sinks: AuditSinks,
 }
 
 /// Opens everything on disk, or says what is wrong. Makes keys at the first start.
@@ -128,6 +131,7 @@ impl House {
         )?;
         let log = audit::FileLog::open(&self.audit_dir, &options).map_err(|error| Failure::new(error.to_string()))?;
         let log = Arc::new(log);
+        let sinks = super::audit_sinks::start(self, config, &self.audit_dir, &log).await?;
         let (recorder, handle) = Recorder::start(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer));
         let handle = LogKeeping::begin(handle, Arc::clone(&log));
         let registry = Registry::open(
@@ -216,7 +220,7 @@ impl House {
             path,
             last: None,
         });
-        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams })
+        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams, sinks })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.

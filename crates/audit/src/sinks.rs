@@ -1,0 +1,104 @@
+//! Copies of the audit log in other places: files, an HTTP receiver, Kafka. (AUD-003, AUD-005, AUD-008, AUD-009)
+//!
+//! The log itself is the outbox. A record is durable there before anybody hears of it, so a sink that is down, slow or
+//! wrongly set up never stops a call and never loses a record: its [`Courier`] stays where it is and goes on when it can.
+//!
+//! ```text
+//! FileLog ──append──▶ audit-*.jsonl ──Source──▶ Courier ──batch──▶ Sink ──acknowledged──▶ Cursor (file)
+//!    └──────────────── wakes ─────────────────────▲
+//! ```
+//!
+//! Invariants
+//! - SINK-1: the cursor moves only over records that the sink has acknowledged, and is durable before the next batch.
+//!   So everything is delivered at least once; a crash may repeat a batch, and ids of events tell repetitions apart.
+//! - SINK-2: a sink gets records in the order of the log, one batch at a time; so each tenant's records are in order.
+//! - SINK-3: nothing is skipped. What a sink refuses for good halts that sink, visibly, with its cursor kept.
+//! - SINK-4: sinks know nothing of one another: each has its own task, cursor and failures.
+//!
+//! Not here: Kafka (a crate of its own, because of the library it needs), which sinks there are (`cli`'s configuration).
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+mod backoff;
+mod courier;
+mod cursor;
+mod event;
+pub mod file;
+pub mod http;
+mod source;
+mod status;
+
+pub use courier::{Courier, CourierHandle, CourierParts};
+pub use cursor::{Cursor, CursorError};
+pub use event::{Event, EventError, NO_TENANT};
+pub use source::{LogSource, Source};
+pub use status::{Lag, SinkState, SinkStatus, SinkWatcher, StatusFile, Unwatched};
+
+/// How much is handed to a sink at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Records.
+    pub records: usize,
+    /// Bytes of events. A single event that is longer goes alone.
+    pub bytes: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self { records: 500, bytes: 512 * 1024 }
+    }
+}
+
+/// What becomes of a batch that was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may be taken later, not before `after` if the receiver has named a time.
+    Later { after: Option<Duration> },
+    /// It will be refused again until somebody changes something.
+    Refused,
+}
+
+/// A sink has not taken a batch, or not all of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct SinkError {
+    /// So many events from the start of the batch were taken all the same.
+    pub acknowledged: usize,
+    pub verdict: Verdict,
+    /// For whoever operates this server: no secret, no content of a record.
+    pub reason: String,
+}
+
+impl SinkError {
+    /// Another try may go well.
+    pub fn later(reason: impl Into<String>) -> Self {
+        Self { acknowledged: 0, verdict: Verdict::Later { after: None }, reason: reason.into() }
+    }
+
+    /// Another try will go as this one did.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Self { acknowledged: 0, verdict: Verdict::Refused, reason: reason.into() }
+    }
+
+    /// The same, after so many events were taken.
+    #[must_use]
+    pub fn having_taken(self, acknowledged: usize) -> Self {
+        Self { acknowledged, ..self }
+    }
+}
+
+/// Takes events to their place.
+#[async_trait]
+pub trait Sink: Send + Sync + fmt::Debug {
+    /// Takes the events, in order, and returns once they are safe where they went. Bounded in time by the sink.
+    ///
+    /// # Errors
+    /// When not all were taken. What is not counted as acknowledged is handed over again.
+    async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError>;
+
+    /// Called when there is nothing to deliver, now and then: for files that grow old.
+    async fn tend(&self) {}
+}

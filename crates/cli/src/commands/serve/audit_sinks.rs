@@ -1,0 +1,121 @@
+//! What carries the audit log to its sinks, from the first record to the last.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use audit::FileLog;
+use audit::sinks::file::FileSink;
+use audit::sinks::http::HttpSink;
+use audit::sinks::{Courier, CourierHandle, CourierParts, Cursor, Lag, LogSource, Sink, SinkState, SinkWatcher};
+use executors::GuardedCalls;
+use futures_util::future::join_all;
+use kernel::ports::call_out::CallsOut as _;
+use kernel::ports::clock::Clock;
+use sandbox::egress::SystemResolver;
+use telemetry::Metrics;
+
+use super::wiring::House;
+use crate::config::Config;
+use crate::config::audit::sinks::{KafkaTarget, SinkTable, Target};
+use crate::failure::Failure;
+use crate::secrets_folder::SecretsFolder;
+
+/// The couriers.
+pub(super) struct AuditSinks(Vec<CourierHandle>);
+
+/// Sets a courier to work for each sink of the configuration.
+pub(super) async fn start(house: &House, config: &Config, dir: &Path, log: &FileLog) -> Result<AuditSinks, Failure> {
+    let mut couriers = Vec::new();
+    for table in &config.audit.sinks {
+        let unusable = |error: String| Failure::new(format!("[[audit.sinks]] `{}`: {error}", table.name));
+        let sink = sink(house, config, table).map_err(unusable)?;
+        let source = LogSource::following(dir, log.reader());
+        let mut cursor = Cursor::open(&dir.join("sinks"), &table.name).map_err(|error| unusable(error.to_string()))?;
+        if cursor.is_new() {
+            let begin = if table.from_the_beginning { 0 } else { log.size() };
+            cursor.advance(begin).await.map_err(|error| unusable(error.to_string()))?;
+        }
+        couriers.push(Courier::new(CourierParts {
+            sink,
+            source: Arc::new(source),
+            cursor,
+            limits: table.limits,
+            grown: log.subscribe(),
+            clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
+            entropy: house.entropy(),
+            watcher: Arc::new(Counted(Arc::clone(&house.metrics))),
+        }));
+    }
+    // Only when all are good: a configuration that is refused has delivered nothing.
+    Ok(AuditSinks(couriers.into_iter().map(Courier::start).collect()))
+}
+
+impl AuditSinks {
+    /// Lets each carry what is left, as long as that goes well and in time.
+    pub(super) async fn close(self) {
+        join_all(self.0.into_iter().map(CourierHandle::close)).await;
+    }
+}
+
+fn sink(house: &House, config: &Config, table: &SinkTable) -> Result<Arc<dyn Sink>, String> {
+    let (clock, data_dir) = (Arc::clone(&house.clock) as Arc<dyn Clock>, house.data_dir().path());
+    match &table.target {
+        Target::File { rotation, .. } => {
+            let dir = table.dir(data_dir).unwrap_or_else(|| data_dir.join("audit-events"));
+            Ok(Arc::new(FileSink::new(dir, *rotation, clock)))
+        }
+        Target::Http { url, mode, secret_header, opened, times } => {
+            let calls = GuardedCalls::new(opened.clone(), *times, Arc::new(SystemResolver));
+            calls.check(url).map_err(|error| format!("`url`: {error}; a sink opens more with its own `allow`"))?;
+            Ok(Arc::new(HttpSink {
+                url: url.clone(),
+                mode: *mode,
+                secret_header: secret_header.clone(),
+                calls: Arc::new(calls),
+                secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir))),
+                clock,
+            }))
+        }
+        Target::Kafka(target) => kafka(target),
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn kafka(target: &KafkaTarget) -> Result<Arc<dyn Sink>, String> {
+    use kafka_sink::{KafkaConfig, KafkaMode, KafkaSink};
+    let config = KafkaConfig {
+        brokers: target.brokers.clone(),
+        topic: target.topic.clone(),
+        mode: if target.is_binary { KafkaMode::Binary } else { KafkaMode::Structured },
+        timeout: target.timeout,
+    };
+    Ok(Arc::new(KafkaSink::new(config).map_err(|error| error.to_string())?))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn kafka(target: &KafkaTarget) -> Result<Arc<dyn Sink>, String> {
+    // The configuration has refused it already, with what to do.
+    Err(format!("this build has no Kafka, so topic `{}` cannot be written", target.topic))
+}
+
+/// Counts what happens to sinks.
+#[derive(Debug)]
+struct Counted(Arc<Metrics>);
+
+impl SinkWatcher for Counted {
+    fn delivered(&self, sink: &str, records: u64) {
+        self.0.sinks().delivered(sink, records);
+    }
+
+    fn failed(&self, sink: &str) {
+        self.0.sinks().failed(sink);
+    }
+
+    fn lag(&self, sink: &str, lag: Lag) {
+        self.0.sinks().lag(sink, lag.records, lag.age.as_secs());
+    }
+
+    fn state(&self, sink: &str, state: SinkState) {
+        self.0.sinks().moved(sink, &SinkState::ALL.map(SinkState::as_str), state.as_str());
+    }
+}
