@@ -14,4 +14,5 @@ pub mod json;
 pub mod manifest;
 pub mod nearest;
 pub mod schema;
+pub mod trace_context;
 pub mod version;

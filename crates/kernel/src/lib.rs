@@ -17,6 +17,7 @@ pub mod inbound_jobs;
 mod invoke;
 mod isolation;
 pub mod jobs;
+pub mod journey;
 mod ledger;
 mod limits;
 mod mint;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
 use contract::ids::{TenantId, TraceId};
+use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
 use policy::BearerSecret;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,7 @@ impl Jobs {
     pub async fn call(
         self: &Arc<Self>,
         actor: Actor<'_>,
+        trace: TraceContext,
         request: InvokeRequest,
         patience: Option<Duration>,
     ) -> Result<Called, Box<Failed>> {
@@ -52,7 +54,7 @@ impl Jobs {
                 credential: actor.credential,
                 source: actor.source,
                 request,
-                trace_id: Some(actor.trace_id),
+                trace: Some(trace),
                 parent_left: None,
                 audience: None,
                 cancellation: CancellationToken::new(),
@@ -60,12 +62,13 @@ impl Jobs {
             return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
         }
         // Apart, because most calls have no use for the room it takes.
-        Box::pin(self.call_for_long(actor, request, patience)).await
+        Box::pin(self.call_for_long(actor, trace, request, patience)).await
     }
 
     async fn call_for_long(
         self: &Arc<Self>,
         actor: Actor<'_>,
+        trace: TraceContext,
         mut request: InvokeRequest,
         patience: Option<Duration>,
     ) -> Result<Called, Box<Failed>> {
@@ -74,7 +77,7 @@ impl Jobs {
         foreground(&mut request);
         let (reporter, cancellation) = (Arc::new(Reporter::default()), CancellationToken::new());
         let kernel = Arc::clone(&self.kernel);
-        let mut work = begin(kernel, actor, request.clone(), Arc::clone(&reporter), cancellation.clone());
+        let mut work = begin(kernel, actor, trace, request.clone(), Arc::clone(&reporter), cancellation.clone());
         let ended = tokio::select! {
             biased;
             ended = &mut work => Some(ended),
@@ -150,18 +153,19 @@ impl Jobs {
 fn begin(
     kernel: Arc<Kernel>,
     actor: Actor<'_>,
+    trace: TraceContext,
     request: InvokeRequest,
     reporter: Arc<Reporter>,
     cancellation: CancellationToken,
 ) -> Work {
     let credential = actor.credential.map(|BearerSecret(text)| Zeroizing::new(text.to_owned()));
-    let (source, trace_id) = (actor.source, actor.trace_id);
+    let source = actor.source;
     Box::pin(async move {
         let arrival = Arrival {
             credential: credential.as_ref().map(|text| BearerSecret(text)),
             source,
             request,
-            trace_id: Some(trace_id),
+            trace: Some(trace),
             parent_left: None,
             audience: Some(reporter as Arc<dyn Audience>),
             cancellation,

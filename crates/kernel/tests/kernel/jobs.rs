@@ -74,7 +74,7 @@ impl Backstage {
             credential: Some(BearerSecret(secret)),
             source: None,
             request,
-            trace_id: None,
+            trace: None,
             parent_left: None,
             audience: None,
             cancellation: CancellationToken::new(),

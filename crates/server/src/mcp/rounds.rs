@@ -14,6 +14,7 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use contract::trace_context::TraceContext;
 use kernel::ports::companion::{Answer, LogLevel, Progress, Question, QuestionKind};
 use kernel::ports::entropy::new_token_id;
 use rmcp::model::{
@@ -65,7 +66,14 @@ pub(crate) struct Round<'a> {
 
 /// The trace a request belongs to: the one it names, or one of its own.
 pub(crate) fn trace_of(visit: &Visit, context: &RequestContext<RoleServer>) -> TraceId {
-    context.meta.0.get_traceparent().and_then(TraceId::from_traceparent).unwrap_or(visit.who.trace_id)
+    context_of(visit, context).trace_id
+}
+
+/// The same, with what the request tells of it: in `_meta`, because not every transport has headers, or in a header.
+fn context_of(visit: &Visit, context: &RequestContext<RoleServer>) -> TraceContext {
+    let meta = &context.meta.0;
+    let named = meta.get_traceparent().and_then(|parent| TraceContext::read(parent, meta.get_tracestate()));
+    named.unwrap_or_else(|| visit.who.trace().clone())
 }
 
 impl Round<'_> {
@@ -77,7 +85,7 @@ impl Round<'_> {
         subject: Subject,
         given: Option<InputResponses>,
     ) -> Result<Turn, ErrorData> {
-        match Running::begin(&self.handler.door, self.visit.who.clone(), self.trace_id, errand, self.ears()) {
+        match Running::begin(&self.handler.door, self.visit.who.clone(), context_of(self.visit, self.context), errand, self.ears()) {
             Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
             Err(refusal) => Ok(Turn::Refused(refusal)),
         }
