@@ -14,6 +14,7 @@ mod doctor;
 mod import;
 mod jobs;
 mod keys;
+mod log_level;
 mod mcp;
 mod policy;
 mod serve;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Token(token::Token),
     #[command(subcommand)]
     Keys(keys::Keys),
+    LogLevel(log_level::LogLevel),
     #[command(subcommand)]
     Policy(policy::Policy),
     #[command(subcommand)]
@@ -94,6 +96,7 @@ impl Command {
             Self::Jobs(command) => command.run(context).await?,
             Self::Worker(command) => command.run(context)?,
             Self::Keys(command) => command.run(context).await?,
+            Self::LogLevel(command) => command.run(context).await?,
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,

@@ -76,7 +76,10 @@ impl Observer for FaultPoint {
     fn records(&self, context: &TraceContext) -> Option<bool> {
         self.behind.records(context)
     }
-    fn invocation_traced(&self, trace: Traced<'_>) {
+    fn audit_delivered(&self, waited: std::time::Duration) {
+        self.behind.audit_delivered(waited);
+    }
+    fn invocation_traced(&self, trace: Box<Traced>) {
         self.behind.invocation_traced(trace);
     }
 }

@@ -18,6 +18,7 @@ use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::registry::ToolVersion;
 
 mod grounds;
+mod log_level;
 mod policies;
 mod servers;
 mod tokens;

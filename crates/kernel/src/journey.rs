@@ -104,6 +104,12 @@ impl Journey {
         outward
     }
 
+    /// Times that the call was sent again: the executor begins one call elsewhere for each time.
+    pub(crate) fn retries(&self) -> u32 {
+        let begun = self.outward.as_ref().map_or(0, |outward| outward.taken.load(Ordering::Relaxed));
+        u32::from(begun.saturating_sub(2))
+    }
+
     /// The phases it came to, in their order.
     pub(crate) fn phases(&self) -> impl Iterator<Item = PhaseSpan> {
         self.phases.iter().copied().flatten()
@@ -154,9 +160,9 @@ impl Outward {
 
     /// Begins a call elsewhere, under the phase or under another one of them. It ends when it is dropped.
     pub fn begin(self: &Arc<Self>, under: Option<SpanId>, what: impl FnOnce() -> OutwardCall) -> Underway {
-        let number = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-            (taken < OUTWARD_MAX).then_some(taken + 1)
-        });
+        let number = self
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < OUTWARD_MAX).then_some(taken + 1));
         let id = self.ids.get(OUTWARD + number.unwrap_or(OUTWARD_MAX));
         let clock = self.noted.as_ref().filter(|_| number.is_ok()).map(|(_, clock)| clock);
         let open = clock.map(|clock| (what(), clock.monotonic()));

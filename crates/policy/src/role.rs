@@ -54,6 +54,8 @@ pub enum Action {
     SeeJobs,
     /// Cancel and repeat the jobs of others.
     ManageJobs,
+    /// Know and change how much the server says in its log.
+    ManageLog,
 }
 
 impl Role {
@@ -74,7 +76,7 @@ impl Role {
             | Action::ManageAgents
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
-            Action::ManageWebhooks => &[Self::Admin, Self::Operator],
+            Action::ManageWebhooks | Action::ManageLog => &[Self::Admin, Self::Operator],
             Action::SeeAccess | Action::SeePolicies | Action::SeeServers | Action::SeeJobs | Action::SeeWebhooks => {
                 &[Self::Admin, Self::Operator, Self::Auditor]
             }
@@ -120,6 +122,7 @@ impl Action {
             Self::SeeWebhooks => "look at webhooks",
             Self::SeeJobs => "look at the jobs of others",
             Self::ManageJobs => "manage the jobs of others",
+            Self::ManageLog => "change the level of the log",
         }
     }
 }

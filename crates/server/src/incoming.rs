@@ -204,8 +204,10 @@ mod tests {
             ("Basic YTpi", None),
             ("abc", None),
         ] {
-            let credential =
-                Credential { shown: Shown::Header(HeaderValue::from_static(header)), ..Credential::of_token("", None, trace_id) };
+            let credential = Credential {
+                shown: Shown::Header(HeaderValue::from_static(header)),
+                ..Credential::of_token("", None, trace_id)
+            };
             assert_eq!(credential.secret().map(|BearerSecret(text)| text), expected, "{header}");
             assert_eq!(format!("{credential:?}"), "Credential(…)");
         }

@@ -40,6 +40,7 @@ mod jobs_admin;
 mod keys;
 mod ledger;
 mod lifecycle;
+mod log_level;
 mod oauth;
 mod pages;
 mod policies;
@@ -159,6 +160,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         discovery::OPERATIONS,
         affordances::OPERATIONS,
         health::OPERATIONS,
+        log_level::OPERATIONS,
         pages::OPERATIONS,
     ]
     .into_iter()

@@ -58,8 +58,7 @@ impl Facts {
         let (clock, entropy) = (kernel.clock(), kernel.entropy());
         let started_at = clock.now();
         let fresh = || TraceContext::begun(new_trace_id(entropy));
-        let journey =
-            Journey::begin(arrival.trace.clone().unwrap_or_else(fresh), entropy, &*kernel.parts.observer);
+        let journey = Journey::begin(arrival.trace.clone().unwrap_or_else(fresh), entropy, &*kernel.parts.observer);
         Self {
             invocation_id: arrival.request.invocation_id.unwrap_or_else(|| new_invocation_id(entropy, started_at)),
             trace_id: journey.context.trace_id,

@@ -48,6 +48,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         version: shared,
         tenant: facts.caller.as_ref().map(|caller| caller.tenant()),
         replayed: facts.replay_of.is_some(),
+        retries: facts.journey.retries(),
         trace: facts.journey.recorded.then_some(&facts.journey.context),
     });
     told(&facts, status, took);
@@ -132,8 +133,8 @@ fn trace(kernel: &Kernel, facts: &mut Facts, status: InvocationStatus, code: Opt
     let ended = kernel.clock().monotonic();
     facts.journey.leave(ended);
     let journey = &facts.journey;
-    kernel.parts.observer.invocation_traced(Traced {
-        context: &journey.context,
+    kernel.parts.observer.invocation_traced(Box::new(Traced {
+        context: journey.context.clone(),
         span: journey.span(),
         invocation_id: facts.invocation_id,
         started_at: facts.started_at,
@@ -142,13 +143,13 @@ fn trace(kernel: &Kernel, facts: &mut Facts, status: InvocationStatus, code: Opt
         phases: journey.phases().collect(),
         stopped_in: journey.stopped_in,
         outward: journey.outward.as_ref().map(|outward| outward.take()).unwrap_or_default(),
-        tool: facts.tool.as_deref(),
-        tenant: facts.caller.as_ref().map(|caller| caller.tenant()),
-        agent: facts.caller.as_ref().map(|caller| caller.subject()),
+        tool: facts.tool.clone(),
+        tenant: facts.caller.as_ref().map(|caller| caller.tenant().clone()),
+        agent: facts.caller.as_ref().map(|caller| caller.subject().clone()),
         status,
         code,
         replayed: facts.replay_of.is_some(),
-    });
+    }));
 }
 
 /// What the record says besides the code: the policies behind a denial, or the destinations behind a violation.

@@ -1,6 +1,7 @@
 //! Who watches. The kernel tells; metrics, traces and alerts are made elsewhere.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::InvocationStatus;
@@ -27,6 +28,8 @@ pub struct Finished<'a> {
     pub tenant: Option<&'a TenantId>,
     /// It was answered with the outcome of an earlier call.
     pub replayed: bool,
+    /// Times that it was sent again to whoever runs it.
+    pub retries: u32,
     /// The trace, if somebody records it.
     pub trace: Option<&'a TraceContext>,
 }
@@ -69,11 +72,12 @@ pub struct PhaseSpan {
     pub ended: Duration,
 }
 
-/// The whole way of one call whose trace is recorded. Never holds parameters or results.
+/// The whole way of one call whose trace is recorded. Never holds parameters or results; owns what it holds, so that it can
+/// be looked at after the call has been answered.
 #[derive(Debug)]
-pub struct Traced<'a> {
+pub struct Traced {
     /// Where it came from: trace, parent, state.
-    pub context: &'a TraceContext,
+    pub context: TraceContext,
     pub span: SpanId,
     pub invocation_id: InvocationId,
     /// The beginning, by the calendar and by the kernel's own clock.
@@ -84,9 +88,9 @@ pub struct Traced<'a> {
     /// The phase in which it failed, if it did.
     pub stopped_in: Option<Phase>,
     pub outward: Vec<OutwardSpan>,
-    pub tool: Option<&'a ToolVersion>,
-    pub tenant: Option<&'a TenantId>,
-    pub agent: Option<&'a Subject>,
+    pub tool: Option<Arc<ToolVersion>>,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<Subject>,
     pub status: InvocationStatus,
     pub code: Option<ErrorCode>,
     pub replayed: bool,
@@ -174,6 +178,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn audit_queue(&self, waiting: usize);
     /// Writing audit records failed and will be repeated.
     fn audit_append_failed(&self);
+    /// Audit records are durable; the oldest of them had waited this long.
+    fn audit_delivered(&self, waited: Duration) {
+        let _ = waited;
+    }
     /// A policy decision was made, from memory (`true`) or anew.
     fn decision(&self, remembered: bool);
     /// Somebody could not prove who it is.
@@ -198,7 +206,7 @@ pub trait Observer: Send + Sync + fmt::Debug {
         None
     }
     /// A call whose trace is recorded has come to its end.
-    fn invocation_traced(&self, trace: Traced<'_>) {
+    fn invocation_traced(&self, trace: Box<Traced>) {
         // Only those who said that they record it are told.
         drop(trace);
     }

@@ -85,7 +85,13 @@ impl Round<'_> {
         subject: Subject,
         given: Option<InputResponses>,
     ) -> Result<Turn, ErrorData> {
-        match Running::begin(&self.handler.door, self.visit.who.clone(), context_of(self.visit, self.context), errand, self.ears()) {
+        match Running::begin(
+            &self.handler.door,
+            self.visit.who.clone(),
+            context_of(self.visit, self.context),
+            errand,
+            self.ears(),
+        ) {
             Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
             Err(refusal) => Ok(Turn::Refused(refusal)),
         }
