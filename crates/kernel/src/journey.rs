@@ -213,3 +213,113 @@ impl Drop for Underway {
         spans.lock().unwrap_or_else(PoisonError::into_inner).push(span);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::pin::Pin;
+    use std::sync::atomic::AtomicU64;
+
+    use crate::ports::clock::UnixMillis;
+    use crate::ports::observer::{Finished, Spoken};
+
+    /// Goes on by a millisecond whenever it is looked at.
+    #[derive(Debug, Default)]
+    struct Ticking(AtomicU64);
+
+    impl Clock for Ticking {
+        fn now(&self) -> UnixMillis {
+            UnixMillis(0)
+        }
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed))
+        }
+        fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    #[derive(Debug)]
+    struct Fixed;
+
+    impl Entropy for Fixed {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(3);
+        }
+    }
+
+    #[derive(Debug)]
+    struct Recording(Option<bool>);
+
+    impl Observer for Recording {
+        fn invocation_finished(&self, _: &Finished<'_>) {}
+        fn registry_swapped(&self, _: usize, _: usize) {}
+        fn audit_queue(&self, _: usize) {}
+        fn audit_append_failed(&self) {}
+        fn decision(&self, _: bool) {}
+        fn authentication_failed(&self, _: ErrorCode) {}
+        fn keys_fetched(&self, _: bool) {}
+        fn tool_spoke(&self, _: &Spoken<'_>) {}
+        fn records(&self, _: &TraceContext) -> Option<bool> {
+            self.0
+        }
+    }
+
+    fn journey(records: Option<bool>) -> Journey {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        Journey::begin(TraceContext::read(parent, []).unwrap(), &Fixed, &Recording(records))
+    }
+
+    fn executor() -> OutwardCall {
+        OutwardCall::Executor("builtin")
+    }
+
+    #[test]
+    fn phases_follow_each_other_without_gaps_and_the_one_that_failed_is_known() {
+        let mut journey = journey(Some(true));
+        let ms = Duration::from_millis;
+        for (n, phase) in [Phase::Receive, Phase::Validate, Phase::Return].into_iter().enumerate() {
+            if phase == Phase::Return {
+                journey.stopped();
+            }
+            journey.enter(phase, ms(n as u64 * 10));
+            journey.enter(phase, ms(999));
+        }
+        journey.leave(ms(30));
+        journey.stopped();
+        let times: Vec<_> = journey.phases().map(|span| (span.phase, span.started, span.ended)).collect();
+        assert_eq!(
+            times,
+            [(Phase::Receive, ms(0), ms(10)), (Phase::Validate, ms(10), ms(20)), (Phase::Return, ms(20), ms(30)),]
+        );
+        assert_eq!(journey.stopped_in, Some(Phase::Validate));
+    }
+
+    #[test]
+    fn what_is_called_elsewhere_is_written_down_within_a_bound_if_somebody_records() {
+        let clock: Arc<dyn Clock> = Arc::new(Ticking::default());
+        for (records, sampled, noted) in [(Some(true), true, 48), (Some(false), false, 0), (None, true, 0)] {
+            let mut journey = journey(records);
+            let outward = journey.outward(&clock);
+            let first = outward.begin(None, executor);
+            assert_eq!(first.context().is_sampled(), sampled);
+            assert_ne!(first.context().parent, journey.context.parent);
+            outward.begin(Some(first.id()), executor).end(Some(ErrorCode::E3502));
+            drop(outward.begin(Some(first.id()), executor));
+            first.end(None);
+            assert_eq!(journey.retries(), 1);
+            for _ in 0..100 {
+                outward.begin(None, executor).end(None);
+            }
+            let spans = outward.take();
+            assert_eq!(spans.len(), noted, "{records:?}");
+            let ids: HashSet<_> = spans.iter().map(|span| span.id).chain([journey.span()]).collect();
+            assert_eq!(ids.len(), noted + 1);
+            if let [failed, cut_off, whole, ..] = &spans[..] {
+                assert_eq!((failed.failed, failed.parent), (Some(ErrorCode::E3502), whole.id));
+                assert!(cut_off.cut_off && !whole.cut_off && whole.ended > whole.started);
+            }
+        }
+    }
+}

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use kernel::ports::clock::Clock;
 use kernel::ports::observer::Traced;
-use prost::Message as _;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::otlp::{Any, AnyValue, ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans};
+use super::otlp::{Any, Attribute, ExportRequest};
 use super::spans::spans;
 use super::{Redaction, TraceConfig, TraceCounts, TraceError};
 
@@ -42,7 +41,7 @@ pub(super) struct Exporter {
     client: Client,
     endpoint: Url,
     authorization: Option<HeaderValue>,
-    resource: Resource,
+    resource: Vec<Attribute>,
     redaction: Redaction,
     clock: Arc<dyn Clock>,
     counts: TraceCounts,
@@ -85,9 +84,9 @@ impl Exporter {
             .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(TraceError::Client)?;
-        let attributes =
-            [("service.name", config.service.as_str()), ("service.version", env!("CARGO_PKG_VERSION"))].map(text);
-        let resource = Resource { attributes: attributes.into() };
+        let resource = [("service.name", config.service.as_str()), ("service.version", env!("CARGO_PKG_VERSION"))]
+            .map(text)
+            .into();
         Ok(Self { client, endpoint, authorization, resource, redaction, clock, counts })
     }
 
@@ -131,7 +130,7 @@ impl Exporter {
 
     /// EXP-1.
     async fn deliver(&self, batch: &[Box<Traced>], stop: &CancellationToken) {
-        let body = self.request(batch).encode_to_vec();
+        let body = self.request(batch).encoded();
         let mut pause = PAUSE;
         for attempt in 1..=ATTEMPTS_MAX {
             match self.send(body.clone()).await {
@@ -153,9 +152,8 @@ impl Exporter {
 
     fn request(&self, batch: &[Box<Traced>]) -> ExportRequest {
         let spans = batch.iter().flat_map(|trace| spans(trace, &self.redaction)).collect();
-        let scope = Scope { name: "gantry".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
-        ExportRequest { resource_spans: vec![ResourceSpans { resource: Some(self.resource.clone()), scope_spans }] }
+        let scope = ("gantry".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        ExportRequest { resource: self.resource.clone(), scope, spans }
     }
 
     async fn send(&self, body: Vec<u8>) -> Sent {
@@ -190,6 +188,6 @@ fn judged(response: &Response) -> Sent {
     }
 }
 
-fn text((key, value): (&str, &str)) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(Any::Text(value.to_owned())) }) }
+fn text((key, value): (&str, &str)) -> Attribute {
+    (key.to_owned(), Any::Text(value.to_owned()))
 }

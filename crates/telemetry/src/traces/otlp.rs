@@ -1,118 +1,206 @@
-//! The messages of OTLP that a trace needs, as protobuf (opentelemetry-proto 1.x, `trace/v1` and `collector/trace/v1`).
+//! The messages of OTLP that a trace needs, and how they are written as protobuf (opentelemetry-proto 1.x, `trace/v1` and
+//! `collector/trace/v1`).
 //!
-//! Written out here, because the crate that has them all brings an SDK along; a test reads what is written here with that
-//! crate. Field numbers are the protocol's and never change.
+//! By hand, because only writing is needed, and of the whole encoding four forms; the crates that could do it bring an SDK or a
+//! code generator along (`docs/decisions/0036`). Field numbers are the protocol's and never change. A test holds the bytes
+//! against those of the protocol's own implementation.
 
-use prost::Message;
-
-/// What is posted to a collector.
-#[derive(Clone, PartialEq, Message)]
+/// What is posted to a collector: one resource with one scope, because one server has no more.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct ExportRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) resource_spans: Vec<ResourceSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ResourceSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(super) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) scope_spans: Vec<ScopeSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) attributes: Vec<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ScopeSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(super) scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
+    pub(super) resource: Vec<Attribute>,
+    /// Name and version of what made the spans.
+    pub(super) scope: (String, String),
     pub(super) spans: Vec<Span>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Scope {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "2")]
-    pub(super) version: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
+/// One span.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Span {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) span_id: Vec<u8>,
-    #[prost(string, tag = "3")]
+    pub(super) trace_id: [u8; 16],
+    pub(super) span_id: [u8; 8],
     pub(super) trace_state: String,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(super) parent_span_id: Vec<u8>,
-    #[prost(string, tag = "5")]
+    pub(super) parent_span_id: Option<[u8; 8]>,
     pub(super) name: String,
-    #[prost(enumeration = "SpanKind", tag = "6")]
-    pub(super) kind: i32,
-    #[prost(fixed64, tag = "7")]
+    pub(super) kind: SpanKind,
     pub(super) start_time_unix_nano: u64,
-    #[prost(fixed64, tag = "8")]
     pub(super) end_time_unix_nano: u64,
-    #[prost(message, repeated, tag = "9")]
-    pub(super) attributes: Vec<KeyValue>,
-    #[prost(message, optional, tag = "15")]
-    pub(super) status: Option<Status>,
-    #[prost(fixed32, tag = "16")]
+    pub(super) attributes: Vec<Attribute>,
+    pub(super) status: Status,
     pub(super) flags: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
-#[repr(i32)]
+/// Where a span stands between two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpanKind {
-    Unspecified = 0,
     Internal = 1,
     Server = 2,
     Client = 3,
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Status {
-    #[prost(string, tag = "2")]
-    pub(super) message: String,
-    #[prost(enumeration = "StatusCode", tag = "3")]
-    pub(super) code: i32,
+/// How a span ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Status {
+    Ok,
+    /// With a word about it.
+    Error(String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
-#[repr(i32)]
-pub(super) enum StatusCode {
-    Unset = 0,
-    Ok = 1,
-    Error = 2,
-}
+/// A key and its value.
+pub(super) type Attribute = (String, Any);
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub(super) key: String,
-    #[prost(message, optional, tag = "2")]
-    pub(super) value: Option<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct AnyValue {
-    #[prost(oneof = "Any", tags = "1, 2, 3")]
-    pub(super) value: Option<Any>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Any {
-    #[prost(string, tag = "1")]
     Text(String),
-    #[prost(bool, tag = "2")]
     Flag(bool),
-    #[prost(int64, tag = "3")]
     Number(i64),
+}
+
+impl ExportRequest {
+    /// As it goes over the wire.
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        let mut request = Writer::default();
+        request.message(1, |resource_spans| {
+            resource_spans.message(1, |resource| attributes(resource, 1, &self.resource));
+            resource_spans.message(2, |scope_spans| {
+                scope_spans.message(1, |scope| {
+                    scope.bytes(1, self.scope.0.as_bytes());
+                    scope.bytes(2, self.scope.1.as_bytes());
+                });
+                for span in &self.spans {
+                    scope_spans.message(2, |message| span.write(message));
+                }
+            });
+        });
+        request.0
+    }
+}
+
+impl Span {
+    fn write(&self, to: &mut Writer) {
+        to.bytes(1, &self.trace_id);
+        to.bytes(2, &self.span_id);
+        to.bytes(3, self.trace_state.as_bytes());
+        to.bytes(4, self.parent_span_id.as_ref().map_or(&[], |parent| parent));
+        to.bytes(5, self.name.as_bytes());
+        to.number(6, self.kind as u64);
+        to.fixed64(7, self.start_time_unix_nano);
+        to.fixed64(8, self.end_time_unix_nano);
+        attributes(to, 9, &self.attributes);
+        to.message(15, |status| match &self.status {
+            Status::Ok => status.number(3, 1),
+            Status::Error(word) => {
+                status.bytes(2, word.as_bytes());
+                status.number(3, 2);
+            }
+        });
+        to.fixed32(16, self.flags);
+    }
+}
+
+fn attributes(to: &mut Writer, field: u64, all: &[Attribute]) {
+    for (key, value) in all {
+        to.message(field, |pair| {
+            pair.bytes(1, key.as_bytes());
+            pair.message(2, |any| match value {
+                // A choice is written also if it is empty: it says which one was made.
+                Any::Text(text) => any.chosen_bytes(1, text.as_bytes()),
+                Any::Flag(flag) => any.chosen_number(2, u64::from(*flag)),
+                Any::Number(number) => any.chosen_number(3, number.cast_unsigned()),
+            });
+        });
+    }
+}
+
+/// Forms of values.
+const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
+const LENGTH: u64 = 2;
+const FIXED32: u64 = 5;
+
+/// Writes fields of one message. What has its default value is left out, as the encoding wants it.
+#[derive(Debug, Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn varint(&mut self, mut number: u64) {
+        loop {
+            let [low, ..] = number.to_le_bytes();
+            number >>= 7;
+            if number == 0 {
+                return self.0.push(low & 0x7f);
+            }
+            self.0.push(low | 0x80);
+        }
+    }
+
+    fn key(&mut self, field: u64, form: u64) {
+        self.varint(field << 3 | form);
+    }
+
+    fn number(&mut self, field: u64, number: u64) {
+        if number != 0 {
+            self.chosen_number(field, number);
+        }
+    }
+
+    fn chosen_number(&mut self, field: u64, number: u64) {
+        self.key(field, VARINT);
+        self.varint(number);
+    }
+
+    fn fixed64(&mut self, field: u64, number: u64) {
+        if number != 0 {
+            self.key(field, FIXED64);
+            self.0.extend(number.to_le_bytes());
+        }
+    }
+
+    fn fixed32(&mut self, field: u64, number: u32) {
+        if number != 0 {
+            self.key(field, FIXED32);
+            self.0.extend(number.to_le_bytes());
+        }
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.chosen_bytes(field, bytes);
+        }
+    }
+
+    fn chosen_bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.key(field, LENGTH);
+        self.varint(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A message within this one. It is there even if nothing is in it.
+    fn message(&mut self, field: u64, write: impl FnOnce(&mut Self)) {
+        let mut inner = Self::default();
+        write(&mut inner);
+        self.chosen_bytes(field, &inner.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_every_length_are_written_as_the_encoding_wants_them() {
+        for (number, expected) in [
+            (0, vec![0]),
+            (1, vec![1]),
+            (127, vec![0x7f]),
+            (128, vec![0x80, 1]),
+            (300, vec![0xac, 2]),
+            (u64::MAX, vec![255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
+        ] {
+            let mut writer = Writer::default();
+            writer.varint(number);
+            assert_eq!(writer.0, expected, "{number}");
+        }
+    }
 }
