@@ -98,7 +98,7 @@ impl Journey {
             context: self.context.from_span(parent, self.sampled),
             ids: self.ids,
             taken: AtomicU8::new(0),
-            noted: self.recorded.then(|| (Mutex::default(), Arc::clone(clock))),
+            book: self.recorded.then(|| Book { spans: Mutex::default(), clock: Arc::clone(clock) }),
         });
         self.outward = Some(Arc::clone(&outward));
         outward
@@ -124,7 +124,14 @@ pub struct Outward {
     ids: SpanIds,
     taken: AtomicU8,
     /// There if somebody records it.
-    noted: Option<(Mutex<Vec<OutwardSpan>>, Arc<dyn Clock>)>,
+    book: Option<Book>,
+}
+
+/// Where calls elsewhere are written down.
+#[derive(Debug)]
+struct Book {
+    spans: Mutex<Vec<OutwardSpan>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// One call elsewhere. Never holds parameters or results.
@@ -155,7 +162,7 @@ impl Outward {
     pub fn unrecorded(trace_id: TraceId) -> Arc<Self> {
         let ids = SpanIds::from_bytes([0; 8]);
         let context = TraceContext::begun(trace_id).from_span(ids.get(CALL), false);
-        Arc::new(Self { context, ids, taken: AtomicU8::new(0), noted: None })
+        Arc::new(Self { context, ids, taken: AtomicU8::new(0), book: None })
     }
 
     /// Begins a call elsewhere, under the phase or under another one of them. It ends when it is dropped.
@@ -164,14 +171,14 @@ impl Outward {
             .taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < OUTWARD_MAX).then_some(taken + 1));
         let id = self.ids.get(OUTWARD + number.unwrap_or(OUTWARD_MAX));
-        let clock = self.noted.as_ref().filter(|_| number.is_ok()).map(|(_, clock)| clock);
-        let open = clock.map(|clock| (what(), clock.monotonic()));
-        Underway { outward: Arc::clone(self), id, under, open, ended: None }
+        let book = self.book.as_ref().filter(|_| number.is_ok());
+        let open = book.map(|book| (what(), book.clock.monotonic()));
+        Underway { outward: Arc::clone(self), id, under, open, ended: false, failed: None }
     }
 
     /// Everything that was called so far.
     pub(crate) fn take(&self) -> Vec<OutwardSpan> {
-        let spans = self.noted.as_ref().map(|(spans, _)| spans.lock().unwrap_or_else(PoisonError::into_inner));
+        let spans = self.book.as_ref().map(|book| book.spans.lock().unwrap_or_else(PoisonError::into_inner));
         spans.map(|mut spans| std::mem::take(&mut *spans)).unwrap_or_default()
     }
 }
@@ -183,7 +190,9 @@ pub struct Underway {
     id: SpanId,
     under: Option<SpanId>,
     open: Option<(OutwardCall, Duration)>,
-    ended: Option<Option<ErrorCode>>,
+    /// It was not given up.
+    ended: bool,
+    failed: Option<ErrorCode>,
 }
 
 impl Underway {
@@ -199,18 +208,19 @@ impl Underway {
 
     /// It ended, well or with this code.
     pub fn end(mut self, failed: Option<ErrorCode>) {
-        self.ended = Some(failed);
+        self.ended = true;
+        self.failed = failed;
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        let (Some((what, started)), Some((spans, clock))) = (self.open.take(), &self.outward.noted) else { return };
+        let (Some((what, started)), Some(book)) = (self.open.take(), &self.outward.book) else { return };
         let Some(parent) = self.under.or(self.outward.context.parent) else { return };
-        let ended = clock.monotonic();
-        let (failed, cut_off) = (self.ended.flatten(), self.ended.is_none());
+        let ended = book.clock.monotonic();
+        let (failed, cut_off) = (self.failed, !self.ended);
         let span = OutwardSpan { id: self.id, parent, what, started, ended, failed, cut_off };
-        spans.lock().unwrap_or_else(PoisonError::into_inner).push(span);
+        book.spans.lock().unwrap_or_else(PoisonError::into_inner).push(span);
     }
 }
 

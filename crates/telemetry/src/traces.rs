@@ -48,9 +48,12 @@ pub struct TraceConfig {
     pub service: String,
 }
 
+/// What is left of a text.
+type Redact = dyn for<'a> Fn(&'a str) -> Cow<'a, str> + Send + Sync;
+
 /// Takes out of a text what must not leave.
 #[derive(Clone)]
-pub struct Redaction(Arc<dyn for<'a> Fn(&'a str) -> Cow<'a, str> + Send + Sync>);
+pub struct Redaction(Arc<Redact>);
 
 impl Redaction {
     /// By this function.

@@ -109,6 +109,7 @@ impl Exporter {
     }
 
     /// Lets a batch grow for a moment.
+    #[expect(clippy::vec_box, reason = "the queue has room for thousands from the start; boxes keep that room small")]
     async fn gather(
         &self,
         waiting: &mut mpsc::Receiver<Box<Traced>>,
