@@ -25,6 +25,7 @@ mod registry;
 mod sandbox;
 mod start_up;
 mod support;
+mod telemetry;
 mod tenants;
 mod tool_folders;
 mod webhooks;

@@ -15,6 +15,7 @@ mod doctor;
 mod import;
 mod jobs;
 mod keys;
+mod log_level;
 mod mcp;
 mod policy;
 mod serve;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Token(token::Token),
     #[command(subcommand)]
     Keys(keys::Keys),
+    LogLevel(log_level::LogLevel),
     #[command(subcommand)]
     Audit(audit::Audit),
     #[command(subcommand)]
@@ -100,6 +102,7 @@ impl Command {
             Self::Jobs(command) => command.run(context).await?,
             Self::Worker(command) => command.run(context)?,
             Self::Keys(command) => command.run(context).await?,
+            Self::LogLevel(command) => command.run(context).await?,
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,

@@ -36,6 +36,7 @@ pub(crate) mod settings;
 pub(crate) mod shared_state;
 pub(crate) mod store;
 pub(crate) mod tools;
+pub(crate) mod traces;
 pub(crate) mod usage;
 pub(crate) mod visibility;
 pub(crate) mod webhooks;
@@ -59,6 +60,7 @@ const KEYS: &[&[&Key]] = &[
     policy::KEYS,
     audit::KEYS,
     log::KEYS,
+    traces::KEYS,
     tools::KEYS,
     jobs::KEYS,
     mcp::KEYS,
@@ -87,6 +89,8 @@ pub(crate) struct Config {
     pub(crate) policy: policy::PolicySection,
     pub(crate) audit: audit::AuditSection,
     pub(crate) log: log::LogSection,
+    /// There if traces go somewhere.
+    pub(crate) traces: Option<telemetry::TraceConfig>,
     pub(crate) tools: tools::ToolsSection,
     pub(crate) jobs: kernel::jobs::JobsSettings,
     pub(crate) mcp: ::server::McpConfig,
@@ -135,6 +139,7 @@ impl Config {
         let policy = policy::PolicySection::read(&settings, &mut problems);
         let audit = audit::AuditSection::read(&settings, &mut problems);
         let log = log::LogSection::read(&settings);
+        let traces = traces::read(&settings, &mut problems);
         let tools = tools::ToolsSection::read(&settings);
         let jobs = jobs::read(&settings);
         let mcp = mcp::read(&settings, &mut problems);
@@ -159,6 +164,7 @@ impl Config {
                 policy,
                 audit,
                 log,
+                traces,
                 tools,
                 jobs,
                 mcp,

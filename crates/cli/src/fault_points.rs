@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::error::ErrorCode;
-use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Step};
+use contract::trace_context::TraceContext;
+use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Step, Traced};
 
 /// The variable.
 const VARIABLE: &str = "GANTRY_FAULT_POINT";
@@ -71,5 +72,14 @@ impl Observer for FaultPoint {
     }
     fn tool_spoke(&self, event: &Spoken<'_>) {
         self.behind.tool_spoke(event);
+    }
+    fn records(&self, context: &TraceContext) -> Option<bool> {
+        self.behind.records(context)
+    }
+    fn audit_delivered(&self, waited: std::time::Duration) {
+        self.behind.audit_delivered(waited);
+    }
+    fn invocation_traced(&self, trace: Box<Traced>) {
+        self.behind.invocation_traced(trace);
     }
 }

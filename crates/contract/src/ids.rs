@@ -283,6 +283,11 @@ impl TraceId {
         Self(bytes)
     }
 
+    /// The bytes, as they go over the wire.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
     /// Takes the trace id out of a `traceparent` header, `None` if the header is not valid (then a new one is made).
     ///
     /// ```

@@ -16,4 +16,5 @@ pub mod manifest;
 pub mod money;
 pub mod nearest;
 pub mod schema;
+pub mod trace_context;
 pub mod version;

@@ -20,6 +20,7 @@ use crate::registry::ToolVersion;
 
 mod audit;
 mod grounds;
+mod log_level;
 mod policies;
 mod servers;
 mod tokens;

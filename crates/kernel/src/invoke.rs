@@ -7,8 +7,10 @@ use std::time::Duration;
 use contract::envelope::{InvocationStatus, InvokeRequest};
 use contract::error::{ErrorEnvelope, Refusal};
 use contract::ids::{InvocationId, TraceId};
+use contract::trace_context::TraceContext;
 use policy::BearerSecret;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::access::Access;
 use crate::availability::Availability;
@@ -26,7 +28,7 @@ use crate::ports::clock::Clock;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
 use crate::ports::executor::Executor;
-use crate::ports::observer::Observer;
+use crate::ports::observer::{Observer, Phase};
 use crate::ports::offerings::Offerings;
 use crate::ports::redactor::Redactor;
 use crate::recorder::Recorder;
@@ -82,7 +84,7 @@ pub struct Arrival<'a> {
     pub source: Option<IpAddr>,
     pub request: InvokeRequest,
     /// The caller's trace, if it has one.
-    pub trace_id: Option<TraceId>,
+    pub trace: Option<TraceContext>,
     /// Time left of the call that made this one, if one did.
     pub parent_left: Option<Duration>,
     /// Who listens while it runs, if somebody does.
@@ -163,11 +165,9 @@ impl Kernel {
 
     /// Runs one call of one tool. There is no other way to run one.
     pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
-        let mut facts = Facts::begin(self, &arrival);
-        let mut carried = self.carry(&mut facts, arrival).await;
-        facts.checkpointing.conclude(&mut carried).await;
-        let settled = phases::settle(self, &mut facts, carried).await;
-        phases::finish(self, facts, settled)
+        let facts = Facts::begin(self, &arrival);
+        let line = facts.line();
+        self.through(facts, None, arrival).instrument(line).await
     }
 
     /// Runs one call of a caller who has proven itself before: the same six phases. For work that goes on without its token.
@@ -176,11 +176,23 @@ impl Kernel {
         caller: Arc<Principal>,
         arrival: Arrival<'_>,
     ) -> Result<Returned, Box<Failed>> {
-        let mut facts = Facts::begin(self, &arrival);
-        let mut carried = match phases::receive_again(self, &mut facts, caller, arrival).await {
-            Ok(received) => self.carry_on(&mut facts, received).await,
-            Err(refusal) => Err(refusal),
-        };
+        let facts = Facts::begin(self, &arrival);
+        let line = facts.line();
+        self.through(facts, Some(caller), arrival).instrument(line).await
+    }
+
+    /// All six phases.
+    async fn through(
+        &self,
+        mut facts: Facts,
+        known: Option<Arc<Principal>>,
+        arrival: Arrival<'_>,
+    ) -> Result<Returned, Box<Failed>> {
+        let mut carried = self.carry(&mut facts, known, arrival).await;
+        if carried.is_err() {
+            facts.journey.stopped();
+        }
+        facts.enter(self, Phase::Return);
         facts.checkpointing.conclude(&mut carried).await;
         let settled = phases::settle(self, &mut facts, carried).await;
         phases::finish(self, facts, settled)
@@ -189,13 +201,17 @@ impl Kernel {
     /// Lets a call in and runs nothing: the phases before execution, for a call that is to be done later.
     pub(crate) async fn admit(&self, arrival: Arrival<'_>) -> Result<(Facts, Authorized), Box<Failed>> {
         let mut facts = Facts::begin(self, &arrival);
+        facts.enter(self, Phase::Receive);
         let admitted = match phases::receive(self, &mut facts, arrival).await {
             Ok(received) => self.admit_received(&mut facts, received).await,
             Err(refusal) => Err(refusal),
         };
         match admitted {
             Ok(authorized) => Ok((facts, authorized)),
-            Err(refusal) => Err(self.turn_away(facts, refusal)),
+            Err(refusal) => {
+                facts.journey.stopped();
+                Err(self.turn_away(facts, refusal))
+            }
         }
     }
 
@@ -209,24 +225,30 @@ impl Kernel {
     }
 
     async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
+        facts.enter(self, Phase::Validate);
         let validated = phases::validate(facts, received)?;
         phases::summarise(&*self.parts.redactor, facts, &validated)?;
+        facts.enter(self, Phase::Authorize);
         let authorized = phases::authorize(self, validated).await?;
         facts.note_decision(&authorized);
         Ok(authorized)
     }
 
-    async fn carry(&self, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Verified, Refusal> {
-        let received = phases::receive(self, facts, arrival).await?;
-        self.carry_on(facts, received).await
-    }
-
-    async fn carry_on(&self, facts: &mut Facts, received: Received) -> Result<Verified, Refusal> {
-        let validated = phases::validate(facts, received)?;
-        phases::summarise(&*self.parts.redactor, facts, &validated)?;
-        let authorized = phases::authorize(self, validated).await?;
-        facts.note_decision(&authorized);
+    async fn carry(
+        &self,
+        facts: &mut Facts,
+        known: Option<Arc<Principal>>,
+        arrival: Arrival<'_>,
+    ) -> Result<Verified, Refusal> {
+        facts.enter(self, Phase::Receive);
+        let received = match known {
+            None => phases::receive(self, facts, arrival).await?,
+            Some(caller) => phases::receive_again(self, facts, caller, arrival).await?,
+        };
+        let authorized = self.admit_received(facts, received).await?;
+        facts.enter(self, Phase::Execute);
         let executed = phases::execute(self, facts, authorized).await?;
+        facts.enter(self, Phase::Verify);
         phases::verify(&*self.parts.redactor, executed)
     }
 }

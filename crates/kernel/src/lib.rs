@@ -19,6 +19,7 @@ pub mod insights;
 mod invoke;
 mod isolation;
 pub mod jobs;
+pub mod journey;
 pub mod latency;
 mod ledger;
 mod limits;

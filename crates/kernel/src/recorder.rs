@@ -183,6 +183,7 @@ impl Writer {
 
     async fn write(&self, batch: impl Iterator<Item = Entry>) {
         let (records, waiting): (Vec<_>, Vec<_>) = batch.map(|entry| (entry.record, entry.durable)).unzip();
+        let oldest = records.first().map(|record| record.at);
         let mut pause = RETRY_PAUSE.0;
         while let Err(error) = self.sink.append(&records).await {
             tracing::error!(
@@ -196,6 +197,9 @@ impl Writer {
             pause = (pause * 2).min(RETRY_PAUSE.1);
         }
         self.writable.store(true, Ordering::Relaxed);
+        if let Some(oldest) = oldest {
+            self.observer.audit_delivered(self.clock.now().since(oldest));
+        }
         for durable in waiting.into_iter().flatten() {
             // A caller that has gone away does not want to know.
             let _ = durable.send(());

@@ -58,6 +58,8 @@ pub enum Action {
     ManageJobs,
     /// Look at the use and cost of others, at alerts and recommendations.
     SeeUsage,
+    /// Know and change how much the server says in its log.
+    ManageLog,
 }
 
 impl Role {
@@ -78,7 +80,7 @@ impl Role {
             | Action::ManageAgents
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
-            Action::ManageWebhooks => &[Self::Admin, Self::Operator],
+            Action::ManageWebhooks | Action::ManageLog => &[Self::Admin, Self::Operator],
             Action::SeeAccess
             | Action::SeePolicies
             | Action::SeeServers
@@ -130,6 +132,7 @@ impl Action {
             Self::SeeAudit => "read the audit log",
             Self::ManageJobs => "manage the jobs of others",
             Self::SeeUsage => "look at the use and cost of others",
+            Self::ManageLog => "change the level of the log",
         }
     }
 }

@@ -12,6 +12,7 @@ use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
 use kernel::webhooks::Webhooks;
+use telemetry::LogControl;
 use tokio::sync::Semaphore;
 
 use crate::answer::Handled;
@@ -86,6 +87,7 @@ pub struct Door {
     inbound_jobs: OnceLock<Arc<InboundJobs>>,
     jobs: OnceLock<Arc<Jobs>>,
     free_space: OnceLock<FreeSpace>,
+    log: OnceLock<LogControl>,
     /// Room for those who watch jobs.
     watchers: Arc<Semaphore>,
     mcp: Mcp,
@@ -117,6 +119,7 @@ impl Door {
             inbound_jobs: OnceLock::new(),
             jobs: OnceLock::new(),
             free_space: OnceLock::new(),
+            log: OnceLock::new(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
@@ -167,6 +170,15 @@ impl Door {
 
     pub(crate) fn free_space(&self) -> Option<&FreeSpace> {
         self.free_space.get()
+    }
+
+    /// Says how the level of the log is changed. Once; without it, it cannot be.
+    pub fn control_log(&self, log: LogControl) {
+        let _ = self.log.set(log);
+    }
+
+    pub(crate) fn log(&self) -> Option<&LogControl> {
+        self.log.get()
     }
 
     pub(crate) fn watchers(&self) -> &Arc<Semaphore> {

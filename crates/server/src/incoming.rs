@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use contract::trace_context::TraceContext;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -28,6 +29,7 @@ pub(crate) struct Incoming {
     pub(crate) parts: Parts,
     pub(crate) body: Body,
     pub(crate) trace_id: TraceId,
+    trace: TraceContext,
     source: Option<IpAddr>,
 }
 
@@ -41,6 +43,8 @@ pub(crate) struct Credential {
     shown: Shown,
     source: Option<IpAddr>,
     pub(crate) trace_id: TraceId,
+    /// The same trace, with what the caller has told of it.
+    trace: TraceContext,
 }
 
 #[derive(Clone)]
@@ -69,9 +73,10 @@ impl Incoming {
     /// Takes a request apart. The caller's trace is continued if it has one.
     pub(crate) fn new(door: &Door, request: axum::extract::Request) -> Self {
         let (parts, body) = request.into_parts();
-        let trace_id = continued_trace(&parts.headers).unwrap_or_else(|| new_trace_id(door.kernel().entropy()));
+        let fresh = || TraceContext::begun(new_trace_id(door.kernel().entropy()));
+        let trace = continued_trace(&parts.headers).unwrap_or_else(fresh);
         let source = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
-        Self { parts, body, trace_id, source }
+        Self { parts, body, trace_id: trace.trace_id, trace, source }
     }
 
     /// What the rendering of a refusal needs.
@@ -96,12 +101,12 @@ impl Incoming {
                 .into());
         }
         let shown = header.map_or(Shown::Nothing, |header| Shown::Header(header.clone()));
-        Ok(Credential { shown, source: self.source, trace_id: self.trace_id })
+        Ok(Credential { shown, source: self.source, trace_id: self.trace_id, trace: self.trace.clone() })
     }
 
     /// A token that came in the body, as a credential.
     pub(crate) fn credential_of(&self, token: &str) -> Credential {
-        Credential { shown: Shown::Token(token.into()), source: self.source, trace_id: self.trace_id }
+        Credential { trace: self.trace.clone(), ..Credential::of_token(token, self.source, self.trace_id) }
     }
 
     /// The address under which the caller has found this server.
@@ -126,12 +131,17 @@ impl Incoming {
 impl Credential {
     /// A token that was not shown in a request.
     pub(crate) fn of_token(token: &str, source: Option<IpAddr>, trace_id: TraceId) -> Self {
-        Self { shown: Shown::Token(token.into()), source, trace_id }
+        Self { shown: Shown::Token(token.into()), source, trace_id, trace: TraceContext::begun(trace_id) }
     }
 
     /// The same in another trace.
     pub(crate) fn in_trace(&self, trace_id: TraceId) -> Self {
-        Self { trace_id, ..self.clone() }
+        Self { trace_id, trace: TraceContext::begun(trace_id), ..self.clone() }
+    }
+
+    /// What the caller has told of its trace.
+    pub(crate) fn trace(&self) -> &TraceContext {
+        &self.trace
     }
 
     /// The caller, as the kernel wants it.
@@ -167,8 +177,16 @@ impl Credential {
     }
 }
 
-fn continued_trace(headers: &HeaderMap) -> Option<TraceId> {
-    TraceId::from_traceparent(headers.get("traceparent")?.to_str().ok()?)
+/// The caller's trace, if its headers name exactly one.
+fn continued_trace(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all("traceparent").iter();
+    let parent = parents.next()?.to_str().ok()?;
+    if parents.next().is_some() {
+        return None;
+    }
+    // What is not text is not of the standard, and one bad part spoils the whole.
+    let states = headers.get_all("tracestate").iter().map(|state| state.to_str().unwrap_or("="));
+    TraceContext::read(parent, states)
 }
 
 #[cfg(test)]
@@ -186,13 +204,15 @@ mod tests {
             ("Basic YTpi", None),
             ("abc", None),
         ] {
-            let credential =
-                Credential { shown: Shown::Header(HeaderValue::from_static(header)), source: None, trace_id };
+            let credential = Credential {
+                shown: Shown::Header(HeaderValue::from_static(header)),
+                ..Credential::of_token("", None, trace_id)
+            };
             assert_eq!(credential.secret().map(|BearerSecret(text)| text), expected, "{header}");
             assert_eq!(format!("{credential:?}"), "Credential(…)");
         }
         let opaque = HeaderValue::from_bytes(b"Bearer \xff").unwrap();
-        let opaque = Credential { shown: Shown::Header(opaque), source: None, trace_id };
+        let opaque = Credential { shown: Shown::Header(opaque), ..Credential::of_token("", None, trace_id) };
         assert_eq!(opaque.secret().map(|BearerSecret(text)| text), Some(""));
     }
 }

@@ -41,6 +41,7 @@ mod jobs_admin;
 mod keys;
 mod ledger;
 mod lifecycle;
+mod log_level;
 mod oauth;
 mod pages;
 mod paging;
@@ -166,6 +167,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         tool_health::OPERATIONS,
         usage::OPERATIONS,
         health::OPERATIONS,
+        log_level::OPERATIONS,
         pages::OPERATIONS,
     ]
     .into_iter()

@@ -1,11 +1,13 @@
-//! What can be seen from outside: counters for Prometheus and a log.
+//! What can be seen from outside: counters for Prometheus, traces for a collector, and a log.
 
 mod logging;
 mod metrics;
 mod sinks;
+mod traces;
 mod upstreams;
 
-pub use logging::{LogFormat, LoggingError, init_logging};
-pub use metrics::Metrics;
+pub use logging::{LogControl, LogFormat, LoggingError, init_logging};
+pub use metrics::{Metrics, MetricsFormat};
 pub use sinks::SinkMetrics;
+pub use traces::{Ratio, RatioError, Redaction, TraceConfig, TraceError, TracerHandle};
 pub use upstreams::UpstreamMetrics;

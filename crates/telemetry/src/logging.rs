@@ -1,8 +1,22 @@
-//! The log: to stderr, human on a terminal and JSON elsewhere, level by module.
+//! The log: to stderr, human on a terminal and JSON elsewhere, level by module, which can be changed while the server runs.
+//!
+//! What a line looks like is in `lines`: one line for each event, whatever is in it, with the ids of the call it belongs to.
+
+mod lines;
 
 use std::io::IsTerminal as _;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use lines::{Lines, Look};
+
+/// Longest filter.
+const FILTER_CHARS_MAX: usize = 1_024;
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,31 +28,83 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why logging could not be set up.
+/// Why logging could not be set up, or its level not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
     #[error("the log level is not understood: use `info`, `debug`, or per module such as `info,gantry_store=debug`")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
+    #[error("the log level is longer than {FILTER_CHARS_MAX} characters")]
+    TooLong,
     #[error("logging was set up twice")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
+    #[error("the log is gone")]
+    Gone(#[from] reload::Error),
+}
+
+/// Changes how much is said, for as long as the process runs.
+#[derive(Debug, Clone)]
+pub struct LogControl {
+    handle: reload::Handle<EnvFilter, Registry>,
+    /// As it was asked for.
+    level: Arc<Mutex<String>>,
+}
+
+impl LogControl {
+    /// What is in force.
+    pub fn level(&self) -> String {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says as much as this from now on: a level, or a list of `module=level`. A level that is not understood changes
+    /// nothing.
+    pub fn set(&self, level: &str) -> Result<(), LoggingError> {
+        let filter = parsed(level)?;
+        let mut known = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        self.handle.reload(filter)?;
+        level.clone_into(&mut known);
+        Ok(())
+    }
 }
 
 /// Starts logging for the whole process. `filter` is a level or a list of `module=level`.
-pub fn init_logging(format: LogFormat, filter: &str, colour: bool) -> Result<(), LoggingError> {
-    use tracing_subscriber::util::SubscriberInitExt as _;
-    // The library of MCP tells of every message, with what is in it; whoever wants that says so by its name.
-    let quiet = if filter.contains("rmcp") { "" } else { ",rmcp=error" };
-    let filter = EnvFilter::builder().parse(format!("{filter}{quiet}"))?;
+pub fn init_logging(format: LogFormat, filter: &str, colour: bool) -> Result<LogControl, LoggingError> {
     let human = match format {
         LogFormat::Auto => std::io::stderr().is_terminal(),
         LogFormat::Human => true,
         LogFormat::Json => false,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if human {
-        builder.with_ansi(colour && std::io::stderr().is_terminal()).with_target(false).finish().try_init()?;
-    } else {
-        builder.json().flatten_event(true).finish().try_init()?;
+    let look = match human {
+        true => Look::Human { colour: colour && std::io::stderr().is_terminal() },
+        false => Look::Json,
+    };
+    let (filter_layer, handle) = reload::Layer::new(parsed(filter)?);
+    tracing_subscriber::registry().with(filter_layer).with(Lines::to_stderr(look)).try_init()?;
+    Ok(LogControl { handle, level: Arc::new(Mutex::new(filter.to_owned())) })
+}
+
+fn parsed(filter: &str) -> Result<EnvFilter, LoggingError> {
+    if filter.chars().count() > FILTER_CHARS_MAX {
+        return Err(LoggingError::TooLong);
     }
-    Ok(())
+    // The library of MCP tells of every message, with what is in it; whoever wants that says so by its name.
+    let quiet = if filter.contains("rmcp") { "" } else { ",rmcp=error" };
+    Ok(EnvFilter::builder().parse(format!("{filter}{quiet}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_changed_while_it_runs_and_nonsense_changes_nothing() {
+        let (layer, handle) = reload::Layer::new(parsed("info").unwrap());
+        let _subscriber = tracing_subscriber::registry().with(layer);
+        let control = LogControl { handle, level: Arc::new(Mutex::new("info".to_owned())) };
+        control.set("warn,gantry_calls=debug").unwrap();
+        assert_eq!(control.level(), "warn,gantry_calls=debug");
+        for bad in ["a=b=c", "info,[", &"x".repeat(2_000)] {
+            assert!(control.set(bad).is_err(), "{bad}");
+        }
+        assert_eq!(control.level(), "warn,gantry_calls=debug");
+    }
 }

@@ -1,15 +1,21 @@
 //! Counters and histograms in the text format of Prometheus.
 //!
-//! Labels come from bounded sets only: registered tool ids, status words, error codes. A name a caller made up never
-//! becomes a label, and past [`TOOL_LABELS_MAX`] tools the rest share one.
+//! Labels come from bounded sets only: registered tool ids, tenants, status words, error codes. What is counted of calls is in
+//! `calls`, of servers behind Gantry in `upstreams`; this file has the rest, and hands on what the kernel tells.
+//!
+//! Instruments that others expect by name (OBS-004, OBS-005) have those names; our own begin with `gantry_`.
 
-use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+mod calls;
+mod page;
+mod process;
 
-use contract::envelope::InvocationStatus;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
 use contract::error::ErrorCode;
-use contract::ids::ToolId;
-use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Words};
+use contract::trace_context::TraceContext;
+use kernel::ports::clock::Clock;
+use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Traced, Words};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -18,27 +24,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::sinks::SinkMetrics;
+use crate::traces::{Redaction, TraceConfig, TraceCounts, TraceError, Tracer, TracerHandle};
 use crate::upstreams::UpstreamMetrics;
+use calls::CallMetrics;
+pub use page::MetricsFormat;
 
-/// Tools with a label of their own.
-const TOOL_LABELS_MAX: usize = 1_000;
-/// The label of all others, and of calls whose tool was never found.
-const OTHER: &str = "other";
-/// Upper bounds of the duration buckets, in seconds.
-const DURATION_BUCKETS: [f64; 14] =
-    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallLabels {
-    tool_id: String,
-    status: &'static str,
-    code: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToolLabel {
-    tool_id: String,
-}
+/// Upper bounds of the buckets for how long audit records wait, in seconds.
+const DELIVERY_BUCKETS: [f64; 10] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 60.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Decided {
@@ -70,13 +62,16 @@ struct LedgerLabel {
 /// Everything that is measured.
 #[derive(Debug)]
 pub struct Metrics {
+    /// Our own names.
     registry: Registry,
-    calls: Family<CallLabels, Counter>,
-    durations: Family<ToolLabel, Histogram, fn() -> Histogram>,
+    /// Names that others expect.
+    plain: Registry,
+    calls: CallMetrics,
     tools: Gauge,
     versions: Gauge,
     audit_waiting: Gauge,
     audit_failures: Counter,
+    audit_delivery: Histogram,
     decisions: Family<Decided, Counter>,
     authentication_failures: Family<CodeLabel, Counter>,
     key_fetches: Family<Outcome, Counter>,
@@ -84,19 +79,9 @@ pub struct Metrics {
     ledger: Family<LedgerLabel, Counter>,
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
-    /// What is counted for each tool that has a label of its own. Looked up on every call, so nothing is built there.
-    labelled: RwLock<HashMap<ToolId, Series>>,
-    /// What is counted for all others.
-    others: Series,
-}
-
-/// The series of one label.
-#[derive(Debug, Clone)]
-struct Series {
-    label: String,
-    /// By far the most frequent end of a call.
-    successes: Counter,
-    durations: Histogram,
+    trace_counts: TraceCounts,
+    /// There if a collector is configured.
+    tracer: OnceLock<Tracer>,
 }
 
 impl Default for Metrics {
@@ -109,11 +94,8 @@ impl Metrics {
     /// With everything at zero.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("gantry");
-        let calls = Family::default();
-        registry.register("tool_invocations", "Calls that came to an end", calls.clone());
-        let durations: Family<ToolLabel, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS));
-        registry.register_with_unit("tool_duration", "Time from arrival to answer", Unit::Seconds, durations.clone());
+        let mut plain = Registry::default();
+        let calls = CallMetrics::new(&mut registry, &mut plain);
         let tools = Gauge::default();
         registry.register("registry_tools", "Registered tools", tools.clone());
         let versions = Gauge::default();
@@ -122,6 +104,11 @@ impl Metrics {
         registry.register("audit_queue_records", "Audit records waiting to be written", audit_waiting.clone());
         let audit_failures = Counter::default();
         registry.register("audit_append_failures", "Failed writes of audit records", audit_failures.clone());
+        let audit_delivery = Histogram::new(DELIVERY_BUCKETS);
+        let help = "How long the oldest record of each write had waited to be durable";
+        registry.register_with_unit("audit_delivery", help, Unit::Seconds, audit_delivery.clone());
+        let trace_counts = TraceCounts::default();
+        registry.register("trace_calls", "Calls whose trace was sent, or was not", trace_counts.family());
         let decisions = Family::default();
         registry.register("policy_decisions", "Policy decisions, by whether they were remembered", decisions.clone());
         let authentication_failures = Family::default();
@@ -136,17 +123,17 @@ impl Metrics {
         registry.register("tool_messages", "Progress and log lines of running tools, by kind", tool_messages.clone());
         let ledger = Family::default();
         registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
-        let others = Series::of(OTHER.into(), &calls, &durations);
         let upstreams = UpstreamMetrics::new(&mut registry);
         let sinks = SinkMetrics::new(&mut registry);
         Self {
             registry,
+            plain,
             calls,
-            durations,
             tools,
             versions,
             audit_waiting,
             audit_failures,
+            audit_delivery,
             decisions,
             authentication_failures,
             key_fetches,
@@ -154,8 +141,8 @@ impl Metrics {
             ledger,
             upstreams,
             sinks,
-            labelled: RwLock::default(),
-            others,
+            trace_counts,
+            tracer: OnceLock::new(),
         }
     }
 
@@ -169,63 +156,44 @@ impl Metrics {
         &self.sinks
     }
 
-    /// The page that Prometheus reads.
+    /// Begins to send traces to a collector. Once; without it there are none.
+    pub fn send_traces(
+        &self,
+        config: &TraceConfig,
+        redaction: Redaction,
+        clock: Arc<dyn Clock>,
+    ) -> Result<TracerHandle, TraceError> {
+        let (tracer, handle) = Tracer::start(config, redaction, clock, self.trace_counts.clone())?;
+        // A second one is not taken: calls may have been promised to the first.
+        let _ = self.tracer.set(tracer);
+        Ok(handle)
+    }
+
+    /// The lines that Prometheus reads, in OpenMetrics, without the end of a page ([`MetricsFormat::page`]).
     pub fn render(&self) -> String {
-        let mut page = String::new();
-        if text::encode(&mut page, &self.registry).is_err() {
-            page.clear();
+        let mut lines = String::new();
+        for registry in [&self.registry, &self.plain] {
+            if text::encode_registry(&mut lines, registry).is_err() {
+                return String::new();
+            }
         }
-        page
-    }
-
-    /// Gives the tool a label of its own, as long as there are some.
-    fn labelled(&self, tool: &ToolId) -> Series {
-        let mut labelled = self.labelled.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(series) = labelled.get(tool) {
-            return series.clone();
-        }
-        if labelled.len() >= TOOL_LABELS_MAX {
-            return self.others.clone();
-        }
-        let series = Series::of(tool.to_string(), &self.calls, &self.durations);
-        labelled.insert(tool.clone(), series.clone());
-        series
-    }
-
-    fn count(&self, series: &Series, event: &Finished<'_>) {
-        series.durations.observe(event.duration.as_secs_f64());
-        if event.status == InvocationStatus::Success {
-            series.successes.inc();
-            return;
-        }
-        let code = event.code.map_or("", ErrorCode::as_str);
-        let labels = CallLabels { tool_id: series.label.clone(), status: event.status.as_str(), code };
-        self.calls.get_or_create(&labels).inc();
-    }
-}
-
-impl Series {
-    fn of(
-        label: String,
-        calls: &Family<CallLabels, Counter>,
-        durations: &Family<ToolLabel, Histogram, fn() -> Histogram>,
-    ) -> Self {
-        let success = CallLabels { tool_id: label.clone(), status: InvocationStatus::Success.as_str(), code: "" };
-        let successes = calls.get_or_create(&success).clone();
-        let durations = durations.get_or_create(&ToolLabel { tool_id: label.clone() }).clone();
-        Self { label, successes, durations }
+        lines + &process::text()
     }
 }
 
 impl Observer for Metrics {
     fn invocation_finished(&self, event: &Finished<'_>) {
-        let Some(tool) = event.tool else { return self.count(&self.others, event) };
-        let known = self.labelled.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(series) = known.get(tool) {
-            return self.count(series, event);
+        self.calls.finished(event);
+    }
+
+    fn records(&self, context: &TraceContext) -> Option<bool> {
+        self.tracer.get().map(|tracer| tracer.records(context))
+    }
+
+    fn invocation_traced(&self, trace: Box<Traced>) {
+        if let Some(tracer) = self.tracer.get() {
+            tracer.take(trace);
         }
-        drop(known);
-        self.count(&self.labelled(tool), event);
     }
 
     fn registry_swapped(&self, tools: usize, versions: usize) {
@@ -239,6 +207,10 @@ impl Observer for Metrics {
 
     fn audit_append_failed(&self) {
         self.audit_failures.inc();
+    }
+
+    fn audit_delivered(&self, waited: Duration) {
+        self.audit_delivery.observe(waited.as_secs_f64());
     }
 
     fn decision(&self, remembered: bool) {
@@ -280,24 +252,47 @@ impl Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use contract::envelope::InvocationStatus;
+    use contract::ids::{TenantId, ToolId, TraceId};
 
-    fn finished(tool: Option<&ToolId>) -> Finished<'_> {
-        Finished { tool, status: InvocationStatus::Success, code: None, duration: Duration::from_millis(2) }
+    fn finished<'a>(tool: Option<&'a ToolId>, tenant: Option<&'a TenantId>) -> Finished<'a> {
+        Finished {
+            tool,
+            status: InvocationStatus::Success,
+            code: None,
+            duration: Duration::from_millis(2),
+            version: None,
+            tenant,
+            replayed: false,
+            retries: 0,
+            trace: None,
+        }
     }
 
     #[test]
-    fn calls_are_counted_by_tool_status_and_code() {
+    fn calls_are_counted_by_tool_tenant_status_and_code() {
         let metrics = Metrics::new();
-        let tool = "calculator".parse().unwrap();
-        metrics.invocation_finished(&finished(Some(&tool)));
-        metrics.invocation_finished(&finished(Some(&tool)));
+        let (tool, tenant) = ("calculator".parse().unwrap(), "acme".parse().unwrap());
+        let trace = TraceContext::begun(TraceId::from_bytes([7; 16]));
+        let event = || finished(Some(&tool), Some(&tenant));
+        metrics.invocation_finished(&event());
+        metrics.invocation_finished(&Finished { trace: Some(&trace), replayed: true, retries: 2, ..event() });
+        let (status, code) = (InvocationStatus::Timeout, Some(ErrorCode::E3402));
+        metrics.invocation_finished(&Finished { status, code, ..event() });
         let page = metrics.render();
-        assert!(
-            page.contains(r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 2"#),
-            "{page}"
-        );
-        assert!(page.contains(r#"gantry_tool_duration_seconds_count{tool_id="calculator"} 2"#), "{page}");
+        for line in [
+            r#"gantry_tool_invocations_total{tool_id="calculator",status="success",code=""} 2"#,
+            r#"gantry_tool_invocations_total{tool_id="calculator",status="timeout",code="E3402"} 1"#,
+            r#"tool_invocation_count_total{tool_id="calculator",version="",status="timeout",mutation_class=""} 1"#,
+            r#"tool_invocation_latency_seconds_count{tool_id="calculator",version="",timeout_class=""} 3"#,
+            r#"tool_invocation_retries_total{tool_id="calculator",version=""} 2"#,
+            r#"tool_execution_total{tenant_id="acme",tool_name="calculator",status="success"} 2"#,
+            r#"tool_execution_duration_seconds_count{tenant_id="acme",tool_name="calculator"} 3"#,
+            r#"tool_idempotency_cache_hits_total{tenant_id="acme",tool_name="calculator"} 1"#,
+            r#"# {trace_id="07070707070707070707070707070707"} 0.002"#,
+        ] {
+            assert!(page.contains(line), "{line} in {page}");
+        }
     }
 
     #[test]
@@ -308,6 +303,7 @@ mod tests {
         metrics.decision(false);
         metrics.authentication_failed(ErrorCode::E3202);
         metrics.keys_fetched(false);
+        metrics.audit_delivered(Duration::from_millis(20));
         let invocation_id = "00000000-0000-7000-8000-000000000001".parse().unwrap();
         metrics.tool_spoke(&Spoken { invocation_id, tool: None, words: Words::Dropped });
         let page = metrics.render();
@@ -317,6 +313,7 @@ mod tests {
             r#"gantry_authentication_failures_total{code="E3202"} 1"#,
             r#"gantry_issuer_key_fetches_total{outcome="failed"} 1"#,
             r#"gantry_tool_messages_total{kind="dropped"} 1"#,
+            r#"gantry_audit_delivery_seconds_bucket{le="0.025"} 1"#,
         ] {
             assert!(page.contains(line), "{line} in {page}");
         }
@@ -325,12 +322,31 @@ mod tests {
     #[test]
     fn callers_cannot_make_up_labels_without_end() {
         let metrics = Metrics::new();
-        for n in 0..TOOL_LABELS_MAX + 50 {
+        for n in 0..calls::TOOL_LABELS_MAX + 50 {
             let tool: ToolId = format!("tool_{n}").parse().unwrap();
-            metrics.invocation_finished(&finished(Some(&tool)));
+            metrics.invocation_finished(&finished(Some(&tool), None));
         }
-        metrics.invocation_finished(&finished(None));
+        metrics.invocation_finished(&finished(None, None));
         let page = metrics.render();
-        assert!(page.contains(r#"tool_invocations_total{tool_id="other",status="success",code=""} 51"#));
+        assert!(page.contains(r#"gantry_tool_invocations_total{tool_id="other",status="success",code=""} 51"#));
+    }
+
+    #[test]
+    fn tenants_cannot_make_up_labels_without_end_either() {
+        let metrics = Metrics::new();
+        let tool: ToolId = "calculator".parse().unwrap();
+        for n in 0..calls::SERIES_MAX + 10 {
+            let tenant: TenantId = format!("tenant-{n}").parse().unwrap();
+            metrics.invocation_finished(&finished(Some(&tool), Some(&tenant)));
+        }
+        let page = metrics.render();
+        let labels = page.lines().filter(|line| line.starts_with("tool_execution_total{")).count();
+        assert!(labels <= calls::TENANT_LABELS_MAX + 2, "{labels}");
+        let all: u64 = page
+            .lines()
+            .filter(|line| line.starts_with("tool_execution_total{"))
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(all, u64::try_from(calls::SERIES_MAX).unwrap() + 10, "none is lost");
     }
 }

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation};
+use contract::trace_context::TraceContext;
+use kernel::journey::OutwardCall;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::fault::{Fault, bounded_content};
 use crate::observer::UpstreamEvent;
@@ -111,11 +113,27 @@ impl Asked<'_> {
     /// Sends it, and again with the answers as long as the server asks back (EXE-3).
     async fn once(&self, live: &Live) -> Result<Value, Fault> {
         let companion = live.discreet(&self.call.companion);
-        let params = json!({ "name": self.tool, "arguments": &*self.call.parameters });
+        let underway = self.call.trace.begin(|| OutwardCall::Mcp {
+            method: "tools/call",
+            server: self.unit.name.clone(),
+            tool: self.tool.to_owned(),
+        });
+        let trace = in_meta(&underway.context());
+        let params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": trace });
         let schema = Some(&self.call.tool.manifest.parameters);
         let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
-        rounds.through(&*companion, |params| live.connection.call(params, schema, &companion)).await
+        let outcome = rounds.through(&*companion, |params| live.connection.call(params, schema, &companion)).await;
+        // Which of its codes it becomes is decided later; that the server did not answer is what belongs here.
+        underway.end(outcome.as_ref().err().map(|_| ErrorCode::E3502));
+        outcome
     }
+}
+
+/// A trace as MCP carries it: in `_meta`, on every transport. (OBS-002)
+fn in_meta(trace: &TraceContext) -> Map<String, Value> {
+    let parent = trace.traceparent().map(|parent| ("traceparent".to_owned(), parent.into()));
+    let state = trace.tracestate().map(|state| ("tracestate".to_owned(), state.into()));
+    parent.into_iter().chain(state).collect()
 }
 
 /// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).

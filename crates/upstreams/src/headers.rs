@@ -57,6 +57,15 @@ pub fn standard(method: &str, params: &Value, schema: Option<&Value>) -> HeaderM
     headers
 }
 
+/// The trace a request belongs to, for those between a client and a server that read no bodies.
+pub(crate) fn trace(params: &Value, headers: &mut HeaderMap) {
+    for name in ["traceparent", "tracestate"] {
+        if let Some(value) = params.get("_meta").and_then(|meta| meta.get(name)).and_then(Value::as_str) {
+            set(headers, name, value);
+        }
+    }
+}
+
 /// Does a schema mark any of its properties?
 pub fn has_marks(schema: &Value) -> bool {
     schema.as_object().is_some_and(marks_something)

@@ -70,11 +70,12 @@ impl Serve {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let config = context.config(self.flags())?;
         self.tool_folders_are_there()?;
-        telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
+        let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
             .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
         let house = wiring::build(context, &config)?;
         let listener = bind(&config).await?;
+        let traces = house.send_traces(&config)?;
         let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks } =
             house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
@@ -96,6 +97,7 @@ impl Serve {
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
         door.look_at_disk(insights::free_space(context.data_dir().path(), &config));
+        door.control_log(log);
         let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
@@ -132,6 +134,9 @@ impl Serve {
             recorder.close().await;
             sinks.close().await;
             house.store.close().await;
+            if let Some(traces) = traces {
+                traces.close().await;
+            }
         });
         tokio::select! {
             closed = closed => {

@@ -1,7 +1,7 @@
 //! Session mode, `gantry/1`: newline-delimited JSON-RPC 2.0 on stdin and stdout, stderr is the log (DESIGN §3).
 //!
 //! ```text
-//!   Gantry ──▶ tool   invoke { invocation_id, tool_id, tool_version, parameters, deadline_ms, trace_id, resume? } request
+//!   Gantry ──▶ tool   invoke { invocation_id, tool_id, tool_version, parameters, deadline_ms, trace_id, traceparent?, resume? } request
 //!                     cancel { reason }                                                               notification
 //!   tool ──▶ Gantry   progress { percent?, phase?, message? }    log { level, message }              notifications
 //!                     checkpoint { name?, state, … }    document { id }                                   requests
@@ -105,6 +105,8 @@ pub struct Call {
     /// Until the deadline; the tool gets it as `deadline_ms`, because its clock need not be ours.
     pub time_left: Duration,
     pub trace_id: TraceId,
+    /// The same trace as a header has it, for what the tool calls.
+    pub traceparent: Option<String>,
     /// What the tool goes on from.
     pub resume: Option<Arc<ResumePoint>>,
 }
@@ -118,6 +120,7 @@ impl From<&ToolCall> for Call {
             parameters: Arc::clone(&call.parameters),
             time_left: call.time_left,
             trace_id: call.trace_id,
+            traceparent: call.trace.context().traceparent(),
             resume: call.resume.clone(),
         }
     }

@@ -11,7 +11,7 @@ use contract::manifest::{Execution, Isolation, Manifest};
 use kernel::ResourceEnvelope;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::companion::Unaccompanied;
-use kernel::ports::executor::ToolCall;
+use kernel::ports::executor::{CallTrace, ToolCall};
 use kernel::ports::registry_store::StoredVersion;
 use kernel::registry::{Lifecycle, ToolVersion};
 use serde_json::Value;
@@ -58,6 +58,7 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
     ToolCall {
         invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
         trace_id: contract::ids::TraceId::from_bytes([1; 16]),
+        trace: CallTrace::unrecorded(contract::ids::TraceId::from_bytes([1; 16])),
         tool: Arc::clone(tool),
         parameters: Arc::new(parameters),
         tenant: "local".parse().unwrap(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
 use contract::ids::{TenantId, TraceId};
+use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
 use policy::BearerSecret;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +46,7 @@ impl Jobs {
     pub async fn call(
         self: &Arc<Self>,
         actor: Actor<'_>,
+        trace: TraceContext,
         request: InvokeRequest,
         patience: Option<Duration>,
     ) -> Result<Called, Box<Failed>> {
@@ -53,7 +55,7 @@ impl Jobs {
                 credential: actor.credential,
                 source: actor.source,
                 request,
-                trace_id: Some(actor.trace_id),
+                trace: Some(trace),
                 parent_left: None,
                 audience: None,
                 cancellation: CancellationToken::new(),
@@ -62,7 +64,7 @@ impl Jobs {
         }
         let patience = patience.unwrap_or(self.settings.promote_after);
         // Apart, because most calls have no use for the room it takes.
-        Box::pin(self.call_for_long(actor, request, patience, None, CancellationToken::new())).await
+        Box::pin(self.call_for_long(actor, trace, request, patience, None, CancellationToken::new())).await
     }
 
     /// Runs a call whose caller hears it and can take a job for an answer. The caller is heard on after its call has
@@ -70,6 +72,7 @@ impl Jobs {
     pub async fn call_heard(
         self: &Arc<Self>,
         actor: Actor<'_>,
+        trace: TraceContext,
         request: InvokeRequest,
         audience: Arc<dyn Audience>,
         cancellation: CancellationToken,
@@ -79,7 +82,7 @@ impl Jobs {
                 credential: actor.credential,
                 source: actor.source,
                 request,
-                trace_id: Some(actor.trace_id),
+                trace: Some(trace),
                 parent_left: None,
                 audience: Some(audience),
                 cancellation,
@@ -87,12 +90,13 @@ impl Jobs {
             return self.kernel.invoke(arrival).await.map(|returned| Called::Returned(Box::new(returned)));
         }
         let patience = self.settings.promote_after;
-        Box::pin(self.call_for_long(actor, request, patience, Some(audience), cancellation)).await
+        Box::pin(self.call_for_long(actor, trace, request, patience, Some(audience), cancellation)).await
     }
 
     async fn call_for_long(
         self: &Arc<Self>,
         actor: Actor<'_>,
+        trace: TraceContext,
         mut request: InvokeRequest,
         patience: Duration,
         listener: Option<Arc<dyn Audience>>,
@@ -104,7 +108,7 @@ impl Jobs {
         let reporter = Arc::new(Reporter::default());
         let kernel = Arc::clone(&self.kernel);
         let audience = heard_by(&reporter, listener);
-        let mut work = begin(kernel, actor, request.clone(), audience, cancellation.clone());
+        let mut work = begin(kernel, actor, trace, request.clone(), audience, cancellation.clone());
         let ended = tokio::select! {
             biased;
             ended = &mut work => Some(ended),
@@ -180,18 +184,19 @@ impl Jobs {
 fn begin(
     kernel: Arc<Kernel>,
     actor: Actor<'_>,
+    trace: TraceContext,
     request: InvokeRequest,
     audience: Arc<dyn Audience>,
     cancellation: CancellationToken,
 ) -> Work {
     let credential = actor.credential.map(|BearerSecret(text)| Zeroizing::new(text.to_owned()));
-    let (source, trace_id) = (actor.source, actor.trace_id);
+    let source = actor.source;
     Box::pin(async move {
         let arrival = Arrival {
             credential: credential.as_ref().map(|text| BearerSecret(text)),
             source,
             request,
-            trace_id: Some(trace_id),
+            trace: Some(trace),
             parent_left: None,
             audience: Some(audience),
             cancellation,

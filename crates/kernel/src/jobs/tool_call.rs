@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use contract::trace_context::TraceContext;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +69,7 @@ fn arrival(
         credential: None,
         source: None,
         request: errand.request,
-        trace_id: Some(trace_id),
+        trace: Some(TraceContext::begun(trace_id)),
         parent_left: None,
         audience: Some(audience),
         cancellation,

@@ -9,15 +9,16 @@ use policy::Caller;
 
 use super::authorize::Authorized;
 use super::conditions::Conditions;
-use super::facts::{Facts, millis};
+use super::facts::{CALLS, Facts, millis};
 use crate::attendant::{Attendant, Pace};
 use crate::checkpoints;
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
+use crate::journey::OutwardCall;
 use crate::ledger::{self, Claim, Kept, KeptResult, Wish};
 use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
-use crate::ports::executor::{Executor, ToolCall, ToolOutput, no_executor};
+use crate::ports::executor::{CallTrace, Executor, ToolCall, ToolOutput, no_executor};
 use crate::ports::observer::Step;
 use crate::registry::ToolVersion;
 
@@ -122,9 +123,12 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         return Err(timed_out(&tool, millis(time_allowed)));
     }
 
+    let outward = facts.journey.outward(&kernel.parts.clock);
+    let underway = outward.begin(None, || OutwardCall::Executor(executor.kind()));
     let call = ToolCall {
         invocation_id: facts.invocation_id,
         trace_id: facts.trace_id,
+        trace: CallTrace::new(outward, &underway),
         tool: Arc::clone(&tool),
         parameters,
         tenant: caller.tenant().clone(),
@@ -149,13 +153,23 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         held.started = true;
         kernel.parts.observer.step(Step::Starting);
     }
+    tracing::debug!(
+        target: CALLS,
+        tenant_id = %caller.tenant(),
+        agent_id = %caller.subject(),
+        tool_name = %tool.id,
+        side_effect_policy = tool.manifest.side_effect_policy.as_str(),
+        "tool_execution_started"
+    );
     let output = tokio::select! {
         biased;
-        output = executor.execute(call) => output?,
+        output = executor.execute(call) => output,
         () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
         () = checkpoints::tend(keeper.as_deref()) => return Err(cancelled(&tool)),
         () = kernel.clock().sleep(time_left) => return Err(timed_out(&tool, millis(time_allowed))),
     };
+    underway.end(output.as_ref().err().map(|refusal| refusal.code));
+    let output = output?;
     if facts.held.is_some() {
         kernel.parts.observer.step(Step::Ended);
     }

@@ -7,19 +7,25 @@ use contract::canonical::Digest;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
+use contract::trace_context::TraceContext;
 use tokio_util::sync::CancellationToken;
 
 use super::authorize::Authorized;
 use crate::checkpoints::Checkpointing;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
+use crate::journey::Journey;
 use crate::ledger::{First, Held, Noted};
 use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, Judged};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
+use crate::ports::observer::Phase;
 use crate::recorder::Slot;
 use crate::registry::ToolVersion;
+
+/// Under this name the log tells of each call (OBS-010).
+pub(super) const CALLS: &str = "gantry_calls";
 
 /// Facts of one call, gathered as it goes.
 #[derive(Debug)]
@@ -51,6 +57,8 @@ pub struct Facts {
     pub(crate) checkpointing: Checkpointing,
     /// What of the parameters is paid for by the piece.
     pub(super) units: Option<u64>,
+    /// How far it has come.
+    pub(crate) journey: Journey,
 }
 
 impl Facts {
@@ -58,9 +66,11 @@ impl Facts {
     pub(crate) fn begin(kernel: &Kernel, arrival: &Arrival<'_>) -> Self {
         let (clock, entropy) = (kernel.clock(), kernel.entropy());
         let started_at = clock.now();
+        let fresh = || TraceContext::begun(new_trace_id(entropy));
+        let journey = Journey::begin(arrival.trace.clone().unwrap_or_else(fresh), entropy, &*kernel.parts.observer);
         Self {
             invocation_id: arrival.request.invocation_id.unwrap_or_else(|| new_invocation_id(entropy, started_at)),
-            trace_id: arrival.trace_id.unwrap_or_else(|| new_trace_id(entropy)),
+            trace_id: journey.context.trace_id,
             started_at,
             started: clock.monotonic(),
             caller: None,
@@ -76,7 +86,18 @@ impl Facts {
             cancellation: arrival.cancellation.clone(),
             checkpointing: Checkpointing::default(),
             units: None,
+            journey,
         }
+    }
+
+    /// What every line of the log says that is written on the way of this call.
+    pub(crate) fn line(&self) -> tracing::Span {
+        tracing::info_span!("call", invocation_id = %self.invocation_id, trace_id = %self.trace_id)
+    }
+
+    /// The call comes to this phase.
+    pub(crate) fn enter(&mut self, kernel: &Kernel, phase: Phase) {
+        self.journey.enter(phase, kernel.clock().monotonic());
     }
 
     /// Notes that the call was let in to be done later. Its end will be recorded when it comes.

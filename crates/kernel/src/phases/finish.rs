@@ -9,13 +9,13 @@ use contract::cost::Costs;
 use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 
-use super::facts::{Facts, millis, status_of};
+use super::facts::{CALLS, Facts, millis, status_of};
 use super::settle::Settled;
 use super::verify::Verified;
 use crate::insights::{Ended, Insights};
 use crate::invoke::{Failed, Kernel};
 use crate::ports::audit_sink::{AuditAction, Who};
-use crate::ports::observer::Finished;
+use crate::ports::observer::{Finished, Phase, Traced};
 use crate::registry::ToolVersion;
 
 /// Most names in the note of a record.
@@ -34,6 +34,7 @@ impl Returned {
 
 /// Runs the phase.
 pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Returned, Box<Failed>> {
+    facts.enter(kernel, Phase::Return);
     let carried = settled.0;
     let clock = kernel.clock();
     let completed_at = clock.now();
@@ -42,12 +43,18 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         Ok(_) => (InvocationStatus::Success, None),
         Err(refusal) => (status_of(refusal.code), Some(refusal.code)),
     };
+    // Metrics are read by the whole installation: names of a tenant's own tools do not belong there.
+    let shared = facts.tool.as_deref().filter(|tool| tool.tenant.is_home());
     kernel.parts.observer.invocation_finished(&Finished {
-        // Metrics are read by the whole installation: names of a tenant's own tools do not belong there.
-        tool: facts.tool.as_ref().filter(|tool| tool.tenant.is_home()).map(|tool| &tool.id),
+        tool: shared.map(|tool| &tool.id),
         status,
         code,
         duration: took,
+        version: shared,
+        tenant: facts.caller.as_ref().map(|caller| caller.tenant()),
+        replayed: facts.replay_of.is_some(),
+        retries: facts.journey.retries(),
+        trace: facts.journey.recorded.then_some(&facts.journey.context),
     });
     let costs = costs_of(kernel, &facts, carried.as_ref().ok(), took);
     if let Some((insights, who, tool)) = heard(kernel, &facts) {
@@ -63,6 +70,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             replayed: facts.replay_of.is_some(),
         });
     }
+    told(&facts, status, took);
     if let Some(slot) = facts.slot.take() {
         let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
         record.note = match &facts.replay_of {
@@ -80,6 +88,12 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         slot.record(record);
     }
 
+    if carried.is_err() {
+        facts.journey.stopped();
+    }
+    if facts.journey.recorded {
+        trace(kernel, &mut facts, status, code);
+    }
     let checkpoints = std::mem::take(&mut facts.checkpointing.summary);
     // Both askers get the same answer, so it carries the id of the call that ran.
     let first = facts.replay_of.take();
@@ -133,6 +147,45 @@ fn costs_of(kernel: &Kernel, facts: &Facts, verified: Option<&Verified>, took: D
 /// Who learns from the call, whose it was and of which tool, if all of them are known.
 fn heard<'a>(kernel: &'a Kernel, facts: &'a Facts) -> Option<(&'a Insights, &'a Who, &'a ToolVersion)> {
     Some((kernel.insights.as_deref()?, &facts.caller.as_ref()?.who, facts.tool.as_deref()?))
+}
+
+/// OBS-010. At `debug`, because two lines for each call are more than most installations want.
+fn told(facts: &Facts, status: InvocationStatus, took: Duration) {
+    let (Some(caller), Some(tool)) = (&facts.caller, &facts.tool) else { return };
+    tracing::debug!(
+        target: CALLS,
+        tenant_id = %caller.tenant(),
+        agent_id = %caller.subject(),
+        tool_name = %tool.id,
+        status = status.as_str(),
+        cached = facts.replay_of.is_some(),
+        execution_time_ms = millis(took),
+        "tool_execution_completed"
+    );
+}
+
+/// Hands the way of the call to whoever records it.
+fn trace(kernel: &Kernel, facts: &mut Facts, status: InvocationStatus, code: Option<ErrorCode>) {
+    let ended = kernel.clock().monotonic();
+    facts.journey.leave(ended);
+    let journey = &facts.journey;
+    kernel.parts.observer.invocation_traced(Box::new(Traced {
+        context: journey.context.clone(),
+        span: journey.span(),
+        invocation_id: facts.invocation_id,
+        started_at: facts.started_at,
+        started: facts.started,
+        ended,
+        phases: journey.phases().collect(),
+        stopped_in: journey.stopped_in,
+        outward: journey.outward.as_ref().map(|outward| outward.take()).unwrap_or_default(),
+        tool: facts.tool.clone(),
+        tenant: facts.caller.as_ref().map(|caller| caller.tenant().clone()),
+        agent: facts.caller.as_ref().map(|caller| caller.subject().clone()),
+        status,
+        code,
+        replayed: facts.replay_of.is_some(),
+    }));
 }
 
 /// What the record says besides the code: the policies behind a denial, or the destinations behind a violation.

@@ -39,6 +39,8 @@ pub enum AuditAction {
     TokenDelegated,
     TokenRevoked,
     KeysRotated,
+    /// How much the server says in its log was changed.
+    LogLevelChanged,
     TenantsChanged,
     AgentsChanged,
     ActivationsChanged,

@@ -17,11 +17,13 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId, TraceId};
 use contract::manifest::{Execution, Isolation};
 use contract::money::Money;
+use contract::trace_context::{SpanId, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::companion::Companion;
 use crate::checkpoints::record::SavedState;
+use crate::journey::{Outward, OutwardCall, Underway};
 use crate::limits::ResolvedLimits;
 use crate::registry::ToolVersion;
 
@@ -30,6 +32,8 @@ use crate::registry::ToolVersion;
 pub struct ToolCall {
     pub invocation_id: InvocationId,
     pub trace_id: TraceId,
+    /// What is told of the trace to whatever this calls.
+    pub trace: CallTrace,
     pub tool: Arc<ToolVersion>,
     /// Exactly the value that passed validation (VALID-005).
     pub parameters: Arc<Value>,
@@ -46,6 +50,39 @@ pub struct ToolCall {
     pub companion: Arc<dyn Companion>,
     /// What the tool goes on from; `None`: from the beginning. An executor whose tools cannot be told leaves it.
     pub resume: Option<Arc<ResumePoint>>,
+}
+
+/// The trace of a call, as its executor sees it: what to send along, and where to write down what is called elsewhere.
+#[derive(Debug, Clone)]
+pub struct CallTrace {
+    outward: Arc<Outward>,
+    /// The executor's own span.
+    own: SpanId,
+    context: TraceContext,
+}
+
+impl CallTrace {
+    /// Of the executor's own span.
+    pub fn new(outward: Arc<Outward>, own: &Underway) -> Self {
+        Self { outward, own: own.id(), context: own.context() }
+    }
+
+    /// Recorded by nobody: for tests of executors.
+    pub fn unrecorded(trace_id: TraceId) -> Self {
+        let outward = Outward::unrecorded(trace_id);
+        let own = outward.begin(None, || OutwardCall::Executor("none"));
+        Self::new(outward, &own)
+    }
+
+    /// What is sent to a tool that is run here.
+    pub fn context(&self) -> &TraceContext {
+        &self.context
+    }
+
+    /// Begins a call elsewhere; it ends when what is given back is dropped.
+    pub fn begin(&self, what: impl FnOnce() -> OutwardCall) -> Underway {
+        self.outward.begin(Some(self.own), what)
+    }
 }
 
 /// A state that an earlier call of the same tool has saved (CKPT-014).

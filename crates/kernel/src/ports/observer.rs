@@ -1,13 +1,18 @@
 //! Who watches. The kernel tells; metrics, traces and alerts are made elsewhere.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
-use contract::ids::{InvocationId, ToolId};
+use contract::ids::{InvocationId, Subject, TenantId, ToolId};
+use contract::trace_context::{SpanId, TraceContext};
 
+use super::clock::UnixMillis;
 use super::companion::{LogLevel, Progress};
+use crate::journey::OutwardSpan;
+use crate::registry::ToolVersion;
 
 /// One finished call, for counting.
 #[derive(Debug)]
@@ -17,6 +22,78 @@ pub struct Finished<'a> {
     pub status: InvocationStatus,
     pub code: Option<ErrorCode>,
     pub duration: Duration,
+    /// The version that was meant, on the same terms as `tool`.
+    pub version: Option<&'a ToolVersion>,
+    /// Whose call it was, once that is known.
+    pub tenant: Option<&'a TenantId>,
+    /// It was answered with the outcome of an earlier call.
+    pub replayed: bool,
+    /// Times that it was sent again to whoever runs it.
+    pub retries: u32,
+    /// The trace, if somebody records it.
+    pub trace: Option<&'a TraceContext>,
+}
+
+/// One of the six phases of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    Receive,
+    Validate,
+    Authorize,
+    Execute,
+    Verify,
+    Return,
+}
+
+impl Phase {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Receive, Self::Validate, Self::Authorize, Self::Execute, Self::Verify, Self::Return];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Receive => "receive",
+            Self::Validate => "validate",
+            Self::Authorize => "authorize",
+            Self::Execute => "execute",
+            Self::Verify => "verify",
+            Self::Return => "return",
+        }
+    }
+}
+
+/// A phase of one call, by the kernel's own clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhaseSpan {
+    pub phase: Phase,
+    pub id: SpanId,
+    pub started: Duration,
+    pub ended: Duration,
+}
+
+/// The whole way of one call whose trace is recorded. Never holds parameters or results; owns what it holds, so that it can
+/// be looked at after the call has been answered.
+#[derive(Debug)]
+pub struct Traced {
+    /// Where it came from: trace, parent, state.
+    pub context: TraceContext,
+    pub span: SpanId,
+    pub invocation_id: InvocationId,
+    /// The beginning, by the calendar and by the kernel's own clock.
+    pub started_at: UnixMillis,
+    pub started: Duration,
+    pub ended: Duration,
+    pub phases: Vec<PhaseSpan>,
+    /// The phase in which it failed, if it did.
+    pub stopped_in: Option<Phase>,
+    pub outward: Vec<OutwardSpan>,
+    pub tool: Option<Arc<ToolVersion>>,
+    pub tenant: Option<TenantId>,
+    pub agent: Option<Subject>,
+    pub status: InvocationStatus,
+    pub code: Option<ErrorCode>,
+    pub replayed: bool,
 }
 
 /// Something a running tool has said, cleaned and bounded.
@@ -103,6 +180,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn audit_queue(&self, waiting: usize);
     /// Writing audit records failed and will be repeated.
     fn audit_append_failed(&self);
+    /// Audit records are durable; the oldest of them had waited this long.
+    fn audit_delivered(&self, waited: Duration) {
+        let _ = waited;
+    }
     /// A policy decision was made, from memory (`true`) or anew.
     fn decision(&self, remembered: bool);
     /// Somebody could not prove who it is.
@@ -121,6 +202,16 @@ pub trait Observer: Send + Sync + fmt::Debug {
     }
     /// A running tool reports progress or writes to its log.
     fn tool_spoke(&self, event: &Spoken<'_>);
+    /// Is the trace of a call that comes from there recorded? Asked once, at its beginning. `None`: nobody records any.
+    fn records(&self, context: &TraceContext) -> Option<bool> {
+        let _ = context;
+        None
+    }
+    /// A call whose trace is recorded has come to its end.
+    fn invocation_traced(&self, trace: Box<Traced>) {
+        // Only those who said that they record it are told.
+        drop(trace);
+    }
 }
 
 /// Hears everything and keeps nothing: for offline work and for tests that watch something else.

@@ -526,7 +526,7 @@ pub(crate) fn arrival(secret: Option<&str>, request: Value) -> Arrival<'_> {
         credential: secret.map(BearerSecret),
         source: None,
         request,
-        trace_id: None,
+        trace: None,
         parent_left: None,
         audience: None,
         cancellation: CancellationToken::new(),

@@ -206,7 +206,7 @@ impl Process {
             credential: Some(BearerSecret(ADMIN)),
             source: None,
             request: serde_json::from_value(request).unwrap(),
-            trace_id: None,
+            trace: None,
             parent_left: None,
             audience: None,
             cancellation: CancellationToken::new(),

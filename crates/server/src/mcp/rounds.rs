@@ -14,6 +14,7 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
+use contract::trace_context::TraceContext;
 use kernel::jobs::Accepted;
 use kernel::ports::companion::{Answer, LogLevel, Progress, Question, QuestionKind};
 use kernel::ports::entropy::new_token_id;
@@ -68,7 +69,14 @@ pub(crate) struct Round<'a> {
 
 /// The trace a request belongs to: the one it names, or one of its own.
 pub(crate) fn trace_of(visit: &Visit, context: &RequestContext<RoleServer>) -> TraceId {
-    context.meta.0.get_traceparent().and_then(TraceId::from_traceparent).unwrap_or(visit.who.trace_id)
+    context_of(visit, context).trace_id
+}
+
+/// The same, with what the request tells of it: in `_meta`, because not every transport has headers, or in a header.
+pub(crate) fn context_of(visit: &Visit, context: &RequestContext<RoleServer>) -> TraceContext {
+    let meta = &context.meta.0;
+    let named = meta.get_traceparent().and_then(|parent| TraceContext::read(parent, meta.get_tracestate()));
+    named.unwrap_or_else(|| visit.who.trace().clone())
 }
 
 impl Round<'_> {
@@ -82,7 +90,14 @@ impl Round<'_> {
     ) -> Result<Turn, ErrorData> {
         let lasting =
             outlasts_its_client(&errand, &subject).then(|| self.handler.lasting.note(self.context.id.clone()));
-        match Running::begin(&self.handler.door, self.visit.who.clone(), self.trace_id, errand, self.ears(), lasting) {
+        match Running::begin(
+            &self.handler.door,
+            self.visit.who.clone(),
+            context_of(self.visit, self.context),
+            errand,
+            self.ears(),
+            lasting,
+        ) {
             Ok(running) => self.attend(running, subject, given.unwrap_or_default()).await,
             Err(refusal) => Ok(Turn::Refused(refusal)),
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::envelope::{InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TraceId;
+use contract::trace_context::TraceContext;
 use kernel::jobs::{Accepted, Called, Jobs};
 use kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind, nobody_to_ask};
 use kernel::ports::offerings::OfferingRequest;
@@ -80,7 +80,7 @@ impl Running {
     pub(crate) fn begin(
         door: &Arc<Door>,
         who: Credential,
-        trace_id: TraceId,
+        trace: TraceContext,
         errand: Errand,
         ears: Ears,
         lasting: Option<Lasting>,
@@ -103,7 +103,7 @@ impl Running {
                         credential: who.secret(),
                         source: who.source(),
                         request: *request,
-                        trace_id: Some(trace_id),
+                        trace: Some(trace),
                         parent_left: None,
                         audience: Some(audience),
                         cancellation: cancelled,
@@ -112,15 +112,15 @@ impl Running {
                     Outcome::Call(Box::new(outcome))
                 }
                 Errand::Promotable(request, jobs) => {
-                    let who = who.in_trace(trace_id);
-                    match jobs.call_heard(who.actor(), *request, audience, cancelled).await {
+                    let who = who.in_trace(trace.trace_id);
+                    match jobs.call_heard(who.actor(), trace, *request, audience, cancelled).await {
                         Ok(Called::Returned(returned)) => Outcome::Call(Box::new(Ok(returned.into_response()))),
                         Ok(Called::Promoted(accepted)) => Outcome::Promoted(accepted),
                         Err(failed) => Outcome::Call(Box::new(Err(failed))),
                     }
                 }
                 Errand::Offering { server, request, parameters } => {
-                    let who = who.in_trace(trace_id);
+                    let who = who.in_trace(trace.trace_id);
                     let asking = kernel.ask_offering(who.actor(), &server, request, parameters, Some(audience));
                     tokio::select! {
                         answer = asking => Outcome::Offering(answer),

@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::{McpConfig, McpMode};
 use super::handler::Handler;
-use super::rounds::Round;
+use super::rounds::{Round, context_of};
 use super::running::{Ears, Said, hearing};
 use super::{Visit, seal, to_wire};
 
@@ -216,13 +216,14 @@ impl Round<'_> {
         let (audience, said) = hearing(ears);
         let (jobs, who, cancellation) =
             (Arc::clone(jobs), self.visit.who.in_trace(self.trace_id), CancellationToken::new());
+        let trace = context_of(self.visit, self.context);
         let (told, started) = oneshot::channel();
         self.handler.door.carry(async move {
             let arrival = Arrival {
                 credential: who.secret(),
                 source: who.source(),
                 request: invoke,
-                trace_id: Some(who.trace_id),
+                trace: Some(trace),
                 parent_left: None,
                 audience: Some(audience),
                 cancellation: cancellation.clone(),

@@ -15,6 +15,7 @@ use kernel::ports::registry_store::StoreError;
 use kernel::{Kernel, WhyUnavailable};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
+use telemetry::MetricsFormat;
 use tokio::sync::Mutex;
 
 use super::{Access, Asks, Gives, Operation, Verb, to};
@@ -49,8 +50,8 @@ pub(super) static OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// What Prometheus understands.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What everybody understands; who asks for OpenMetrics gets that.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const fn probe(
     path: &'static str,
@@ -142,7 +143,9 @@ async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
         door.kernel().recognise(incoming.credential()?.actor()).await?;
     }
     let held = door.mcp_state().await.text();
-    Ok(Answer::plain(METRICS_TYPE, door.metrics().render() + &held))
+    let accept = incoming.parts.headers.get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = MetricsFormat::asked(accept);
+    Ok(Answer::plain(format.media_type(), format.page(door.metrics().render() + &held)))
 }
 
 async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {

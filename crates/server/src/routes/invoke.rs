@@ -153,7 +153,7 @@ async fn called(
         return Ok(Called::Promoted(Box::pin(jobs.submit(arrival(who, request))).await?));
     }
     let patience = preference.wait.map(|wait| wait.min(kernel::SYNC_MAX));
-    Ok(jobs.call(who.actor(), request, patience).await?)
+    Ok(jobs.call(who.actor(), who.trace().clone(), request, patience).await?)
 }
 
 /// Hands one call to the kernel.
@@ -168,7 +168,7 @@ pub(super) fn arrival(who: &Credential, request: InvokeRequest) -> Arrival<'_> {
         credential,
         source,
         request,
-        trace_id: Some(who.trace_id),
+        trace: Some(who.trace().clone()),
         parent_left: None,
         audience: None,
         cancellation: CancellationToken::new(),

@@ -24,6 +24,8 @@ const NOT_KEPT: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "404 E3903",
 
 /// What is not there, for administrators.
 const NONE_SUCH: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "404 E3702"];
+/// What this stage does not have, and what only administrators may ask for.
+const NOT_FOR_ADMINISTRATORS_EITHER: [&str; 5] = ["401 E3203", "401 E3203", "401 E3201", "403 E3206", "501 E3010"];
 /// Nobody without a signature.
 const SIGNED: [&str; 5] = ["401 E3202"; 5];
 
@@ -123,6 +125,9 @@ const TABLE: &[Row] = &[
     ("GET", "/health/ready", "isReady", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/health", "getHealth", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/metrics", "getMetrics", EVERYBODY),
+    // The log of this stage is nobody's.
+    ("GET", "/v1/admin/log-level", "getLogLevel", NOT_FOR_ADMINISTRATORS_EITHER),
+    ("PUT", "/v1/admin/log-level", "putLogLevel", NOT_FOR_ADMINISTRATORS_EITHER),
     ("GET", "/", "getRoot", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/docs", "getDocs", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
     ("GET", "/openapi.json", "getOpenapi", ["200 -", "200 -", "200 -", "200 -", "200 -"]),
@@ -146,6 +151,7 @@ fn body(operation: &str) -> Option<Value> {
         "takeJob" | "workflowCallback" => Some(json!({})),
         "putServer" => Some(json!({ "reach": { "type": "stdio", "command": "node" } })),
         "classifyServerTool" => Some(json!({ "side_effect_policy": "pure" })),
+        "putLogLevel" => Some(json!({ "level": "info" })),
         "resolveInvocation" => Some(json!({ "outcome": "happened" })),
         "nameCheckpoint" => Some(json!({ "label": "mine" })),
         "rollBackInvocation" => Some(json!({ "checkpoint_id": "019b0000-0000-7000-8000-00000000fffe" })),

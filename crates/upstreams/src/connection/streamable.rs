@@ -278,6 +278,7 @@ impl Channel for Streamable {
                 standard.insert("mcp-protocol-version", version);
             }
         }
+        headers::trace(request.params, &mut standard);
         let body = request.bytes();
         router.sent(request.id);
         let response = shared.remote.send(|| shared.post(body.clone()).headers(standard.clone())).await?;

@@ -147,6 +147,12 @@ fn modern(headers: &HeaderMap, body: &Value, method: &str, result: impl Fn(Value
     assert_eq!(headers["mcp-protocol-version"], "2026-07-28");
     assert_eq!(headers["mcp-method"], method);
     assert_eq!(body["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"], "gantry");
+    if method == "tools/call" {
+        // Those between client and server see the trace in the header, the server in the body.
+        let trace = headers["traceparent"].to_str().unwrap();
+        assert!(trace.starts_with("00-01010101010101010101010101010101-") && trace.ends_with("-02"), "{trace}");
+        assert_eq!(body["params"]["_meta"]["traceparent"], trace);
+    }
     let complete = |mut value: Value| {
         value["resultType"] = json!("complete");
         as_json(&result(value))

@@ -24,7 +24,7 @@ use kernel::ports::companion::{
     Answer, Companion, LogLevel, Progress, Question, QuestionKind, Unaccompanied, nobody_to_ask,
 };
 use kernel::ports::entropy::Entropy;
-use kernel::ports::executor::{Executor as _, ToolCall};
+use kernel::ports::executor::{CallTrace, Executor as _, ToolCall};
 use kernel::ports::registry_store::StoredVersion;
 use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
 use kernel::registry::{Lifecycle, ToolVersion};
@@ -341,6 +341,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
     ToolCall {
         invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
         trace_id: contract::ids::TraceId::from_bytes([1; 16]),
+        trace: CallTrace::unrecorded(contract::ids::TraceId::from_bytes([1; 16])),
         tool,
         parameters: Arc::new(parameters),
         tenant: home(),

@@ -48,7 +48,7 @@ pub(super) fn remembered(
             credential,
             source: None,
             request: request.clone(),
-            trace_id: None,
+            trace: None,
             parent_left: None,
             audience: None,
             cancellation: CancellationToken::new(),

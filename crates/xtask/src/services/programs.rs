@@ -23,7 +23,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 12] = [
+const PROGRAMS: [Program; 13] = [
     Program { name: "bash", package: "bash" },
     Program { name: "kill", package: "procps" },
     Program { name: "python3", package: "python3" },
@@ -36,6 +36,7 @@ const PROGRAMS: [Program; 12] = [
     Program { name: "runc", package: "runc" },
     Program { name: "runsc", package: "runsc" },
     Program { name: "busybox", package: "busybox-static" },
+    Program { name: "promtool", package: "prometheus" },
 ];
 
 /// Installs what is missing, or says what somebody else has to install.

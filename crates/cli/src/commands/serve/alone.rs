@@ -28,7 +28,7 @@ pub(in crate::commands) async fn serve(
 ) -> Result<(), Failure> {
     let config = context.config(Vec::new())?;
     // Standard output belongs to the protocol; the log goes to standard error, as everywhere.
-    telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
+    let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
         .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
     let signals = signals::Signals::listen()?;
     let house = wiring::build(context, &config)?;
@@ -36,6 +36,7 @@ pub(in crate::commands) async fn serve(
     let listener = TcpListener::bind(here)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
+    let traces = house.send_traces(&config)?;
     let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks } =
         house.open(&config).await?;
     if let Some(policies) = &mut policies {
@@ -58,6 +59,7 @@ pub(in crate::commands) async fn serve(
     let announced = context.data_dir().announce(&announcement(&listener)?)?;
     let door = wiring::door(&kernel, &house, &config);
     door.ask_about_servers(catalogue);
+    door.control_log(log);
     let background = Box::pin(super::jobs::begin(&kernel, &house, &config, &door)).await?;
     let mut keepers = keepers(&kernel, &processes, policies, &house);
     keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
@@ -86,6 +88,9 @@ pub(in crate::commands) async fn serve(
         recorder.close().await;
         sinks.close().await;
         house.store.close().await;
+        if let Some(traces) = traces {
+            traces.close().await;
+        }
     });
     let in_time = closed.await.is_ok();
     announced.withdraw();

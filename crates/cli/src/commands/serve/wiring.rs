@@ -30,7 +30,7 @@ use sandbox::{Launch, Sandbox};
 use server::{Door, MetricsText};
 use shared_state::MemoryBus;
 use store::sqlite::{Options, SqliteStore};
-use telemetry::Metrics;
+use telemetry::{Metrics, Redaction, TracerHandle};
 use upstreams::{UpstreamExecutor, Upstreams};
 
 use super::audit_sinks::AuditSinks;
@@ -116,6 +116,14 @@ impl House {
 
     pub(super) fn entropy(&self) -> Arc<dyn Entropy> {
         Arc::clone(&self.entropy) as _
+    }
+
+    /// Sends traces to the collector, if one is configured.
+    pub(super) fn send_traces(&self, config: &Config) -> Result<Option<TracerHandle>, Failure> {
+        let Some(traces) = &config.traces else { return Ok(None) };
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let started = self.metrics.send_traces(traces, Redaction::none(), clock);
+        started.map(Some).map_err(|error| Failure::new(error.to_string()).hint("mend `[traces]`"))
     }
 
     /// Builds the kernel on it, and what loads tools and policies into the kernel.

@@ -112,6 +112,7 @@ fn call() -> Call {
         parameters: Arc::new(json!({ "text": "line\nline" })),
         time_left: Duration::from_millis(1500),
         trace_id: TraceId::from_bytes([1; 16]),
+        traceparent: None,
         resume: None,
     }
 }

@@ -151,6 +151,8 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         deadline_ms: u64,
         trace_id: String,
         #[serde(skip_serializing_if = "Option::is_none")]
+        traceparent: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         resume: Option<Resume<'a>>,
     }
     let id = call.invocation_id.to_string();
@@ -161,6 +163,7 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         parameters: &call.parameters,
         deadline_ms: u64::try_from(call.time_left.as_millis()).unwrap_or(u64::MAX),
         trace_id: call.trace_id.to_string(),
+        traceparent: call.traceparent.as_deref(),
         resume: call.resume.as_deref().map(Resume::from),
     };
     line(&Line { jsonrpc: "2.0", id: &id, method: "invoke", params })

@@ -1,0 +1,37 @@
+//! How much the server says in its log: who may know and change it. The log itself is not the kernel's.
+
+use contract::error::Refusal;
+use policy::Action;
+
+use super::{Actor, installation_only};
+use crate::invoke::Kernel;
+use crate::ports::audit_sink::AuditAction;
+
+/// Characters of a level that its record repeats.
+const NOTED_MAX: usize = 200;
+
+impl Kernel {
+    /// May this caller know the level of the log?
+    pub async fn may_see_log_level(&self, actor: Actor<'_>) -> Result<(), Refusal> {
+        let caller = self.permitted(actor, Action::ManageLog).await?;
+        if caller.tenant().is_home() { Ok(()) } else { Err(installation_only()) }
+    }
+
+    /// Changes the level of the log, by whoever keeps it, and records that.
+    pub async fn change_log_level(
+        &self,
+        actor: Actor<'_>,
+        level: &str,
+        change: impl FnOnce(&str) -> Result<(), Refusal> + Send,
+    ) -> Result<(), Refusal> {
+        let caller = self.permitted(actor, Action::ManageLog).await?;
+        if !caller.tenant().is_home() {
+            return Err(installation_only());
+        }
+        let slot = self.parts.recorder.reserve().await?;
+        change(level)?;
+        let noted = level.chars().filter(|c| !c.is_control()).take(NOTED_MAX).collect();
+        slot.record(self.act(actor, &caller, AuditAction::LogLevelChanged, None, Some(noted)));
+        Ok(())
+    }
+}

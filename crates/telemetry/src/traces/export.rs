@@ -1,0 +1,194 @@
+//! Sends traces to a collector: OTLP over HTTP, as protobuf.
+//!
+//! Invariants
+//! - EXP-1: bounded in everything: calls of a batch, time of a request, attempts, pauses. What is not taken is counted and
+//!   forgotten.
+//! - EXP-2: no redirect is followed and no proxy of the environment is used; nothing the collector says is passed on.
+//!
+//! Not here: what a span looks like (`spans`), what is sent at all (`traces`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::ports::clock::Clock;
+use kernel::ports::observer::Traced;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, Url, redirect};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::otlp::{Any, Attribute, ExportRequest};
+use super::spans::spans;
+use super::{Redaction, TraceConfig, TraceCounts, TraceError};
+
+/// Calls in one request.
+const BATCH_MAX: usize = 256;
+/// How long calls gather before they are sent.
+const LINGER: Duration = Duration::from_millis(500);
+/// How long a request may take.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// Times a batch is sent.
+const ATTEMPTS_MAX: u32 = 4;
+/// The pause before it is sent again, and the longest: each is twice the one before, or what the collector asks for.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The place of traces at a collector (OTLP/HTTP).
+const PATH: &str = "/v1/traces";
+
+/// Sends what it is given.
+#[derive(Debug)]
+pub(super) struct Exporter {
+    client: Client,
+    endpoint: Url,
+    authorization: Option<HeaderValue>,
+    resource: Vec<Attribute>,
+    redaction: Redaction,
+    clock: Arc<dyn Clock>,
+    counts: TraceCounts,
+}
+
+/// What became of one attempt.
+enum Sent {
+    Taken,
+    /// It may be taken later.
+    Again(Option<Duration>),
+    Refused,
+}
+
+impl Exporter {
+    pub(super) fn new(
+        config: &TraceConfig,
+        redaction: Redaction,
+        clock: Arc<dyn Clock>,
+        counts: TraceCounts,
+    ) -> Result<Self, TraceError> {
+        let wrong = || TraceError::Endpoint(config.endpoint.chars().filter(|c| !c.is_control()).take(200).collect());
+        let mut endpoint = Url::parse(&config.endpoint).map_err(|_| wrong())?;
+        if !matches!(endpoint.scheme(), "http" | "https") || !endpoint.has_host() {
+            return Err(wrong());
+        }
+        if matches!(endpoint.path(), "" | "/") {
+            endpoint.set_path(PATH);
+        }
+        let header = |text: &str| {
+            let mut value = HeaderValue::from_str(text).map_err(|_| TraceError::Authorization)?;
+            value.set_sensitive(true);
+            Ok(value)
+        };
+        let authorization = config.authorization.as_deref().map(header).transpose()?;
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .timeout(REQUEST_TIME)
+            .pool_max_idle_per_host(1)
+            .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(TraceError::Client)?;
+        let resource = [("service.name", config.service.as_str()), ("service.version", env!("CARGO_PKG_VERSION"))]
+            .map(text)
+            .into();
+        Ok(Self { client, endpoint, authorization, resource, redaction, clock, counts })
+    }
+
+    /// Sends whatever comes, until it is told to stop; then what is left, once.
+    pub(super) async fn run(self, mut waiting: mpsc::Receiver<Box<Traced>>, stop: CancellationToken) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            let taken = tokio::select! {
+                biased;
+                taken = waiting.recv_many(&mut batch, BATCH_MAX) => taken,
+                () = stop.cancelled() => 0,
+            };
+            if taken == 0 {
+                return;
+            }
+            self.gather(&mut waiting, &mut batch, &stop).await;
+            self.deliver(&batch, &stop).await;
+            batch.clear();
+        }
+    }
+
+    /// Lets a batch grow for a moment.
+    #[expect(clippy::vec_box, reason = "the queue has room for thousands from the start; boxes keep that room small")]
+    async fn gather(
+        &self,
+        waiting: &mut mpsc::Receiver<Box<Traced>>,
+        batch: &mut Vec<Box<Traced>>,
+        stop: &CancellationToken,
+    ) {
+        let enough = self.clock.sleep(LINGER);
+        tokio::pin!(enough);
+        while batch.len() < BATCH_MAX {
+            let room = BATCH_MAX - batch.len();
+            tokio::select! {
+                biased;
+                taken = waiting.recv_many(batch, room) => if taken == 0 { return },
+                () = stop.cancelled() => return,
+                () = &mut enough => return,
+            }
+        }
+    }
+
+    /// EXP-1.
+    async fn deliver(&self, batch: &[Box<Traced>], stop: &CancellationToken) {
+        let body = self.request(batch).encoded();
+        let mut pause = PAUSE;
+        for attempt in 1..=ATTEMPTS_MAX {
+            match self.send(body.clone()).await {
+                Sent::Taken => return self.counts.add("sent", batch.len()),
+                Sent::Again(asked) if attempt < ATTEMPTS_MAX && !stop.is_cancelled() => {
+                    let wait = asked.unwrap_or(pause).min(PAUSE_MAX);
+                    tokio::select! {
+                        () = self.clock.sleep(wait) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                Sent::Again(_) | Sent::Refused => break,
+            }
+        }
+        tracing::warn!(calls = batch.len(), "the collector did not take traces; they are dropped");
+        self.counts.add("not_taken", batch.len());
+    }
+
+    fn request(&self, batch: &[Box<Traced>]) -> ExportRequest {
+        let spans = batch.iter().flat_map(|trace| spans(trace, &self.redaction)).collect();
+        let scope = ("gantry".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        ExportRequest { resource: self.resource.clone(), scope, spans }
+    }
+
+    async fn send(&self, body: Vec<u8>) -> Sent {
+        let mut request = self.client.post(self.endpoint.clone()).body(body);
+        request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        match request.send().await {
+            Ok(response) => judged(&response),
+            Err(error) => {
+                tracing::debug!(connecting = error.is_connect(), timeout = error.is_timeout(), "no collector");
+                Sent::Again(None)
+            }
+        }
+    }
+}
+
+/// By the protocol, these statuses may be tried again and all others may not.
+fn judged(response: &Response) -> Sent {
+    let status = response.status();
+    if status.is_success() {
+        return Sent::Taken;
+    }
+    tracing::debug!(status = status.as_u16(), "a collector refused traces");
+    match status.as_u16() {
+        429 | 502 | 503 | 504 => {
+            let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            Sent::Again(asked.map(Duration::from_secs))
+        }
+        _ => Sent::Refused,
+    }
+}
+
+fn text((key, value): (&str, &str)) -> Attribute {
+    (key.to_owned(), Any::Text(value.to_owned()))
+}
