@@ -249,8 +249,7 @@ mod tests {
         let kept = Arc::clone(&text);
         let lines = Lines { look, write: Box::new(move |line| kept.lock().unwrap().push_str(line)) };
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), work);
-        let text = text.lock().unwrap().clone();
-        text
+        text.lock().unwrap().clone()
     }
 
     const HOSTILE: &str = "a\nb\r\u{1b}[31m\u{202e}\u{9b}31m\u{2028}\"c\" {\"level\":\"ERROR\"} \u{0}";
