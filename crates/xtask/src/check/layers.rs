@@ -79,7 +79,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("notify", &["cli"]),
     ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
-    ("reqwest", &["executors", "authorities", "cli", "upstreams", "xtask"]),
+    ("reqwest", &["executors", "authorities", "cli", "telemetry", "upstreams", "xtask"]),
     ("ring", &["policy", "server"]),
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),
