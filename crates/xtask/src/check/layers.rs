@@ -84,12 +84,8 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("notify", &["cli"]),
     ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
-<<<<<<< HEAD
     ("rdkafka", &["kafka-sink"]),
-    ("reqwest", &["executors", "authorities", "cli", "upstreams", "xtask"]),
-=======
     ("reqwest", &["executors", "authorities", "cli", "telemetry", "upstreams", "xtask"]),
->>>>>>> h/traces
     ("ring", &["policy", "server"]),
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),

@@ -17,6 +17,7 @@ use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::observer::Observer;
+use kernel::ports::redactor::Redactor as _;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
@@ -122,7 +123,9 @@ impl House {
     pub(super) fn send_traces(&self, config: &Config) -> Result<Option<TracerHandle>, Failure> {
         let Some(traces) = &config.traces else { return Ok(None) };
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let started = self.metrics.send_traces(traces, Redaction::none(), clock);
+        let redacting = Redacting::new().map_err(|error| Failure::new(error.to_string()))?;
+        let redaction = Redaction::new(move |text| redacting.text(text));
+        let started = self.metrics.send_traces(traces, redaction, clock);
         started.map(Some).map_err(|error| Failure::new(error.to_string()).hint("mend `[traces]`"))
     }
 
