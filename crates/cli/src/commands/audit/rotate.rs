@@ -1,4 +1,4 @@
-//! `gantry audit rotate-key`.
+//! `gantry audit rotate-key`: from now on checkpoints are signed with a new key, which a record under the old one names.
 
 use std::sync::Arc;
 
