@@ -87,9 +87,10 @@ async fn a_callers_own_ids_are_kept() {
 }
 
 #[tokio::test]
-async fn every_call_leaves_a_record_without_its_parameters() {
+async fn every_call_leaves_a_record_that_shows_no_secret_of_its_parameters() {
     let gantry = Gantry::start().await;
-    let answer = gantry.invoke("calculator", json!({ "expression": "40 + 1234" })).await;
+    let text = r#"{ "apiKey": "sk-secret123456", "password": "supersecret", "to": "ann@example.com", "city": "Oslo" }"#;
+    let answer = gantry.invoke("json_parser", json!({ "text": text })).await;
     let id = answer.body["invocation_id"].as_str().unwrap().to_owned();
     gantry.invoke("calculator", json!({ "expression": "import os" })).await;
     let log = gantry.data.join("audit/audit-000001.jsonl");
@@ -103,7 +104,12 @@ async fn every_call_leaves_a_record_without_its_parameters() {
     assert_eq!(lines[0]["status"], "success");
     assert!(lines[0]["parameters_digest"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!((lines[1]["status"].as_str(), lines[1]["code"].as_str()), (Some("error"), Some("E3301")));
-    assert!(!std::fs::read_to_string(&log).unwrap().contains("1234"));
+    let shown = lines[0]["parameters"].to_string();
+    assert!(shown.contains("[REDACTED]") && shown.contains("[EMAIL_REDACTED]") && shown.contains("Oslo"), "{shown}");
+    let whole = std::fs::read_to_string(&log).unwrap();
+    for secret in ["sk-secret123456", "supersecret", "ann@example.com"] {
+        assert!(!whole.contains(secret), "{secret}");
+    }
 }
 
 #[tokio::test]
