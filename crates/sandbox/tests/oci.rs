@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 #[path = "world/around.rs"]
 mod around;
 
-use around::{PATIENCE, alive, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, until};
+use around::{PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, until};
 
 const KINDS: [Kind; 2] = [Kind::Runsc, Kind::Runc];
 
@@ -378,7 +378,7 @@ async fn what_is_frozen_in_a_container_does_nothing_until_it_is_thawed() {
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(b"1\n").await.unwrap();
         stdout.read_exact(&mut [0; 2]).await.unwrap();
-        assert!(child.freeze().await.unwrap(), "{kind:?}");
+        freeze(&mut child).await;
         let before = child.usage_so_far().await.unwrap().cpu;
         for _ in 0..5 {
             outcome(sandbox.spawn(python("sum(range(1000000))")).await.unwrap()).await;
@@ -391,7 +391,7 @@ async fn what_is_frozen_in_a_container_does_nothing_until_it_is_thawed() {
         heard.expect("it goes on").unwrap();
         assert_eq!(&answer, b"2\n", "{kind:?}");
         // And once more, because it is frozen between any two calls, and ended so.
-        assert!(child.freeze().await.unwrap(), "{kind:?}");
+        freeze(&mut child).await;
         child.kill();
         tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends");
         let launcher = sandbox.launcher().unwrap();

@@ -58,3 +58,11 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         tokio::task::yield_now().await;
     }
 }
+
+/// Brings a child to a standstill. On a busy machine it is given up at first, as it would be for a call; so it is tried again.
+pub(crate) async fn freeze(child: &mut Child) {
+    let start = Instant::now();
+    while !child.freeze().await.unwrap() {
+        assert!(start.elapsed() < PATIENCE, "this machine has control groups");
+    }
+}
