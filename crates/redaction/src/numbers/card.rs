@@ -7,8 +7,9 @@ use crate::finding::{Finding, Kind};
 /// How cards are printed, in groups.
 const PRINTED: [&[usize]; 7] =
     [&[4, 4, 4, 4, 3], &[4, 4, 4, 4], &[4, 6, 5], &[4, 6, 4], &[4, 4, 5], &[4, 4, 4, 1], &[6, 13]];
-/// Short numbers are cards only where somebody speaks of cards.
-const WORDS: [&str; 9] = ["card", "credit", "debit", "visa", "maestro", "payment", "cc", "pan", "amex"];
+/// Short numbers, and those of no brand we know, are cards only where somebody speaks of cards.
+const WORDS: [&str; 11] =
+    ["card", "credit", "debit", "visa", "maestro", "payment", "cc", "pan", "amex", "mastercard", "charge"];
 /// Below this many digits a word is needed.
 const LONG_ENOUGH: usize = 14;
 
@@ -60,7 +61,8 @@ pub(super) fn at(phrase: &Phrase<'_>, index: usize) -> Option<(Finding, usize)> 
             Some(next) => matches!(next.mark, b' ' | b'/' | b'(' | b'-') && (next.mark != b'-' || next.len() <= 4),
             None => !is_word(byte_at(phrase.bytes, last.end)),
         };
-        if free && is_card(&number) && (number.len() >= LONG_ENOUGH || spoken_of(phrase.bytes, start, last.end)) {
+        let sure = number.len() >= LONG_ENOUGH && has_brand(&number);
+        if free && is_numbered_like_one(&number) && (sure || spoken_of(phrase.bytes, start, last.end)) {
             return Some((Finding { kind: Kind::CreditCard, start, end: last.end }, index + groups));
         }
     }
@@ -78,12 +80,17 @@ fn spoken_of(bytes: &[u8], start: usize, end: usize) -> bool {
     WORDS.iter().any(|word| mentions(line_before(bytes, start), word) || mentions(line_after(bytes, end), word))
 }
 
-fn is_card(number: &[u8]) -> bool {
+/// The lengths of ISO/IEC 7812, and the check digit.
+fn is_numbered_like_one(number: &[u8]) -> bool {
+    (12..=19).contains(&number.len()) && luhn(number)
+}
+
+fn has_brand(number: &[u8]) -> bool {
     let fits = |range: &Range| {
         let first = number.iter().take(range.digits).fold(0, |value, digit| value * 10 + u32::from(digit - b'0'));
         range.lengths.contains(&number.len()) && (range.low..=range.high).contains(&first)
     };
-    (12..=19).contains(&number.len()) && RANGES.iter().chain(&MAESTRO).any(fits) && luhn(number)
+    RANGES.iter().chain(&MAESTRO).any(fits)
 }
 
 fn luhn(number: &[u8]) -> bool {
