@@ -10,7 +10,7 @@ use super::*;
 use crate::ports::registry_store::StoredVersion;
 use crate::registry::Lifecycle;
 
-fn version(name: &str, change: &Value) -> Arc<ToolVersion> {
+pub(crate) fn version(name: &str, change: &Value) -> Arc<ToolVersion> {
     let mut manifest = json!({
         "tool_id": name, "version": "1.0.0", "name": "A tool", "description": "Does something with a text that it is given.",
         "provider": "Demo", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
