@@ -177,11 +177,11 @@ mod tests {
 
     /// A registry with one version that was deprecated at the beginning, and the version.
     fn stage() -> (Snapshot, Arc<ToolVersion>) {
-        let active = version("demo.leaving", &json!({}));
+        let active = version("leaving", &json!({}));
         let action = LifecycleAction::Deprecate { successor: Some("demo.new".into()), migration_guide: None };
         let lifecycle = Lifecycle::default().apply(&action, BEGIN).unwrap();
         let leaving = Arc::new(active.with_lifecycle(lifecycle));
-        let fresh = version("demo.active", &json!({}));
+        let fresh = version("active", &json!({}));
         (Snapshot::default().with(Arc::clone(&leaving)).with(fresh), leaving)
     }
 
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn versions_that_stay_are_not_counted() {
         let parting = Parting::since(BEGIN);
-        parting.note(&version("demo.active", &json!({})), BEGIN);
+        parting.note(&version("active", &json!({})), BEGIN);
         assert!(parting.used().is_empty());
     }
 }
