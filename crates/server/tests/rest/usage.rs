@@ -170,7 +170,7 @@ async fn tools_that_describe_themselves_alike_are_advised_to_those_who_use_one()
     let stage = Stage::new().await;
     for (name, description) in [
         ("first", "Converts an amount of money between currencies by the daily exchange rate."),
-        ("second", "Converts money between currencies, by the exchange rate of a past day."),
+        ("second", "Converts an amount of money between currencies by the exchange rate of a past day."),
         ("third", "Draws a picture of a mountain for a postcard."),
     ] {
         let change = json!({ "description": description, "execution": { "type": "builtin", "handler": "echo" } });
