@@ -91,3 +91,30 @@ async fn records_are_searched_proven_exported_and_verified() {
         refused.err()
     );
 }
+
+#[tokio::test]
+async fn the_key_is_changed_while_the_server_runs_and_both_verify_the_whole_log() {
+    let house = tempfile::tempdir().unwrap();
+    let data = house.path().join("data");
+    let server = Start::new().data(&data).run().await;
+    server.invoke("calculator", json!({ "expression": "1 + 1" })).await;
+    let key = async || server.get("/v1/audit/checkpoint").await.body["key"].as_str().unwrap().to_owned();
+    let former = key().await;
+    let chief = server.mint(json!({ "sub": "chief", "tenant": "globex", "roles": ["admin"] })).await;
+    let refused = server.request(Method::POST, "/v1/audit/rotate-key", Some(&chief), Some(json!({}))).await;
+    assert_eq!(refused.refusal(), (403, "E3206"), "the log is the installation's");
+    let next = server.cli(&["--json", "audit", "rotate-key"]).ok().json()["key"].as_str().unwrap().to_owned();
+    assert_ne!(next, former);
+    server.invoke("calculator", json!({ "expression": "2 + 2" })).await;
+    calls(&server, 2).await;
+    assert_eq!(key().await, next);
+    assert!(server.stop().success());
+    for key in [&former, &next] {
+        let report = run(gantry(&data).args(["--json", "audit", "verify", "--key", key])).ok().json();
+        assert_eq!(report["whole"], json!(true), "{report}");
+    }
+    // Without a server it is done in the files.
+    let third = run(gantry(&data).args(["--json", "audit", "rotate-key"])).ok().json();
+    assert_ne!(third["key"], json!(next));
+    run(gantry(&data).args(["audit", "verify", "--key", &former])).ok();
+}

@@ -180,6 +180,7 @@ async fn invoke_in(gantry: &Gantry, parent: &str, tool: &str, parameters: Value)
 #[tokio::test]
 async fn a_trace_has_six_phases_and_the_call_of_the_server_behind_and_belongs_to_the_callers() {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const LATER: &str = "4bf92f3577b34da6a3ce929d0e0e4737";
     let (address, collected) = collector().await;
     let home = tempfile::tempdir().unwrap();
     open_to_all(home.path());
@@ -215,11 +216,19 @@ async fn a_trace_has_six_phases_and_the_call_of_the_server_behind_and_belongs_to
     let failed = gantry.invoke("calculator", json!({ "expression": "secret-words(" })).await;
     let failed_trace = failed.body["error"]["trace_id"].as_str().unwrap().to_owned();
 
+    // A call that is done later, within a third.
+    let later = json!({ "tool_id": "calculator", "parameters": { "expression": "1" }, "execution_options": { "async_mode": true } });
+    let request = client().post(format!("{}/v1/tools/invoke", gantry.url)).bearer_auth(&gantry.token);
+    let request = request.header("traceparent", format!("00-{LATER}-00f067aa0ba902b7-01"));
+    let request = request.header("content-type", "application/json").body(later.to_string());
+    assert_eq!(Answer::of(request.send().await.unwrap()).await.status, 202);
+
     let start = std::time::Instant::now();
     let spans = loop {
         let spans = collected.lock().unwrap().clone();
         let has = |trace: &str| spans.iter().any(|span| span.trace_id == trace);
-        if has(TRACE) && has(&failed_trace) {
+        let of_later = spans.iter().filter(|span| span.trace_id == LATER && span.name == "tool.invoke").count();
+        if has(TRACE) && has(&failed_trace) && of_later == 2 {
             break spans;
         }
         assert!(start.elapsed() < PATIENCE, "{spans:?}\n{}", gantry.log());
@@ -249,6 +258,12 @@ async fn a_trace_has_six_phases_and_the_call_of_the_server_behind_and_belongs_to
     assert_eq!(text_of(call, "gantry.status"), "SUCCESS");
     assert_eq!(text_of(call, "gantry.tool.id"), "probe.trace");
     assert_eq!(text_of(upstream, "gantry.upstream.server"), "probe");
+
+    // What the job did hangs under the call that submitted it, which hangs under its caller's.
+    let calls = of(LATER).into_iter().filter(|span| span.name == "tool.invoke").collect::<Vec<_>>();
+    let submitted = calls.iter().find(|span| span.parent == "00f067aa0ba902b7").unwrap();
+    let done = calls.iter().find(|span| span.span_id != submitted.span_id).unwrap();
+    assert_eq!(done.parent, submitted.span_id, "{calls:#?}");
 
     let other = of(&failed_trace);
     let call = other.iter().find(|span| span.name == "tool.invoke").unwrap();
@@ -342,6 +357,15 @@ async fn what_is_deployed_speaks_of_metrics_that_exist_and_promtool_is_content()
         "tool_invocation_retries_total",
         "gantry_authentication_failures_total",
         "gantry_policy_decisions_total",
+        "gantry_identity_lookups_total",
+        "tool_invocation_cost_total",
+        "gantry_upstream_unavailable_alerts_total",
+        "gantry_audit_sink_lag_seconds",
+        "gantry_audit_sink_delivery_seconds_bucket",
+        // Exported by what stands behind servers that work together.
+        "gantry_store_connections",
+        "gantry_store_connections_max",
+        "gantry_shared_state_up",
     ];
     let dashboard = read("grafana", "gantry.json");
     let panels: Value = serde_json::from_str(&dashboard).unwrap();

@@ -38,6 +38,10 @@ impl AuditLog for FileLog {
         let document = serde_json::to_value(&proof).map_err(|error| AuditError(error.into()))?;
         Ok(Some(AuditProof { tenant, document }))
     }
+
+    async fn rotate_key(&self) -> Result<Option<String>, AuditError> {
+        Self::rotate_key(self).await.map(Some)
+    }
 }
 
 fn search(reader: &LogReader, size: u64, query: &AuditQuery) -> io::Result<AuditPage> {

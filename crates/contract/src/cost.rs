@@ -8,13 +8,20 @@
 //! A unit is a token, a character, a record or a second (COST-002). What can be counted from the parameters is counted
 //! before the call; tokens and seconds only after it.
 //!
+//! A call that failed after its tool was begun costs the fixed part: whoever sells by the call has been called. What it
+//! used is charged too if that is known, which it is when the tool did its work and its result was not fit to be returned.
+//!
 //! Not here: budgets, and where the bill is kept.
+
+mod reported;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::manifest::{CostConfig, CostUnit};
 use crate::money::{Amount, Currency, Money};
+
+pub use reported::Reported;
 
 /// Latency of a tool about whose cost nothing is known (COST-001).
 const UNKNOWN_LATENCY_MS: u64 = 1_000;
@@ -207,6 +214,14 @@ pub fn bill(config: Option<&CostConfig>, prices: &Prices, measured: &Measured) -
     costs
 }
 
+/// The part of the bill that does not depend on what the tool did: of a call that began and came to nothing.
+pub fn fixed_part(config: Option<&CostConfig>) -> Costs {
+    let Some(config) = config else { return Costs::default() };
+    let mut costs = Costs::none_in(config.currency.unwrap_or_default());
+    costs.add(Component::ExternalApi, price(config.fixed_cost.as_deref()));
+    costs
+}
+
 /// A price of the manifest. The manifest's schema has admitted its digits; one that is too large to be true is nothing.
 fn price(text: Option<&str>) -> Amount {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
@@ -280,6 +295,14 @@ mod tests {
         assert_eq!((costs.total(), costs.currency), (amount("3"), Currency::USD), "currencies are not mixed");
         let free = bill(None, &prices, &Measured { cpu_millicore_seconds: 1_000, ..Measured::default() });
         assert_eq!((free.total(), free.currency.as_str()), (amount("0.5"), "EUR"));
+    }
+
+    #[test]
+    fn the_fixed_part_stands_alone() {
+        let unit = json!({ "unit": "character", "cost_per_unit": "1" });
+        let costs = fixed_part(Some(&config(json!({ "fixed_cost": "0.01", "per_unit": unit, "currency": "EUR" }))));
+        assert_eq!((costs.total(), costs.currency.as_str()), (amount("0.01"), "EUR"));
+        assert!(fixed_part(Some(&config(json!({})))).is_zero() && fixed_part(None).is_zero());
     }
 
     #[test]

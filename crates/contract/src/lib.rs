@@ -8,6 +8,7 @@ pub mod compat;
 pub mod cost;
 pub mod envelope;
 pub mod error;
+pub mod event_name;
 pub mod guard;
 pub mod idempotency;
 pub mod ids;

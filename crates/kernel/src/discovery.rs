@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use contract::cost::Estimate;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use contract::manifest::LifecycleState;
@@ -41,6 +42,8 @@ pub struct Explanation {
     pub policies: Vec<String>,
     /// What they demand besides.
     pub obligations: Vec<String>,
+    /// What it would probably cost; there if it would run.
+    pub estimate: Option<Estimate>,
 }
 
 impl Kernel {
@@ -102,9 +105,12 @@ impl Kernel {
                     refusal: None,
                     policies: decision.determining.clone(),
                     obligations: decision.obligations.iter().map(ToString::to_string).collect(),
+                    estimate: Some(authorized.estimate()),
                 }
             }
-            Err(refusal) => Explanation { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new() },
+            Err(refusal) => {
+                Explanation { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new(), estimate: None }
+            }
         })
     }
 

@@ -26,7 +26,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use contract::error::ErrorCode;
+use contract::error::{ErrorCode, Refusal};
+use contract::event_name::EventName;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
 use contract::version::Version;
@@ -142,6 +143,18 @@ struct Watched {
     baseline: Baseline,
     standings: [Standing; Rule::OF_TOOLS.len()],
     last: Duration,
+}
+
+/// How a call that was refused so ended for the health of its tool. What could not be read says so in its details: the code is
+/// that of every failure of a tool.
+pub fn ending_of_refused(refusal: &Refusal, code: ErrorCode) -> Option<Ending> {
+    let event = refusal.details.as_deref().and_then(|details| details.get("event")?.as_str());
+    match (ending_of(Some(code)), event) {
+        (Some(Ending::Failed), Some(name)) if name == EventName::ToolOutputCorruption.as_str() => {
+            Some(Ending::Unreadable)
+        }
+        (ending, _) => ending,
+    }
 }
 
 /// How a call ended for the health of its tool; `None` if that says nothing about it (HEALTH-1).
@@ -314,7 +327,7 @@ impl Health {
         for rule in Rule::OF_TOOLS {
             let reading = self.read(rule, watched, &counts);
             // A broken promise is told at once: one such answer is one too many.
-            let at_once = rule == Rule::OutputSchemaViolation;
+            let at_once = matches!(rule, Rule::OutputSchemaViolation | Rule::OutputCorruption);
             let hold = Hold {
                 raise_after: if at_once { Duration::ZERO } else { self.settings.hold.raise_after },
                 ..self.settings.hold
@@ -347,8 +360,12 @@ impl Health {
 
     fn read(&self, rule: Rule, watched: &Watched, counts: &Counts) -> Option<Reading> {
         let declared = watched.declared?;
-        if rule == Rule::OutputSchemaViolation {
-            return Some(Reading { value: counts.schema_violations as f64, threshold: 0.0 });
+        match rule {
+            Rule::OutputSchemaViolation => {
+                return Some(Reading { value: counts.schema_violations as f64, threshold: 0.0 });
+            }
+            Rule::OutputCorruption => return Some(Reading { value: counts.unreadable as f64, threshold: 0.0 }),
+            _ => {}
         }
         if counts.calls < self.settings.calls_min {
             return None;
@@ -366,7 +383,7 @@ impl Health {
                 value: counts.p99()?.as_secs_f64() * 1e3,
                 threshold: (baseline_of(watched)? * self.settings.latency_factor).max(REGRESSION_FLOOR_MS),
             }),
-            Rule::OutputSchemaViolation | Rule::ApprovalQueueBacklog => None,
+            Rule::OutputSchemaViolation | Rule::OutputCorruption | Rule::ApprovalQueueBacklog => None,
         }
     }
 }
@@ -412,4 +429,4 @@ fn make_room(shard: &mut HashMap<VersionKey, Watched>) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

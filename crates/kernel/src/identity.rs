@@ -167,10 +167,12 @@ impl Identity {
         let generation = self.trusted.load().generation;
         if short && let Some(known) = self.remembered.get(&digest) {
             if known.generation == generation && known.usable_until.is_none_or(|end| now < end) {
+                self.observer.recognised(true);
                 return Ok(known);
             }
             self.remembered.remove(&digest);
         }
+        self.observer.recognised(false);
         self.failures.room(source, now)?;
         match self.verify(secret, now).await {
             Ok(principal) => {

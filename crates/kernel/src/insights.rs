@@ -7,6 +7,7 @@
 //!  keep(), every few seconds ─▶ tally ─▶ UsageStore
 //!                            ├▶ health ─▶ alerts ─▶ log, webhooks
 //!                            └▶ health ─▶ HealthStore
+//!  once a day ─▶ versions on their way out ─▶ events ─▶ log, webhooks
 //! ```
 //!
 //! Nothing here can hold up or fail a call: what cannot be written now is written later, as one batch under the name it
@@ -19,6 +20,8 @@
 //! Not here: who may ask (`asking`), what follows from it (`recommending`), budgets.
 
 mod asking;
+mod happening;
+mod parting;
 mod recommending;
 mod tally;
 
@@ -33,7 +36,7 @@ use serde_json::Value;
 
 use crate::health::alerts::{Alert, Hold, Reading, Reclassify, Rule, Standing, next};
 use crate::health::window::Ending;
-use crate::health::{Health, HealthSettings, VERSIONS_MAX, ending_of, times};
+use crate::health::{Health, HealthSettings, VERSIONS_MAX, ending_of, ending_of_refused, times};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::Who;
 use crate::ports::clock::Clock;
@@ -44,9 +47,12 @@ use crate::ports::registry_store::StoreError;
 use crate::ports::usage_store::{Day, UsageBatch, UsageStore, UsageSum};
 use crate::registry::ToolVersion;
 use crate::webhooks::Webhooks;
+use parting::Parting;
 use tally::{Addition, Tally, Whose};
 
 pub use asking::{HealthView, ToolAnalysis, UsageAsked};
+pub use happening::Happening;
+pub use parting::REPORT_EVERY;
 pub use recommending::{Reason, Recommendation};
 
 /// How often sums are written: what a crash may lose of them.
@@ -94,6 +100,7 @@ pub(crate) struct Ended<'a> {
 pub struct Insights {
     health: Health,
     tally: Tally,
+    parting: Parting,
     parts: InsightParts,
     webhooks: OnceLock<Arc<Webhooks>>,
     /// A batch that could not be written yet.
@@ -111,6 +118,7 @@ impl Insights {
         Ok(Self {
             health,
             tally: Tally::default(),
+            parting: Parting::since(parts.clock.now()),
             parts,
             webhooks: OnceLock::new(),
             unwritten: tokio::sync::Mutex::new(None),
@@ -154,10 +162,14 @@ impl Insights {
     pub(crate) fn ended(&self, call: &Ended<'_>) {
         let (now, day) = (self.parts.clock.monotonic(), Day::of(self.parts.clock.now()));
         let code = call.refusal.map(|refusal| cause(refusal).unwrap_or(refusal.code));
-        let ending = ending_of(code);
+        let ending = match (call.refusal, code) {
+            (Some(refusal), Some(code)) => ending_of_refused(refusal, code),
+            _ => ending_of(code),
+        };
         let ran = ending.filter(|_| !call.replayed);
         if let Some(ending) = ran {
             self.health.note(now, call.tool, ending, call.took);
+            self.parting.note(call.tool, self.parts.clock.now());
         }
         let whose = Whose {
             tenant: &call.who.tenant,

@@ -65,6 +65,11 @@ impl Journey {
         self.ids.get(CALL)
     }
 
+    /// What is handed on to whoever goes on with the call later: under the span of the call itself.
+    pub(crate) fn handed_on(&self) -> TraceContext {
+        self.context.from_span(self.span(), self.sampled)
+    }
+
     /// Leaves the phase it is in, and enters this one; once.
     pub(crate) fn enter(&mut self, phase: Phase, now: Duration) {
         if self.now_in == Some(phase) {

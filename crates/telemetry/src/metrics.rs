@@ -73,6 +73,7 @@ pub struct Metrics {
     audit_failures: Counter,
     audit_delivery: Histogram,
     decisions: Family<Decided, Counter>,
+    identities: Family<Decided, Counter>,
     authentication_failures: Family<CodeLabel, Counter>,
     key_fetches: Family<Outcome, Counter>,
     tool_messages: Family<MessageKind, Counter>,
@@ -111,6 +112,8 @@ impl Metrics {
         registry.register("trace_calls", "Calls whose trace was sent, or was not", trace_counts.family());
         let decisions = Family::default();
         registry.register("policy_decisions", "Policy decisions, by whether they were remembered", decisions.clone());
+        let identities = Family::default();
+        registry.register("identity_lookups", "Credentials shown, by whether they were remembered", identities.clone());
         let authentication_failures = Family::default();
         registry.register(
             "authentication_failures",
@@ -135,6 +138,7 @@ impl Metrics {
             audit_failures,
             audit_delivery,
             decisions,
+            identities,
             authentication_failures,
             key_fetches,
             tool_messages,
@@ -217,6 +221,10 @@ impl Observer for Metrics {
         self.decisions.get_or_create(&Decided { cache: if remembered { "hit" } else { "miss" } }).inc();
     }
 
+    fn recognised(&self, remembered: bool) {
+        self.identities.get_or_create(&Decided { cache: if remembered { "hit" } else { "miss" } }).inc();
+    }
+
     fn authentication_failed(&self, code: ErrorCode) {
         self.authentication_failures.get_or_create(&CodeLabel { code: code.as_str() }).inc();
     }
@@ -252,11 +260,15 @@ impl Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::cost::{Component, Costs};
     use contract::envelope::InvocationStatus;
     use contract::ids::{TenantId, ToolId, TraceId};
+    use contract::money::Currency;
 
     fn finished<'a>(tool: Option<&'a ToolId>, tenant: Option<&'a TenantId>) -> Finished<'a> {
+        static FREE: std::sync::LazyLock<Costs> = std::sync::LazyLock::new(Costs::default);
         Finished {
+            costs: &FREE,
             tool,
             status: InvocationStatus::Success,
             code: None,
@@ -287,11 +299,41 @@ mod tests {
             r#"tool_invocation_latency_seconds_count{tool_id="calculator",version="",timeout_class=""} 3"#,
             r#"tool_invocation_retries_total{tool_id="calculator",version=""} 2"#,
             r#"tool_execution_total{tenant_id="acme",tool_name="calculator",status="success"} 2"#,
-            r#"tool_execution_duration_seconds_count{tenant_id="acme",tool_name="calculator"} 3"#,
+            r#"tool_execution_duration_seconds_count{tenant_id="acme",tool_name="calculator",gateway=""} 3"#,
             r#"tool_idempotency_cache_hits_total{tenant_id="acme",tool_name="calculator"} 1"#,
             r#"# {trace_id="07070707070707070707070707070707"} 0.002"#,
         ] {
             assert!(page.contains(line), "{line} in {page}");
+        }
+    }
+
+    #[test]
+    fn bills_are_added_up_by_part_and_a_tool_cannot_make_up_currencies() {
+        let metrics = Metrics::new();
+        let tool = "calculator".parse().unwrap();
+        let mut bill = Costs::none_in(Currency::USD);
+        bill.add(Component::ExternalApi, "0.5".parse().unwrap());
+        bill.add(Component::Token, "0.25".parse().unwrap());
+        metrics.invocation_finished(&Finished { costs: &bill, ..finished(Some(&tool), None) });
+        let failed =
+            Finished { status: InvocationStatus::Error, code: Some(ErrorCode::E3401), ..finished(Some(&tool), None) };
+        metrics.invocation_finished(&Finished { costs: &bill, ..failed });
+        for first in b'A'..=b'Z' {
+            let currency = String::from_utf8(vec![first, b'Q', b'Z']).unwrap().parse().unwrap();
+            let mut made_up = Costs::none_in(currency);
+            made_up.add(Component::ExternalApi, "1".parse().unwrap());
+            metrics.invocation_finished(&Finished { costs: &made_up, ..finished(Some(&tool), None) });
+        }
+        let page = metrics.render();
+        let of = |part: &str, currency: &str| {
+            format!(
+                r#"tool_invocation_cost_total{{tool_id="calculator",version="",cost_category="{part}",currency="{currency}"}}"#
+            )
+        };
+        for line in
+            [of("external_api", "USD") + " 1.0", of("token", "USD") + " 0.5", of("external_api", "other") + " 26.0"]
+        {
+            assert!(page.contains(&line), "{line} in {page}");
         }
     }
 
@@ -303,6 +345,8 @@ mod tests {
         metrics.decision(false);
         metrics.authentication_failed(ErrorCode::E3202);
         metrics.keys_fetched(false);
+        metrics.recognised(true);
+        metrics.recognised(false);
         metrics.audit_delivered(Duration::from_millis(20));
         let invocation_id = "00000000-0000-7000-8000-000000000001".parse().unwrap();
         metrics.tool_spoke(&Spoken { invocation_id, tool: None, words: Words::Dropped });
@@ -312,6 +356,8 @@ mod tests {
             r#"gantry_policy_decisions_total{cache="miss"} 1"#,
             r#"gantry_authentication_failures_total{code="E3202"} 1"#,
             r#"gantry_issuer_key_fetches_total{outcome="failed"} 1"#,
+            r#"gantry_identity_lookups_total{cache="hit"} 1"#,
+            r#"gantry_identity_lookups_total{cache="miss"} 1"#,
             r#"gantry_tool_messages_total{kind="dropped"} 1"#,
             r#"gantry_audit_delivery_seconds_bucket{le="0.025"} 1"#,
         ] {

@@ -4,11 +4,17 @@
 //!
 //! Not here: who tells. The couriers say what happened in words of their own; whoever wires the two together translates.
 
+use std::time::Duration;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+/// Upper bounds of the buckets for how long records wait for a sink, in seconds: from at once to a day of downtime.
+const WAITED_BUCKETS: [f64; 10] = [0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0, 86_400.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SinkLabel {
@@ -29,6 +35,7 @@ pub struct SinkMetrics {
     lag_records: Family<SinkLabel, Gauge>,
     lag_seconds: Family<SinkLabel, Gauge>,
     states: Family<StateLabels, Gauge>,
+    waited: Family<SinkLabel, Histogram, fn() -> Histogram>,
 }
 
 impl SinkMetrics {
@@ -39,6 +46,7 @@ impl SinkMetrics {
             lag_records: Family::default(),
             lag_seconds: Family::default(),
             states: Family::default(),
+            waited: Family::new_with_constructor(|| Histogram::new(WAITED_BUCKETS)),
         };
         let sub = registry.sub_registry_with_prefix("audit_sink");
         sub.register("delivered_records", "Audit records that a sink has acknowledged", metrics.delivered.clone());
@@ -47,12 +55,19 @@ impl SinkMetrics {
         let help = "Age of the oldest audit record that a sink has not acknowledged";
         sub.register_with_unit("lag", help, Unit::Seconds, metrics.lag_seconds.clone());
         sub.register("state", "1 for the state a sink is in, 0 for those it was in before", metrics.states.clone());
+        let help = "How long the oldest record of each delivery had waited for a sink to acknowledge it";
+        sub.register_with_unit("delivery", help, Unit::Seconds, metrics.waited.clone());
         metrics
     }
 
     /// So many records were acknowledged.
     pub fn delivered(&self, sink: &str, records: u64) {
         self.delivered.get_or_create(&label(sink)).inc_by(records);
+    }
+
+    /// The oldest record of a delivery had waited so long.
+    pub fn waited(&self, sink: &str, longest: Duration) {
+        self.waited.get_or_create(&label(sink)).observe(longest.as_secs_f64());
     }
 
     /// A delivery failed.
@@ -92,6 +107,7 @@ mod tests {
         let metrics = SinkMetrics::new(&mut registry);
         metrics.delivered("siem", 7);
         metrics.failed("siem");
+        metrics.waited("siem", Duration::from_secs(2));
         metrics.lag("siem", 3, 60);
         metrics.moved("siem", &["delivering", "halted"], "delivering");
         metrics.moved("siem", &["delivering", "halted"], "halted");
@@ -100,6 +116,7 @@ mod tests {
         for line in [
             "gantry_audit_sink_delivered_records_total{sink=\"siem\"} 7",
             "gantry_audit_sink_failures_total{sink=\"siem\"} 1",
+            "gantry_audit_sink_delivery_seconds_bucket{le=\"2.5\",sink=\"siem\"} 1",
             "gantry_audit_sink_lag_records{sink=\"siem\"} 3",
             "gantry_audit_sink_lag_seconds{sink=\"siem\"} 60",
             "gantry_audit_sink_state{sink=\"siem\",state=\"delivering\"} 0",

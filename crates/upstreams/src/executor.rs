@@ -10,11 +10,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use contract::cost::Reported;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation};
 use contract::trace_context::TraceContext;
 use kernel::journey::OutwardCall;
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ToolCall, ToolOutput, Usage};
 use kernel::registry::ToolVersion;
 use serde_json::{Map, Value, json};
 
@@ -73,8 +74,9 @@ impl Executor for UpstreamExecutor {
             let live = unit.live().await?;
             let fault = match asked.once(&live).await {
                 Ok(result) => {
+                    let usage = reported(&result);
                     return judged(result, server, safe)
-                        .map(|value| ToolOutput::of(live.scrubber.value(value)))
+                        .map(|value| ToolOutput { value: live.scrubber.value(value), usage })
                         .map_err(|refusal| refused(&unit, &live, refusal));
                 }
                 Err(fault) => fault,
@@ -136,6 +138,13 @@ fn in_meta(trace: &TraceContext) -> Map<String, Value> {
     parent.into_iter().chain(state).collect()
 }
 
+/// What the server says in the metadata of a result that the call has cost (COST-004).
+fn reported(result: &Value) -> Usage {
+    let said = result.get("_meta").and_then(|meta| meta.get(Reported::META));
+    let said = said.map(Reported::read).unwrap_or_default();
+    Usage { cost_incurred: said.cost, tokens: said.tokens, ..Usage::default() }
+}
+
 /// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
 fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Refusal> {
     let nonsense = || Fault::Nonsense("result of a tool").refusal(server, safe);
@@ -191,6 +200,17 @@ mod tests {
                     (other, _) => panic!("{result}: {other:?}"),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_that_a_call_has_cost_is_heard() {
+        let said = json!({ "costIncurred": "0.03", "currency": "EUR", "tokensUsed": 120 });
+        let usage = reported(&json!({ "content": [], "_meta": { "gantry/usage": said } }));
+        let cost = usage.cost_incurred.unwrap();
+        assert_eq!((cost.amount.to_string(), cost.currency.as_str(), usage.tokens), ("0.03".into(), "EUR", Some(120)));
+        for silent in [json!({ "content": [] }), json!({ "_meta": { "gantry/usage": "much" } }), json!([])] {
+            assert_eq!(reported(&silent), Usage::default(), "{silent}");
         }
     }
 

@@ -10,6 +10,7 @@
 //!   for its caller and stands in the details, bounded.
 
 use contract::error::{ErrorCode, Refusal};
+use contract::event_name::EventName;
 use serde_json::{Value, json};
 
 use crate::wire::RpcError;
@@ -107,7 +108,10 @@ impl Fault {
             Self::NotSent(_) | Self::Lost(_) => {
                 Refusal::new(ErrorCode::E3502, format!("the server `{server}` cannot be reached")).retryable(true)
             }
-            Self::Status(_) | Self::Version(_) | Self::Nonsense(_) => {
+            Self::Nonsense(_) => Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}"))
+                .details(json!({ "event": EventName::ToolOutputCorruption.as_str() }))
+                .retryable(safe),
+            Self::Status(_) | Self::Version(_) => {
                 Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}")).retryable(safe)
             }
         }

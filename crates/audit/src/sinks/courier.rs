@@ -211,6 +211,9 @@ impl Courier {
         let Some(last) = taken.checked_sub(1).and_then(|index| self.pending.get(index)) else { return Ok(()) };
         let next = last.seq.saturating_add(1);
         self.parts.cursor.advance(next).await.map_err(|error| SinkError::later(error.to_string()))?;
+        let now = self.parts.clock.now();
+        let waited = self.pending.first().map_or(Duration::ZERO, |oldest| now.since(oldest.at));
+        self.parts.watcher.waited(self.parts.cursor.sink(), waited);
         self.pending.drain(..taken);
         self.parts.watcher.delivered(self.parts.cursor.sink(), taken as u64);
         Ok(())

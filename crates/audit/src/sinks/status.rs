@@ -72,6 +72,11 @@ pub struct SinkStatus {
 pub trait SinkWatcher: Send + Sync + fmt::Debug {
     /// So many records were acknowledged.
     fn delivered(&self, sink: &str, records: u64);
+    /// Records were acknowledged, of which the oldest had waited so long.
+    fn waited(&self, sink: &str, longest: Duration) {
+        // Most who watch something else do not measure it.
+        let _ = (sink, longest);
+    }
     /// A delivery failed.
     fn failed(&self, sink: &str);
     /// How far it is behind now.

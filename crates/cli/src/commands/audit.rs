@@ -1,6 +1,6 @@
 //! `gantry audit …`: look at the audit log, prove what is in it, and check that nobody touched it. (AUD-002, AUD-014)
 //!
-//! All of it reads files and needs no server. Only `rotate-key` writes, and so wants the data directory for itself.
+//! All of it reads files and needs no server. Only `rotate-key` writes: through the server if one runs, else in the files.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(crate) enum Audit {
     Prove(prove::Prove),
     Export(export::Export),
     Sinks(sinks::Sinks),
-    /// Sign checkpoints with a new key from now on; no server may be running
+    /// Sign checkpoints with a new key from now on
     ///
     /// The log names the new key in a record that the former key signs, so that whoever trusts one can check the other.
     RotateKey,

@@ -168,6 +168,14 @@ pub struct CostConfig {
     /// What the prices are in; default `USD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<Currency>,
+    /// Where in its result the tool says what the call has cost, as a JSON pointer; that stands in place of these prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 200), regex(pattern = r"^(/[^/]+)+$"))]
+    pub cost_field: Option<String>,
+    /// Where in its result the tool says how many tokens it used, as a JSON pointer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 200), regex(pattern = r"^(/[^/]+)+$"))]
+    pub tokens_field: Option<String>,
 }
 
 /// When somebody should be woken (MAN-035).

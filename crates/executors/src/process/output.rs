@@ -12,6 +12,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::event_name::EventName;
 use contract::json::{self, JsonError, JsonLimits};
 use serde_json::{Value, json};
 
@@ -52,7 +53,7 @@ pub fn judged(exit: Exit, result: &[u8]) -> Result<Value, Refusal> {
     let limits = JsonLimits { bytes_max: STDOUT_BYTES_MAX, ..JsonLimits::default() };
     json::read(result, &limits).map_err(|error| match error {
         JsonError::Empty => failed("the tool gave no result: it must write JSON to stdout"),
-        error => failed(format!("the tool's result is not acceptable JSON: {error}")),
+        error => failed(format!("the tool's result is not acceptable JSON: {error}")).details(unreadable()),
     })
 }
 
@@ -84,6 +85,11 @@ fn failed_end(exit: Exit) -> Refusal {
             failed(format!("the tool failed with exit code {code}")).details(json!({ "exit_code": code }))
         }
     }
+}
+
+/// Says in the details of a refusal that what the tool answered could not be read (OBS-011).
+pub(super) fn unreadable() -> Value {
+    json!({ "event": EventName::ToolOutputCorruption.as_str() })
 }
 
 /// The tool's own failure (E3401).
@@ -125,6 +131,9 @@ mod tests {
             assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3401, Some(false)));
             assert!(refusal.message.contains(words), "{words}: {}", refusal.message);
             assert!(refusal.message.len() < 300, "{}", refusal.message);
+            // No answer is a failure; one that nobody can read is worth an alert of its own.
+            let named = refusal.details.as_deref().map(|details| &details["event"]);
+            assert_eq!(named, (words != "no result").then_some(&json!("TOOL_OUTPUT_CORRUPTION")), "{words}");
         }
         for (output, value) in
             [(&b"{\"a\":[1]}\n"[..], json!({ "a": [1] })), (b" null ", Value::Null), (b"0", json!(0))]

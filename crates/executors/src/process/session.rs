@@ -5,7 +5,7 @@
 //!                     cancel { reason }                                                               notification
 //!   tool ──▶ Gantry   progress { percent?, phase?, message? }    log { level, message }              notifications
 //!                     checkpoint { name?, state, … }    document { id }                                   requests
-//!                     the response to `invoke`: the result, or an error { code, message, data? }
+//!                     the response to `invoke`: the result, or an error { code, message, data? }; beside it usage?
 //! ```
 //!
 //! One process serves one call at a time, and as many after each other as it is used for. [`Session::invoke`] may be
@@ -28,6 +28,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::cost::Reported;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, ToolId, TraceId};
 use contract::version::Version;
@@ -40,7 +41,7 @@ use kernel::ports::companion::Companion;
 
 use self::conversation::Open;
 use self::pipe::Pipe;
-use super::output::failed;
+use super::output::{failed, unreadable};
 use super::scrub::Scrubber;
 use super::streams::{Streams, last_lines};
 
@@ -175,6 +176,7 @@ impl SessionError {
                 failed(self.to_string()).details(details)
             }
             Self::Protocol(_) => failed(self.to_string())
+                .details(unreadable())
                 .hint("a session tool writes JSON-RPC lines to stdout and nothing else; print to stderr"),
             Self::TooMuch { .. } => {
                 Refusal::new(ErrorCode::E3407, self.to_string()).hint("let the tool say less").retryable(false)
@@ -195,13 +197,22 @@ pub struct Session {
     calls: u64,
     /// SESS-1.
     spoiled: bool,
+    /// What the tool reported with its last answer.
+    said: Reported,
 }
 
 impl Session {
     /// On the streams of a process that has just been started. Dropping the session closes the tool's stdin, which tells
     /// it to end; whoever holds the process makes sure.
     pub fn new(streams: Streams, bounds: SessionBounds) -> Self {
-        Self { pipe: Pipe::new(streams, bounds), bounds, open: None, calls: 0, spoiled: false }
+        Self {
+            pipe: Pipe::new(streams, bounds),
+            bounds,
+            open: None,
+            calls: 0,
+            spoiled: false,
+            said: Reported::default(),
+        }
     }
 
     /// Has the process said nothing since its last call? SESS-3; what it says before its first can belong to no other.
@@ -218,10 +229,12 @@ impl Session {
             return Err(SessionError::Unfit);
         }
         self.calls += 1;
+        self.said = Reported::default();
         self.pipe.begin();
         let open = self.open.insert(Open::new(call.invocation_id.to_string().into(), self.bounds));
         self.pipe.send(&wire::invoke(call))?;
         let ended = open.answer(&mut self.pipe, companion).await;
+        self.said = open.said();
         // What is still asked for will not be answered, and a tool that waits for it is no good.
         self.spoiled = open.is_waited_for() || ended.as_ref().is_err_and(|error| !error.is_reusable());
         self.close(&ended).await;
@@ -243,6 +256,11 @@ impl Session {
     /// May the process be asked again? Not while a call is open, nor after it broke the protocol.
     pub fn is_reusable(&self) -> bool {
         self.open.is_none() && !self.spoiled
+    }
+
+    /// What the tool reported with its answer to the last call.
+    pub fn reported(&self) -> Reported {
+        self.said
     }
 
     /// The last lines that the tool wrote to stderr during the last call, without secrets, fit for the operator's log.

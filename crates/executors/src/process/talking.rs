@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::companion::Companion;
-use kernel::ports::executor::{ToolCall, ToolOutput};
+use kernel::ports::executor::{ToolCall, ToolOutput, Usage};
 use sandbox::Ended;
 use serde_json::Value;
 
@@ -121,6 +121,7 @@ async fn concluded(
     let mut usage = ended::usage(end.usage);
     settled(call, running.closed_gate().await, &mut usage)?;
     running.bytes_of_this_call(&mut usage);
+    reported(running.session.as_ref(), &mut usage);
     match answer {
         Ok(value) => {
             log_lines(call, &lines);
@@ -159,9 +160,10 @@ async fn kept(
     if !matches!(rests, Ok(true)) || !warm.process.is_innocent() {
         return concluded(call, warm.process, answer, secrets).await;
     }
-    let Ok(usage) = warm.process.used_by_this_call().await else {
+    let Ok(mut usage) = warm.process.used_by_this_call().await else {
         return concluded(call, warm.process, answer, secrets).await;
     };
+    reported(warm.process.session.as_ref(), &mut usage);
     let lines = warm.process.session.as_ref().map(|session| session.log(secrets)).unwrap_or_default();
     log_lines(call, &lines);
     pool.give_back(warm);
@@ -169,6 +171,12 @@ async fn kept(
         Ok(value) => Ok(ToolOutput { value: secrets.value(value), usage }),
         Err(error) => Err(secrets.refusal(error.refusal())),
     }
+}
+
+/// Adds what the tool itself says about the call (COST-004).
+fn reported(session: Option<&Session>, usage: &mut Usage) {
+    let said = session.map(Session::reported).unwrap_or_default();
+    (usage.cost_incurred, usage.tokens) = (said.cost, said.tokens);
 }
 
 fn broken() -> Refusal {

@@ -1,12 +1,12 @@
-//! Looking into the audit log. A tenant's people see the tenant's records, the installation's people see all.
+//! Looking into the audit log, and changing the key that signs it. A tenant's people see the tenant's records, the installation's people see all.
 
 use contract::error::{ErrorCode, Refusal};
 use policy::Action;
 
-use super::{Actor, tenant_of};
+use super::{Actor, installation_only, tenant_of};
 use crate::invoke::Kernel;
 use crate::ports::audit_log::{AUDIT_PAGE_MAX, AuditCheckpoint, AuditLog, AuditPage, AuditProof, AuditQuery};
-use crate::ports::audit_sink::AuditError;
+use crate::ports::audit_sink::{AuditAction, AuditError};
 
 impl Kernel {
     /// Records that fit, the newest first.
@@ -34,6 +34,22 @@ impl Kernel {
         found
             .filter(|proof| caller.tenant().is_home() || proof.tenant.as_deref() == Some(caller.tenant().as_str()))
             .ok_or_else(|| Refusal::new(ErrorCode::E3702, "there is no such audit record"))
+    }
+
+    /// Signs checkpoints with a new key from now on; answers its public half. The log names it in a record that the former
+    /// key has signed, so whoever trusts one can check the other.
+    pub async fn rotate_audit_key(&self, actor: Actor<'_>) -> Result<String, Refusal> {
+        let caller = self.permitted(actor, Action::RotateKeys).await?;
+        if !caller.tenant().is_home() {
+            return Err(installation_only());
+        }
+        let log = self.audit_log()?;
+        let slot = self.parts.recorder.reserve().await?;
+        let key = log.rotate_key().await.map_err(|error| unreadable(&error))?;
+        let key =
+            key.ok_or_else(|| Refusal::new(ErrorCode::E3010, "the key of this audit log cannot be changed here"))?;
+        slot.record(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("audit key {key}"))));
+        Ok(key)
     }
 
     fn audit_log(&self) -> Result<&dyn AuditLog, Refusal> {

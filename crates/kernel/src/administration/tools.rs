@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::event_name::EventName;
 use contract::manifest::{Execution, Manifest};
 use contract::version::Version;
 use policy::Action;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Actor;
+use crate::insights::Happening;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::AuditAction;
 use crate::registry::{LifecycleAction, Registration, Tool, ToolVersion, not_admitted};
@@ -50,6 +52,12 @@ impl Kernel {
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());
         slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));
+        if let (LifecycleAction::Remove, Some(insights)) = (action, self.insights()) {
+            let (at, by) = (self.clock().now(), json!({ "by": caller.subject() }));
+            for version in &changed {
+                insights.happened(Happening::about(version, EventName::ToolVersionRemoved, at, by.clone())).await;
+            }
+        }
         Ok(changed)
     }
 }

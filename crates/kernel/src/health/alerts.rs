@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use contract::event_name::EventName;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::TimeoutClass;
 use contract::version::Version;
@@ -27,32 +28,42 @@ pub enum Rule {
     TimeoutClassMismatch,
     /// A version answers with what its manifest does not allow (OBS-011).
     OutputSchemaViolation,
+    /// A version answers with what cannot be read (OBS-011).
+    OutputCorruption,
     ApprovalQueueBacklog,
 }
 
 impl Rule {
     /// The rules about one version of a tool.
-    pub const OF_TOOLS: [Self; 4] =
-        [Self::ToolDegraded, Self::LatencyRegression, Self::TimeoutClassMismatch, Self::OutputSchemaViolation];
-
-    /// Every rule.
-    pub const ALL: [Self; 5] = [
+    pub const OF_TOOLS: [Self; 5] = [
         Self::ToolDegraded,
         Self::LatencyRegression,
         Self::TimeoutClassMismatch,
         Self::OutputSchemaViolation,
+        Self::OutputCorruption,
+    ];
+
+    /// Every rule.
+    pub const ALL: [Self; 6] = [
+        Self::ToolDegraded,
+        Self::LatencyRegression,
+        Self::TimeoutClassMismatch,
+        Self::OutputSchemaViolation,
+        Self::OutputCorruption,
         Self::ApprovalQueueBacklog,
     ];
 
     /// The name on the wire, in the log and in the store.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolDegraded => "ToolDegraded",
-            Self::LatencyRegression => "LatencyRegression",
-            Self::TimeoutClassMismatch => "TimeoutClassMismatch",
-            Self::OutputSchemaViolation => "TOOL_OUTPUT_SCHEMA_VIOLATION",
-            Self::ApprovalQueueBacklog => "ApprovalQueueBacklog",
-        }
+        let name = match self {
+            Self::ToolDegraded => EventName::ToolDegraded,
+            Self::LatencyRegression => EventName::LatencyRegression,
+            Self::TimeoutClassMismatch => EventName::TimeoutClassMismatch,
+            Self::OutputSchemaViolation => EventName::ToolOutputSchemaViolation,
+            Self::OutputCorruption => EventName::ToolOutputCorruption,
+            Self::ApprovalQueueBacklog => EventName::ApprovalQueueBacklog,
+        };
+        name.as_str()
     }
 
     /// The rule of a name.
@@ -156,7 +167,7 @@ pub struct Reclassify {
 
 impl Reclassify {
     /// Its name on the wire and in the log (OBS-009).
-    pub const NAME: &'static str = "RECLASSIFY_TIMEOUT";
+    pub const NAME: &'static str = EventName::ReclassifyTimeout.as_str();
 }
 
 /// An alert, for those who are told.

@@ -10,7 +10,7 @@ use super::*;
 use crate::ports::registry_store::StoredVersion;
 use crate::registry::Lifecycle;
 
-fn version(name: &str, change: &Value) -> Arc<ToolVersion> {
+pub(crate) fn version(name: &str, change: &Value) -> Arc<ToolVersion> {
     let mut manifest = json!({
         "tool_id": name, "version": "1.0.0", "name": "A tool", "description": "Does something with a text that it is given.",
         "provider": "Demo", "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
@@ -143,6 +143,24 @@ fn a_broken_schema_is_told_at_once_and_few_calls_say_nothing_else() {
     }
     assert_eq!(rules(&news), [(Rule::OutputSchemaViolation, true)], "nobody calls it any more");
     assert_eq!(watch.report(&tool).unwrap().condition, Condition::Unknown);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_told_at_once_by_its_own_name() {
+    let (watch, tool) = (Watch::new(), version("abc", &json!({})));
+    let unreadable = json!({ "event": "TOOL_OUTPUT_CORRUPTION" });
+    let refusal = Refusal::new(ErrorCode::E3401, "not JSON").details(unreadable.clone());
+    let ending = ending_of_refused(&refusal, refusal.code).unwrap();
+    assert_eq!(ending, Ending::Unreadable);
+    watch.health.note(watch.now(), &tool, ending, Duration::from_millis(1));
+    let told = watch.health.evaluate(watch.now(), watch.wall());
+    assert_eq!(rules(&told), [(Rule::OutputCorruption, false)]);
+    assert_eq!(told[0].rule.as_str(), "TOOL_OUTPUT_CORRUPTION");
+    // A tool that only fails, and a caller that is refused, are not taken for it.
+    let failed = Refusal::new(ErrorCode::E3401, "exit code 3").details(json!({ "exit_code": 3 }));
+    assert_eq!(ending_of_refused(&failed, failed.code), Some(Ending::Failed));
+    let denied = Refusal::new(ErrorCode::E3206, "no").details(unreadable);
+    assert_eq!(ending_of_refused(&denied, denied.code), None);
 }
 
 #[test]

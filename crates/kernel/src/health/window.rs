@@ -23,6 +23,8 @@ pub enum Ending {
     TimedOut,
     /// It answered with what its manifest does not allow, which is a failure too.
     BrokeItsSchema,
+    /// It answered with what cannot be read, which is a failure too.
+    Unreadable,
 }
 
 /// Calls of some time, counted.
@@ -32,6 +34,7 @@ pub struct Counts {
     pub errors: u64,
     pub timeouts: u64,
     pub schema_violations: u64,
+    pub unreadable: u64,
     pub latencies: Latencies,
 }
 
@@ -41,6 +44,7 @@ impl Counts {
         self.errors += u64::from(ending != Ending::Well);
         self.timeouts += u64::from(ending == Ending::TimedOut);
         self.schema_violations += u64::from(ending == Ending::BrokeItsSchema);
+        self.unreadable += u64::from(ending == Ending::Unreadable);
         self.latencies.note(took);
     }
 
@@ -88,6 +92,7 @@ impl Window {
             sum.errors += counts.errors;
             sum.timeouts += counts.timeouts;
             sum.schema_violations += counts.schema_violations;
+            sum.unreadable += counts.unreadable;
             sum.latencies.merge(&counts.latencies);
         }
         sum

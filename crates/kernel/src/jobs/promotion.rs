@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
-use contract::ids::{TenantId, TraceId};
+use contract::ids::TenantId;
 use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
 use policy::BearerSecret;
@@ -108,7 +108,7 @@ impl Jobs {
         let reporter = Arc::new(Reporter::default());
         let kernel = Arc::clone(&self.kernel);
         let audience = heard_by(&reporter, listener);
-        let mut work = begin(kernel, actor, trace, request.clone(), audience, cancellation.clone());
+        let mut work = begin(kernel, actor, trace.clone(), request.clone(), audience, cancellation.clone());
         let ended = tokio::select! {
             biased;
             ended = &mut work => Some(ended),
@@ -118,7 +118,7 @@ impl Jobs {
             return ended.map(|returned| Called::Returned(Box::new(returned)));
         }
         let promoted = match self.kernel.recognise(actor).await {
-            Ok(principal) => self.adopt(&principal, request, actor.trace_id).await,
+            Ok(principal) => self.adopt(&principal, request, &trace).await,
             Err(_) => None,
         };
         let Some((record, repeatable, fence, accepted, room)) = promoted else {
@@ -157,7 +157,7 @@ impl Jobs {
         &self,
         principal: &Principal,
         request: InvokeRequest,
-        trace_id: TraceId,
+        trace: &TraceContext,
     ) -> Option<(JobRecord, bool, Fence, Accepted, tokio::sync::OwnedSemaphorePermit)> {
         let room = Arc::clone(&self.promotions).try_acquire_owned().ok()?;
         let now = self.kernel.clock().now();
@@ -165,7 +165,7 @@ impl Jobs {
         let registry = self.kernel.registry().snapshot();
         let tool = Arc::clone(registry.find(principal.tenant(), &request.tool_id)?.resolve(&spec, now).ok()?);
         let key = JobKey { tenant: principal.tenant().clone(), id: request.invocation_id? };
-        let errand = Errand::new(principal, &tool, request, trace_id, now);
+        let errand = Errand::new(principal, &tool, request, trace, now);
         let parameters = serde_json::Value::Object(errand.request.parameters.clone());
         let mut job = self.call_job(key.clone(), &errand, principal, &tool, &parameters).ok()?;
         // The call has begun: what its key means is settled where calls run.
@@ -174,7 +174,7 @@ impl Jobs {
         let record = self.store.find(&key).await.ok()??.record;
         let accepted = Accepted {
             status: contract::envelope::InvocationStatus::Running,
-            ..Accepted::pending(key.id, tool_seconds(&tool), trace_id)
+            ..Accepted::pending(key.id, tool_seconds(&tool), trace.trace_id)
         };
         Some((record, errand.repeatable, fence, accepted, room))
     }

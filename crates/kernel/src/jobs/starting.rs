@@ -36,7 +36,7 @@ impl Jobs {
         let Ok(room) = Arc::clone(&self.promotions).try_acquire_owned() else {
             return Err(self.kernel.turn_away(facts, queue_full()));
         };
-        let errand = Errand::new(principal, tool, request, facts.trace_id(), self.kernel.clock().now());
+        let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
         let mut job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
             Ok(job) => job,
             Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
@@ -54,7 +54,7 @@ impl Jobs {
             status: InvocationStatus::Running,
             ..Accepted::pending(key.id, tool_seconds(tool), facts.trace_id())
         };
-        facts.record_accepted(self.kernel.clock().now());
+        facts.record_accepted(&self.kernel);
         let jobs = Arc::clone(self);
         self.tasks.spawn(async move {
             let _room = room;

@@ -37,7 +37,7 @@ impl Jobs {
         if let Err(refusal) = Box::pin(self.check_callback(&key.tenant, &request)).await {
             return Err(self.kernel.turn_away(facts, refusal));
         }
-        let errand = Errand::new(principal, tool, request, facts.trace_id(), self.kernel.clock().now());
+        let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
         let job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
             Ok(job) => job,
             Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
@@ -50,7 +50,7 @@ impl Jobs {
         match enqueued {
             Enqueued::New => {
                 let trace_id = facts.trace_id();
-                facts.record_accepted(self.kernel.clock().now());
+                facts.record_accepted(&self.kernel);
                 self.wake.notify_one();
                 self.tell(&key);
                 Ok(Accepted::pending(key.id, waits, trace_id))
@@ -61,7 +61,7 @@ impl Jobs {
                     Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
                 };
                 let trace_id = facts.trace_id();
-                facts.record_accepted(self.kernel.clock().now());
+                facts.record_accepted(&self.kernel);
                 let accepted = Accepted::pending(id, waits, trace_id);
                 Ok(Accepted { status: state.unwrap_or(accepted.status), ..accepted })
             }

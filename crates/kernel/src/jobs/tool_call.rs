@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +22,8 @@ impl Jobs {
         let fresh = new_trace_id(self.kernel.entropy());
         let errand =
             Errand::read(&job.payload).map_err(|refusal| JobFailure::of(&refusal, &job.record, fresh, false))?;
-        let trace_id = errand.trace_id().unwrap_or(fresh);
+        let trace = errand.trace().unwrap_or_else(|| TraceContext::begun(fresh));
+        let trace_id = trace.trace_id;
         let age = self.kernel.clock().now().since(errand.admitted_at());
         if age > self.settings.max_age {
             let refusal = Refusal::new(ErrorCode::E3002, "the call waited longer than it may").retryable(false);
@@ -31,7 +31,7 @@ impl Jobs {
         }
         let principal = errand.principal(self.kernel.identity());
         let repeatable = errand.repeatable;
-        let mut arrival = arrival(errand, trace_id, audience, job.cancellation.clone());
+        let mut arrival = arrival(errand, trace, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
         let outcome = self.kernel.invoke_as(principal, arrival).await;
         call_end(outcome, &job.record, repeatable)
@@ -61,7 +61,7 @@ impl Jobs {
 
 fn arrival(
     errand: Errand,
-    trace_id: TraceId,
+    trace: TraceContext,
     audience: Arc<dyn Audience>,
     cancellation: CancellationToken,
 ) -> Arrival<'static> {
@@ -69,7 +69,7 @@ fn arrival(
         credential: None,
         source: None,
         request: errand.request,
-        trace: Some(TraceContext::begun(trace_id)),
+        trace: Some(trace),
         parent_left: None,
         audience: Some(audience),
         cancellation,

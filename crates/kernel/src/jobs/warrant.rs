@@ -8,6 +8,7 @@ use std::sync::Arc;
 use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TraceId};
+use contract::trace_context::TraceContext;
 use policy::Warrant;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,6 +29,12 @@ pub(super) struct Errand {
     pub(super) caller: Warrant,
     /// The trace it was submitted in, as 32 hex digits.
     trace_id: String,
+    /// The span it was submitted in, as headers have it, so that what the job does hangs under it. Absent if the trace began
+    /// nowhere that has a span, and in jobs of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tracestate: Option<String>,
     /// When it was let in, in milliseconds since the epoch.
     admitted_at: i64,
     /// May the call be made again although nobody knows how far an earlier attempt came?
@@ -39,13 +46,15 @@ impl Errand {
         principal: &Principal,
         tool: &ToolVersion,
         request: InvokeRequest,
-        trace_id: TraceId,
+        trace: &TraceContext,
         now: UnixMillis,
     ) -> Self {
         Self {
             request: InvokeRequest { tool_version: Some(tool.version.to_string()), ..request },
             caller: Warrant::of(principal.caller()),
-            trace_id: trace_id.to_string(),
+            trace_id: trace.trace_id.to_string(),
+            traceparent: trace.traceparent(),
+            tracestate: trace.tracestate().map(ToOwned::to_owned),
             admitted_at: now.0,
             repeatable: tool.manifest.side_effect_policy.is_safe_to_retry(),
         }
@@ -63,9 +72,14 @@ impl Errand {
         })
     }
 
-    pub(super) fn trace_id(&self) -> Option<TraceId> {
-        // As a header has it, because that is the form that is checked.
-        TraceId::from_traceparent(&format!("00-{}-0000000000000001-01", self.trace_id))
+    /// Where the job goes on in the trace it was submitted in.
+    pub(super) fn trace(&self) -> Option<TraceContext> {
+        let kept =
+            self.traceparent.as_deref().and_then(|parent| TraceContext::read(parent, self.tracestate.as_deref()));
+        kept.or_else(|| {
+            // As a header has it, because that is the form that is checked.
+            TraceId::from_traceparent(&format!("00-{}-0000000000000001-01", self.trace_id)).map(TraceContext::begun)
+        })
     }
 
     pub(super) fn admitted_at(&self) -> UnixMillis {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical::Digest;
+use contract::cost::{self, Estimate};
 use contract::envelope::{AgentContext, CallLimits};
 use contract::error::{ErrorCode, Refusal};
 use contract::schema::CoercionNote;
@@ -45,6 +46,13 @@ impl Authorized {
     }
 
     /// What the policies said.
+    /// What it will probably cost, and how long it may take.
+    pub(crate) fn estimate(&self) -> Estimate {
+        let prices = self.tool.manifest.cost_config.as_ref();
+        let timeout_ms = u64::try_from(self.time_allowed.as_millis()).unwrap_or(u64::MAX);
+        cost::estimate(prices, &self.parameters, Some(timeout_ms))
+    }
+
     pub(crate) fn decision(&self) -> &Decision {
         &self.decision
     }

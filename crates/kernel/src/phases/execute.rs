@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use contract::cost::Reported;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation};
 use contract::schema::CoercionNote;
@@ -148,7 +149,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         }),
         resume,
     };
-    facts.units = contract::cost::units_of(tool.manifest.cost_config.as_ref(), &call.parameters);
+    let prices = tool.manifest.cost_config.as_ref();
+    facts.units = contract::cost::units_of(prices, &call.parameters);
+    facts.begun = true;
     if let Some(held) = &mut facts.held {
         held.started = true;
         kernel.parts.observer.step(Step::Starting);
@@ -169,7 +172,12 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         () = kernel.clock().sleep(time_left) => return Err(timed_out(&tool, millis(time_allowed))),
     };
     underway.end(output.as_ref().err().map(|refusal| refusal.code));
-    let output = output?;
+    let mut output = output?;
+    // What was said beside the result goes before what stands in it.
+    let reported = Reported::in_result(prices, &output.value);
+    output.usage.cost_incurred = output.usage.cost_incurred.or(reported.cost);
+    output.usage.tokens = output.usage.tokens.or(reported.tokens);
+    facts.used = Some(output.usage);
     if facts.held.is_some() {
         kernel.parts.observer.step(Step::Ended);
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical::Digest;
+use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, TraceId};
@@ -11,6 +12,7 @@ use contract::trace_context::TraceContext;
 use tokio_util::sync::CancellationToken;
 
 use super::authorize::Authorized;
+use super::finish::trace;
 use crate::checkpoints::Checkpointing;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
@@ -20,6 +22,7 @@ use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, Judged};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
+use crate::ports::executor::Usage;
 use crate::ports::observer::Phase;
 use crate::recorder::Slot;
 use crate::registry::ToolVersion;
@@ -57,6 +60,10 @@ pub struct Facts {
     pub(crate) checkpointing: Checkpointing,
     /// What of the parameters is paid for by the piece.
     pub(super) units: Option<u64>,
+    /// The tool was begun: from here on the call costs something, whatever becomes of it.
+    pub(super) begun: bool,
+    /// What it used, once it has said its last word.
+    pub(super) used: Option<Usage>,
     /// How far it has come.
     pub(crate) journey: Journey,
 }
@@ -86,6 +93,8 @@ impl Facts {
             cancellation: arrival.cancellation.clone(),
             checkpointing: Checkpointing::default(),
             units: None,
+            begun: false,
+            used: None,
             journey,
         }
     }
@@ -100,11 +109,20 @@ impl Facts {
         self.journey.enter(phase, kernel.clock().monotonic());
     }
 
-    /// Notes that the call was let in to be done later. Its end will be recorded when it comes.
-    pub(crate) fn record_accepted(mut self, at: UnixMillis) {
+    /// Notes that the call was let in to be done later. Its end will be recorded when it comes, and its spans will hang
+    /// under the span that ends here.
+    pub(crate) fn record_accepted(mut self, kernel: &Kernel) {
         if let Some(slot) = self.slot.take() {
-            slot.record(self.record(AuditAction::InvocationAccepted, at, None));
+            slot.record(self.record(AuditAction::InvocationAccepted, kernel.clock().now(), None));
         }
+        if self.journey.recorded {
+            trace(kernel, &mut self, InvocationStatus::Pending, None, Costs::default());
+        }
+    }
+
+    /// The trace as a job of this call is to go on with it.
+    pub(crate) fn handed_on(&self) -> TraceContext {
+        self.journey.handed_on()
     }
 
     /// Notes that the call may run.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use contract::canonical;
-use contract::cost::Costs;
+use contract::cost::{Costs, fixed_part};
 use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 
@@ -43,6 +43,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         Ok(_) => (InvocationStatus::Success, None),
         Err(refusal) => (status_of(refusal.code), Some(refusal.code)),
     };
+    let costs = costs_of(kernel, &facts, &carried, took);
     // Metrics are read by the whole installation: names of a tenant's own tools do not belong there.
     let shared = facts.tool.as_deref().filter(|tool| tool.tenant.is_home());
     kernel.parts.observer.invocation_finished(&Finished {
@@ -55,8 +56,8 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         replayed: facts.replay_of.is_some(),
         retries: facts.journey.retries(),
         trace: facts.journey.recorded.then_some(&facts.journey.context),
+        costs: &costs,
     });
-    let costs = costs_of(kernel, &facts, carried.as_ref().ok(), took);
     if let Some((insights, who, tool)) = heard(kernel, &facts) {
         insights.ended(&Ended {
             who,
@@ -64,8 +65,8 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             tool,
             refusal: carried.as_ref().err(),
             took,
-            // What an earlier call used was counted then.
-            usage: carried.as_ref().ok().filter(|_| facts.replay_of.is_none()).map(|it| it.usage).unwrap_or_default(),
+            // What an earlier call used was counted then, so it is not among what this one used.
+            usage: facts.used.unwrap_or_default(),
             costs,
             replayed: facts.replay_of.is_some(),
         });
@@ -83,8 +84,8 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
                 decided.reason.clone_from(note);
             }
         }
-        record.usage = carried.as_ref().ok().map(|verified| verified.usage);
-        record.cost = carried.as_ref().ok().map(|_| costs);
+        record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used);
+        record.cost = (carried.is_ok() || !costs.is_zero()).then_some(costs);
         slot.record(record);
     }
 
@@ -92,7 +93,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         facts.journey.stopped();
     }
     if facts.journey.recorded {
-        trace(kernel, &mut facts, status, code);
+        trace(kernel, &mut facts, status, code, costs);
     }
     let checkpoints = std::mem::take(&mut facts.checkpointing.summary);
     // Both askers get the same answer, so it carries the id of the call that ran.
@@ -137,11 +138,32 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
     }))
 }
 
-/// What the call cost. Nothing if it was made before, and nothing that is known if it failed.
-fn costs_of(kernel: &Kernel, facts: &Facts, verified: Option<&Verified>, took: Duration) -> Costs {
-    let verified = verified.filter(|_| facts.replay_of.is_none());
-    let costs = verified.zip(kernel.insights.as_ref());
-    costs.map(|(it, insights)| insights.bill(&it.tool, it.usage, facts.units, took)).unwrap_or_default()
+/// What the call cost. Nothing if it was made before or its tool was never begun; what it used, if that is known; else the
+/// fixed part of its price.
+fn costs_of(kernel: &Kernel, facts: &Facts, carried: &Result<Verified, Refusal>, took: Duration) -> Costs {
+    let (Some(insights), Some(tool), true) = (&kernel.insights, &facts.tool, facts.begun) else {
+        return Costs::default();
+    };
+    match (facts.used, carried) {
+        (Some(usage), _) => insights.bill(tool, usage, facts.units, took),
+        (None, Err(refusal)) if began(refusal.code) => fixed_part(tool.manifest.cost_config.as_ref()),
+        (None, _) => Costs::default(),
+    }
+}
+
+/// Did anybody work for the call, if it ended so? An executor that could not begin says so by its code, and so does one whose
+/// service was not there or did not take the call.
+fn began(code: ErrorCode) -> bool {
+    !matches!(
+        code,
+        ErrorCode::E3108
+            | ErrorCode::E3405
+            | ErrorCode::E3501
+            | ErrorCode::E3502
+            | ErrorCode::E3504
+            | ErrorCode::E3601
+            | ErrorCode::E3602
+    )
 }
 
 /// Who learns from the call, whose it was and of which tool, if all of them are known.
@@ -165,7 +187,13 @@ fn told(facts: &Facts, status: InvocationStatus, took: Duration) {
 }
 
 /// Hands the way of the call to whoever records it.
-fn trace(kernel: &Kernel, facts: &mut Facts, status: InvocationStatus, code: Option<ErrorCode>) {
+pub(super) fn trace(
+    kernel: &Kernel,
+    facts: &mut Facts,
+    status: InvocationStatus,
+    code: Option<ErrorCode>,
+    costs: Costs,
+) {
     let ended = kernel.clock().monotonic();
     facts.journey.leave(ended);
     let journey = &facts.journey;
@@ -185,6 +213,7 @@ fn trace(kernel: &Kernel, facts: &mut Facts, status: InvocationStatus, code: Opt
         status,
         code,
         replayed: facts.replay_of.is_some(),
+        costs,
     }));
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use contract::envelope::{CutPlace, Truncation};
 use contract::error::{ErrorCode, Refusal};
+use contract::event_name::EventName;
 use contract::manifest::OutputPolicy;
 use contract::schema::CoercionNote;
 use serde_json::Value;
@@ -100,7 +101,7 @@ fn redacted(
 fn fits_the_schema(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
     let Err(violations) = tool.result_schema()?.check(result) else { return Ok(()) };
     let first = violations.first().map_or("", |violation| violation.path.as_str());
-    tracing::warn!(tool = %tool.id, version = %tool.version, path = first, violations = violations.len(), "TOOL_OUTPUT_SCHEMA_VIOLATION");
+    tracing::warn!(tool = %tool.id, version = %tool.version, path = first, violations = violations.len(), "{}", EventName::ToolOutputSchemaViolation);
     Err(Refusal::new(
         ErrorCode::E3303,
         format!("`{}` {} answered with something its manifest does not allow", tool.id, tool.version),

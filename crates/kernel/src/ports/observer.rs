@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, Subject, TenantId, ToolId};
@@ -32,6 +33,8 @@ pub struct Finished<'a> {
     pub retries: u32,
     /// The trace, if somebody records it.
     pub trace: Option<&'a TraceContext>,
+    /// What it cost.
+    pub costs: &'a Costs,
 }
 
 /// One of the six phases of a call.
@@ -94,6 +97,7 @@ pub struct Traced {
     pub status: InvocationStatus,
     pub code: Option<ErrorCode>,
     pub replayed: bool,
+    pub costs: Costs,
 }
 
 /// Something a running tool has said, cleaned and bounded.
@@ -186,6 +190,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
     }
     /// A policy decision was made, from memory (`true`) or anew.
     fn decision(&self, remembered: bool);
+    /// A credential was shown: it was remembered (`true`), or has to be verified.
+    fn recognised(&self, remembered: bool) {
+        let _ = remembered;
+    }
     /// Somebody could not prove who it is.
     fn authentication_failed(&self, code: ErrorCode);
     /// The keys of another issuer were fetched, or could not be.

@@ -50,13 +50,15 @@ pub enum EventKind {
     /// A threshold was passed, and the time for that is over.
     AlertRaised,
     AlertResolved,
+    /// Something happened to a version of a tool, for example its removal.
+    ToolEvent,
     /// Somebody tried the address.
     Test,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::InvocationCompleted,
         Self::InvocationFailed,
         Self::InvocationCancelled,
@@ -64,6 +66,7 @@ impl EventKind {
         Self::WorkflowCompleted,
         Self::AlertRaised,
         Self::AlertResolved,
+        Self::ToolEvent,
         Self::Test,
     ];
 
@@ -77,6 +80,7 @@ impl EventKind {
             Self::WorkflowCompleted => "workflow.completed",
             Self::AlertRaised => "alert.raised",
             Self::AlertResolved => "alert.resolved",
+            Self::ToolEvent => "tool.event",
             Self::Test => "webhook.test",
         }
     }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::Webhooks;
 use super::deliver::Turn;
 use crate::health::alerts::Alert;
+use crate::insights::Happening;
 use crate::ports::clock::UnixMillis;
 use crate::ports::webhook_store::{DeliveryId, EventKind, NewDelivery, Target, WebhookId};
 
@@ -103,6 +104,14 @@ impl Webhooks {
         let raised_at = alert.raised_at.0.to_be_bytes();
         let id = named(&[alert.rule.as_str().as_bytes(), tool.as_bytes(), version.as_bytes(), &raised_at]);
         self.tell(&alert.tenant, event, About { id, invocation: None }, crate::insights::told(alert), None).await
+    }
+
+    /// The same for something that happened to a version of a tool.
+    pub async fn announce_happening(&self, happening: &Happening) -> Result<usize, Refusal> {
+        let Happening { name, tenant, tool, version, at, .. } = happening;
+        let (version, at) = (version.to_string(), at.0.to_be_bytes());
+        let id = named(&[name.as_str().as_bytes(), tool.as_str().as_bytes(), version.as_bytes(), &at]);
+        self.tell(tenant, EventKind::ToolEvent, About { id, invocation: None }, happening.told(), None).await
     }
 
     async fn tell(

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! GET /v1/audit?tool=&subject=&trace_id=&action=&from=&to=&before=&limit=
-//! GET /v1/audit/checkpoint        GET /v1/audit/proof/{id}
+//! GET /v1/audit/checkpoint        GET /v1/audit/proof/{id}        POST /v1/audit/rotate-key
 //! ```
 
 use std::sync::Arc;
@@ -93,6 +93,20 @@ pub(super) static OPERATIONS: &[Operation] = &[
         codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3702, ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, proof),
     },
+    Operation {
+        verb: Verb::Post,
+        path: "/v1/audit/rotate-key",
+        id: "rotateAuditKey",
+        tag: "audit",
+        summary: "Sign checkpoints with a new key from now on; the log names it in a record that the former key has signed",
+        access: Access::Token,
+        parameters: &[],
+        asks: Asks::Nothing,
+        good: &[(200, "the public half of the new key")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<Rotated>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3010, ErrorCode::E3801, ErrorCode::E3803],
+        mount: |filter| to(filter, rotate),
+    },
 ];
 
 /// A page of records.
@@ -113,6 +127,20 @@ struct Head {
     checkpoint: String,
     /// The public key, as `gantry audit verify --key` takes it. For proof, have it from elsewhere.
     key: String,
+}
+
+/// The key that signs from now on.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AuditKeyRotated")]
+struct Rotated {
+    /// The public key, as `gantry audit verify --key` takes it.
+    key: String,
+}
+
+async fn rotate(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    let kernel = door.shared_kernel();
+    door.settle(async move { Answer::json(&Rotated { key: kernel.rotate_audit_key(who.actor()).await? }) }).await
 }
 
 async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use contract::cost::{Confidence, Estimate};
 use contract::envelope::InvokeRequest;
 use contract::error::ErrorCode;
+use contract::money::{Amount, Currency};
 use kernel::Explanation;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
@@ -49,6 +51,34 @@ struct ExplainAnswer {
     obligations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Box<Value>>,
+    /// What it would probably cost; absent if it would be refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<EstimateView>,
+}
+
+/// What a call will probably cost, and how long it may take.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CostEstimate")]
+struct EstimateView {
+    estimated_cost: Amount,
+    currency: Currency,
+    /// There if the tool is paid for by the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_tokens: Option<u64>,
+    estimated_latency_ms: u64,
+    confidence: Confidence,
+}
+
+impl EstimateView {
+    fn of(estimate: Estimate) -> Self {
+        Self {
+            estimated_cost: estimate.cost.amount,
+            currency: estimate.cost.currency,
+            estimated_tokens: estimate.tokens,
+            estimated_latency_ms: estimate.latency_ms,
+            confidence: estimate.confidence,
+        }
+    }
 }
 
 async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {
@@ -62,10 +92,11 @@ async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 
 impl ExplainAnswer {
     fn of(explanation: Explanation) -> Self {
-        let Explanation { refusal, mut policies, obligations } = explanation;
+        let Explanation { refusal, mut policies, obligations, estimate } = explanation;
+        let estimate = estimate.map(EstimateView::of);
         let Some(refusal) = refusal else {
             let (code, message, resolution, details) = (None, None, None, None);
-            return Self { allowed: true, code, message, resolution, policies, obligations, details };
+            return Self { allowed: true, code, message, resolution, policies, obligations, details, estimate };
         };
         // A denial names its policies in its details.
         let named = refusal.details.as_ref().and_then(|details| details.get("policies")).and_then(Value::as_array);
@@ -78,6 +109,7 @@ impl ExplainAnswer {
             policies,
             obligations,
             details: refusal.details,
+            estimate,
         }
     }
 }

@@ -142,7 +142,7 @@ async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
     if !door.metrics_are_public() {
         door.kernel().recognise(incoming.credential()?.actor()).await?;
     }
-    let held = door.mcp_state().await.text();
+    let held = door.mcp_state().await.text() + &queue_depth(&door).await;
     let accept = incoming.parts.headers.get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::asked(accept);
     Ok(Answer::plain(format.media_type(), format.page(door.metrics().render() + &held)))
@@ -199,6 +199,19 @@ async fn queue_is_well(door: &Door) -> Option<bool> {
     let jobs = door.jobs()?;
     let total = jobs.settings().bounds.total;
     Some(answers("queue", async { jobs.counts().await.map(|counts| counts.waiting < total) }).await)
+}
+
+/// How long the queue of jobs is, as metrics say it (OBS-006). Nothing if there is no queue, or it does not say in time.
+async fn queue_depth(door: &Door) -> String {
+    let Some(jobs) = door.jobs() else { return String::new() };
+    let Ok(Ok(counts)) = tokio::time::timeout(PROBE_WAIT, jobs.counts()).await else { return String::new() };
+    let (waiting, running, most) = (counts.waiting, counts.running, jobs.settings().bounds.total);
+    format!(
+        "# HELP gantry_jobs Jobs that wait or run\n# TYPE gantry_jobs gauge\n\
+         gantry_jobs{{state=\"waiting\"}} {waiting}\ngantry_jobs{{state=\"running\"}} {running}\n\
+         # HELP gantry_jobs_waiting_max Jobs that may wait at once\n# TYPE gantry_jobs_waiting_max gauge\n\
+         gantry_jobs_waiting_max {most}\n"
+    )
 }
 
 /// There if somebody said where to look. A disk that does not answer is not well.

@@ -129,7 +129,8 @@ struct WindowView {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RaisedAlert")]
 struct Raised {
-    /// `ToolDegraded`, `LatencyRegression`, `TimeoutClassMismatch` or `TOOL_OUTPUT_SCHEMA_VIOLATION`.
+    /// `ToolDegraded`, `LatencyRegression`, `TimeoutClassMismatch`, `TOOL_OUTPUT_SCHEMA_VIOLATION` or
+    /// `TOOL_OUTPUT_CORRUPTION`.
     alert: &'static str,
     /// RFC 3339, UTC.
     raised_at: String,

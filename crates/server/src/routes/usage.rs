@@ -216,6 +216,12 @@ struct Advice {
     /// The tool that the agent uses and that goes with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     used_with: Option<ToolId>,
+    /// The tool that the agent uses and that describes itself in a similar way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    similar_to: Option<ToolId>,
+    /// How similar the descriptions are, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    similarity: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<Version>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -387,6 +393,8 @@ impl Advice {
             reason,
             count,
             used_with: None,
+            similar_to: None,
+            similarity: None,
             version: None,
             suggestion: None,
         };
@@ -397,6 +405,11 @@ impl Advice {
             Reason::CoUse { with, count, enabled } => {
                 let reason = format!("`{with}` is in use, and both were used together {count} times");
                 Self { used_with: Some(with), ..line(if enabled { "try" } else { "activate" }, reason, count) }
+            }
+            Reason::Similar { to, count, percent, enabled } => {
+                let reason = format!("`{to}` was called {count} times, and this describes itself {percent} % like it");
+                let advice = line(if enabled { "try" } else { "activate" }, reason, count);
+                Self { similar_to: Some(to), similarity: Some(percent), ..advice }
             }
             Reason::Reclassify { version, change, timeouts, calls } => {
                 let reason = format!("{timeouts} of {calls} calls took longer than the class allows");

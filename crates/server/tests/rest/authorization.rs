@@ -49,6 +49,7 @@ const TABLE: &[Row] = &[
     ("GET", "/v1/audit", "searchAudit", NOT_HERE_FOR_ADMINISTRATORS),
     ("GET", "/v1/audit/checkpoint", "auditCheckpoint", NOT_HERE_FOR_ADMINISTRATORS),
     ("GET", "/v1/audit/proof/x-1", "auditProof", NOT_HERE_FOR_ADMINISTRATORS),
+    ("POST", "/v1/audit/rotate-key", "rotateAuditKey", NOT_HERE_FOR_ADMINISTRATORS),
     ("POST", "/v1/keys/rotate", "rotateKeys", ADMINISTRATORS),
     ("GET", "/v1/tenants", "listTenants", ADMINISTRATORS),
     ("PUT", "/v1/tenants", "putTenants", ADMINISTRATORS),

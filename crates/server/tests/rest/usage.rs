@@ -106,6 +106,91 @@ async fn use_and_cost_are_told_to_those_they_concern() {
 }
 
 #[tokio::test]
+async fn a_call_that_failed_costs_its_fixed_part_and_one_that_never_began_nothing() {
+    let stage = Stage::new().await;
+    let prices = json!({ "fixed_cost": "0.01", "currency": "EUR",
+        "per_unit": { "unit": "character", "cost_per_unit": "0.0001", "input_field": "text" } });
+    let change = json!({ "cost_config": prices, "execution": { "type": "builtin", "handler": "fail" } });
+    let reply = stage.admin("POST", "/v1/tools/register", Some(manifest("sorry", "1.0.0", &change))).await;
+    assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
+    let ann = stage.minted("ann", "local", "agent").await;
+    assert_eq!(stage.call_as(&ann, "demo.sorry_tool").await, 500);
+    let wrong = json!({ "tool_id": "demo.sorry_tool", "parameters": {} });
+    assert_eq!(stage.ask("POST", "/v1/tools/invoke", Some(&ann), Some(wrong)).await.status, 400);
+    let used = stage.shown("/v1/usage?by=tool", &ann).await;
+    let components = json!({ "external_api": "0.01" });
+    assert_eq!(used["usage"][0]["cost"], json!([{ "currency": "EUR", "total": "0.01", "components": components }]));
+}
+
+#[tokio::test]
+async fn what_a_tool_says_in_its_result_that_it_has_cost_stands_for_its_price() {
+    let stage = Stage::new().await;
+    // The handler gives its parameters back, so the caller plays the tool that reports.
+    let change = json!({ "cost_config": { "fixed_cost": "5", "currency": "EUR", "cost_field": "/text" },
+        "execution": { "type": "builtin", "handler": "echo" } });
+    assert_eq!(stage.admin("POST", "/v1/tools/register", Some(manifest("says", "1.0.0", &change))).await.status, 201);
+    for (said, cost) in [("0.125", "0.125"), ("a lot", "5")] {
+        let answer = stage.invoke("demo.says_tool", json!({ "text": said })).await.json();
+        let metadata = &answer["execution_metadata"];
+        assert_eq!((&metadata["cost"], &metadata["cost_currency"]), (&json!(cost), &json!("EUR")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_call_would_cost_is_told_before_it_is_made() {
+    let stage = Stage::new().await;
+    stage.publish_priced().await;
+    let explain = async |tool: &str| {
+        let body = json!({ "tool_id": tool, "parameters": { "text": "abcdefgh" } });
+        stage.admin("POST", "/v1/tools/explain", Some(body)).await.json()["estimate"].clone()
+    };
+    let estimate = explain("demo.priced_tool").await;
+    assert_eq!((&estimate["estimated_cost"], &estimate["currency"]), (&json!("0.0108"), &json!("EUR")));
+    assert_eq!(estimate["confidence"], "estimate");
+    assert!(estimate["estimated_latency_ms"].as_u64().unwrap() > 0, "{estimate}");
+    assert_eq!(explain("demo.echo_tool").await["confidence"], "unknown");
+    assert_eq!(explain("demo.no_such_tool").await, Value::Null, "what would be refused costs nothing");
+}
+
+#[tokio::test]
+async fn the_removal_of_a_version_is_told() {
+    let stage = Stage::new().await;
+    let subscribed = json!({ "url": "https://r.example/hook", "events": ["tool.event"] });
+    assert_eq!(stage.admin("POST", "/v1/webhooks", Some(subscribed)).await.status, 201);
+    assert_eq!(stage.admin("POST", "/v1/tools/demo.echo_tool/deprecate", Some(json!({}))).await.status, 200);
+    assert_eq!(stage.post.queue.0.lock().unwrap().len(), 0, "only what it was subscribed to");
+    assert_eq!(stage.admin("POST", "/v1/tools/demo.echo_tool/remove", Some(json!({}))).await.status, 200);
+    assert_eq!(stage.post.queue.0.lock().unwrap().len(), 1);
+    let sent = stage.admin("GET", "/v1/webhooks/deliveries", None).await.json();
+    assert!(sent.to_string().contains("tool.event"), "{sent}");
+}
+
+#[tokio::test]
+async fn tools_that_describe_themselves_alike_are_advised_to_those_who_use_one() {
+    let stage = Stage::new().await;
+    for (name, description) in [
+        ("first", "Converts an amount of money between currencies by the daily exchange rate."),
+        ("second", "Converts an amount of money between currencies by the exchange rate of a past day."),
+        ("third", "Draws a picture of a mountain for a postcard."),
+    ] {
+        let change = json!({ "description": description, "execution": { "type": "builtin", "handler": "echo" } });
+        let reply = stage.admin("POST", "/v1/tools/register", Some(manifest(name, "1.0.0", &change))).await;
+        assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
+    }
+    let bot = stage.minted("bot", "acme", "agent").await;
+    for _ in 0..3 {
+        assert_eq!(stage.call_as(&bot, "demo.first_tool").await, 200);
+    }
+    let advice = stage.admin("GET", "/v1/recommendations?tenant=acme", None).await.json();
+    let all = advice["recommendations"].as_array().unwrap();
+    let alike = all.iter().find(|one| one["tool_id"] == "demo.second_tool").unwrap_or_else(|| panic!("{advice}"));
+    assert_eq!((&alike["action"], &alike["agent"]), (&json!("try"), &json!("bot")));
+    assert_eq!((&alike["similar_to"], &alike["count"]), (&json!("demo.first_tool"), &json!(3)));
+    assert!((40..=100).contains(&alike["similarity"].as_u64().unwrap()), "{alike}");
+    assert!(!advice.to_string().contains("demo.third_tool"), "{advice}");
+}
+
+#[tokio::test]
 async fn pages_and_days_can_be_asked_for() {
     let stage = Stage::new().await;
     for day in 0..5 {

@@ -11,10 +11,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
-use contract::manifest::{MutationClass, TimeoutClass};
+use contract::manifest::{Execution, MutationClass, TimeoutClass};
+use contract::money::Currency;
 use kernel::ports::observer::Finished;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -61,6 +63,8 @@ struct CostLabels {
     tool_id: String,
     version: String,
     cost_category: &'static str,
+    /// That of the tool's manifest, `USD`, or `other`: what a tool reports must not make up labels.
+    currency: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -80,6 +84,14 @@ struct ExecutionLabels {
 struct TenantToolLabels {
     tenant_id: String,
     tool_name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DurationLabels {
+    tenant_id: String,
+    tool_name: String,
+    /// The kind of executor, by the version's manifest.
+    gateway: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -114,7 +126,7 @@ struct Families {
     costs: Family<CostLabels, Money>,
     retries: Family<VersionLabels, Counter>,
     executions: Family<ExecutionLabels, Counter>,
-    durations: Family<TenantToolLabels, Histogram, fn() -> Histogram>,
+    durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
     replays: Family<TenantToolLabels, Counter>,
     effects: Family<EffectLabels, Counter>,
 }
@@ -140,8 +152,8 @@ struct Series {
     successes: [Counter; 3],
     latency: Exemplary,
     duration: Histogram,
-    /// What a call costs, and where that is counted.
-    cost: Option<(f64, Money)>,
+    /// What its prices are in.
+    currency: Currency,
     /// Of calls that ran and have effects.
     effects: Option<Counter>,
 }
@@ -165,7 +177,7 @@ impl CallMetrics {
         plain.register("tool_invocation_count", "Calls that came to an end", of.counts);
         let help = "Time from arrival to answer";
         plain.register_with_unit("tool_invocation_latency", help, Unit::Seconds, of.latencies);
-        plain.register("tool_invocation_cost", "What calls cost by their manifests", of.costs);
+        plain.register("tool_invocation_cost", "What calls cost, by the part of the bill", of.costs);
         plain.register("tool_invocation_retries", "Times that calls were sent again", of.retries);
         plain.register("tool_execution", "Calls that came to an end, by tenant", of.executions);
         let help = "Time from arrival to answer, by tenant";
@@ -191,13 +203,12 @@ impl CallMetrics {
         if event.replayed {
             let labels = TenantToolLabels { tenant_id: series.tenant_label.clone(), tool_name: series.tool.clone() };
             self.families.replays.get_or_create(&labels).inc();
-        } else if event.status == InvocationStatus::Success {
-            if let Some((cost, counter)) = &series.cost {
-                counter.inc_by(*cost);
-            }
-            if let Some(effects) = &series.effects {
-                effects.inc();
-            }
+        } else if let (InvocationStatus::Success, Some(effects)) = (event.status, &series.effects) {
+            effects.inc();
+        }
+        // A call that failed may have cost something too.
+        if !event.costs.is_zero() {
+            self.paid(&series, event.costs);
         }
         if event.status == InvocationStatus::Success {
             for counter in &series.successes {
@@ -208,6 +219,22 @@ impl CallMetrics {
             for counter in self.families.ends(&series, event.status, code) {
                 counter.inc();
             }
+        }
+    }
+
+    /// Adds a bill. Sums of money are floats here and nowhere else: Prometheus has nothing else.
+    fn paid(&self, series: &Series, costs: &Costs) {
+        let known = costs.currency == series.currency || costs.currency == Currency::USD;
+        let currency = if known { costs.currency.as_str() } else { OTHER };
+        for (component, amount) in costs.parts() {
+            let labels = CostLabels {
+                tool_id: series.tool.clone(),
+                version: series.version.clone(),
+                cost_category: component.as_str(),
+                currency: currency.to_owned(),
+            };
+            let amount: f64 = amount.to_string().parse().unwrap_or(0.0);
+            self.families.costs.get_or_create(&labels).inc_by(amount);
         }
     }
 
@@ -299,13 +326,9 @@ impl Series {
         });
         let (tool_id, version_label) = (tool.to_owned(), version.to_owned());
         let latency = LatencyLabels { tool_id: tool_id.clone(), version: version_label.clone(), timeout_class };
-        let duration = TenantToolLabels { tenant_id: tenant_label.to_owned(), tool_name: tool_id.clone() };
-        let fixed = manifest.and_then(|manifest| manifest.cost_config.as_ref()?.fixed_cost.as_deref()?.parse().ok());
-        let cost = fixed.filter(|cost: &f64| cost.is_finite() && *cost > 0.0).map(|cost| {
-            let labels =
-                CostLabels { tool_id: tool_id.clone(), version: version_label.clone(), cost_category: "fixed" };
-            (cost, families.costs.get_or_create(&labels).clone())
-        });
+        let gateway = manifest.and_then(|manifest| manifest.execution.as_ref()).map_or("", Execution::kind);
+        let duration = DurationLabels { tenant_id: tenant_label.to_owned(), tool_name: tool_id.clone(), gateway };
+        let currency = manifest.and_then(|manifest| manifest.cost_config.as_ref()?.currency).unwrap_or_default();
         let effects = policy.filter(|policy| policy.has_effects()).map(|policy| {
             let labels = EffectLabels { tenant_id: tenant_label.to_owned(), policy: policy.as_str() };
             families.effects.get_or_create(&labels).clone()
@@ -320,7 +343,7 @@ impl Series {
             tenant,
             tenant_label: tenant_label.to_owned(),
             mutation_class,
-            cost,
+            currency,
             effects,
         }
     }

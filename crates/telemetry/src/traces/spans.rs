@@ -62,8 +62,10 @@ impl Maker<'_> {
             attributes.push(self.text("gantry.tool.id", tool.id.as_str()));
             attributes.push(self.text("gantry.tool.version", &tool.version.to_string()));
             attributes.push(self.text("gantry.side_effect_policy", tool.manifest.side_effect_policy.as_str()));
-            let cost = tool.manifest.cost_config.as_ref().and_then(|cost| cost.fixed_cost.as_deref());
-            attributes.push(self.text("cost", cost.unwrap_or("0")));
+            attributes.push(self.text("cost", &trace.costs.total().to_string()));
+            if !trace.costs.is_zero() {
+                attributes.push(self.text("gantry.cost.currency", trace.costs.currency.as_str()));
+            }
         }
         if let Some(tenant) = &trace.tenant {
             attributes.push(self.text("gantry.tenant.id", tenant.as_str()));
@@ -220,6 +222,7 @@ mod tests {
             status: InvocationStatus::Error,
             code: Some(ErrorCode::E3502),
             replayed: false,
+            costs: contract::cost::Costs::default(),
         }
     }
 

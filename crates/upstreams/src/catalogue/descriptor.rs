@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use contract::event_name::EventName;
 use contract::manifest::SideEffectPolicy;
 use contract::schema::{Coercion, CompiledSchema, SchemaErrors, SchemaLimits};
 use kernel::ports::server_desk::ToolProblem;
@@ -26,7 +27,7 @@ const PROBLEMS_MAX: usize = 100;
 const SHOWN_CHARS_MAX: usize = 80;
 
 /// A descriptor that is not in order.
-pub const INVALID_TOOL_SCHEMA: &str = "INVALID_TOOL_SCHEMA";
+pub const INVALID_TOOL_SCHEMA: &str = EventName::InvalidToolSchema.as_str();
 /// Two descriptors have one name and say different things.
 pub const DUPLICATE_TOOL_NAME: &str = "DUPLICATE_TOOL_NAME";
 /// There are more than are taken.

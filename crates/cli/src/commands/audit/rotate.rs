@@ -1,8 +1,10 @@
 //! `gantry audit rotate-key`: from now on checkpoints are signed with a new key, which a record under the old one names.
+//!
+//! A running server does it itself; without one it is done in the files, which are held meanwhile.
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use store::sqlite::{Options, SqliteStore};
 
 use crate::audit_log;
@@ -11,6 +13,23 @@ use crate::failure::Failure;
 use crate::machine::{OsEntropy, SystemClock};
 
 pub(super) async fn run(context: &Context) -> Result<(), Failure> {
+    let key = match context.data_dir().running_server() {
+        Some(_) => by_the_server(context).await?,
+        None => in_the_files(context).await?,
+    };
+    context.printer.answer(&json!({ "key": key }), |_| key.clone());
+    context.printer.note("checkpoints are signed with this key from now on; hand it to whoever verifies the log");
+    Ok(())
+}
+
+/// The server that holds the directory does it, and goes on.
+async fn by_the_server(context: &Context) -> Result<String, Failure> {
+    let answer = context.client()?.post("/v1/audit/rotate-key", &json!({})).await?;
+    let key = answer.get("key").and_then(Value::as_str).map(ToOwned::to_owned);
+    key.ok_or_else(|| Failure::new("the server did not say which key it signs with from now on"))
+}
+
+async fn in_the_files(context: &Context) -> Result<String, Failure> {
     let (data_dir, config) = (context.data_dir(), context.config(Vec::new())?);
     // Held while the audit log is written: a running server must not be written beside.
     let store = SqliteStore::open(&config.store.file(data_dir.path()), &Options::default())
@@ -22,7 +41,5 @@ pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     let key = log.rotate_key().await.map_err(|error| failed(&error))?;
     log.close().await.map_err(|error| failed(&error))?;
     store.close().await;
-    context.printer.answer(&json!({ "key": key }), |_| key.clone());
-    context.printer.note("checkpoints are signed with this key from now on; hand it to whoever verifies the log");
-    Ok(())
+    Ok(key)
 }

@@ -51,6 +51,13 @@ fn page(printer: &Printer, answer: &Value) -> String {
             lines.push(format!("{title:<11}  {value}"));
         }
     }
+    if let Some(estimate) =
+        answer.get("estimate").filter(|estimate| estimate.get("confidence") != Some(&"unknown".into()))
+    {
+        let text = |name: &str| visible(estimate.get(name).and_then(Value::as_str).unwrap_or_default()).into_owned();
+        let words = format!("{} {} ({})", text("estimated_cost"), text("currency"), text("confidence"));
+        lines.push(format!("{:<11}  {words}", "cost"));
+    }
     lines.join("\n")
 }
 
@@ -71,7 +78,12 @@ mod tests {
             page(&printer, &refused),
             "refused E3206: forbidden by `no-refunds-at-night`\npolicies     no-refunds-at-night\nhint         come back in the morning"
         );
-        let allowed = json!({ "allowed": true, "policies": ["a", "b"], "obligations": ["redact=email"] });
-        assert_eq!(page(&printer, &allowed), "allowed\npolicies     a, b\nobligations  redact=email");
+        let estimate = json!({ "estimated_cost": "0.012", "currency": "EUR", "confidence": "estimate" });
+        let allowed =
+            json!({ "allowed": true, "policies": ["a", "b"], "obligations": ["redact=email"], "estimate": estimate });
+        assert_eq!(
+            page(&printer, &allowed),
+            "allowed\npolicies     a, b\nobligations  redact=email\ncost         0.012 EUR (estimate)"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use audit::FileLog;
 use audit::sinks::file::FileSink;
@@ -105,6 +106,10 @@ struct Counted(Arc<Metrics>);
 impl SinkWatcher for Counted {
     fn delivered(&self, sink: &str, records: u64) {
         self.0.sinks().delivered(sink, records);
+    }
+
+    fn waited(&self, sink: &str, longest: Duration) {
+        self.0.sinks().waited(sink, longest);
     }
 
     fn failed(&self, sink: &str) {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::cost::Reported;
 use contract::error::Refusal;
 use serde_json::{Value, json};
 use tokio::task::{self, JoinError, JoinSet};
@@ -40,6 +41,8 @@ pub(super) struct Open {
     pace: Pace,
     /// Whether a message without meaning has been logged. Once is enough.
     puzzled: bool,
+    /// What the tool has reported with its answer.
+    said: Reported,
 }
 
 /// What a task that answers a request brings.
@@ -48,12 +51,17 @@ type Answers = JoinSet<Result<Value, Refusal>>;
 impl Open {
     pub(super) fn new(id: Box<str>, bounds: SessionBounds) -> Self {
         let pace = Pace { since: Instant::now(), notes: 0 };
-        Self { id, bounds, asked: HashMap::new(), messages: 0, pace, puzzled: false }
+        Self { id, bounds, asked: HashMap::new(), messages: 0, pace, puzzled: false, said: Reported::default() }
     }
 
     /// Does the tool wait for an answer of ours?
     pub(super) fn is_waited_for(&self) -> bool {
         !self.asked.is_empty()
+    }
+
+    /// What the tool reports about its call.
+    pub(super) fn said(&self) -> Reported {
+        self.said
     }
 
     /// Hears the tool until it has answered.
@@ -72,7 +80,10 @@ impl Open {
                 }
             };
             match self.message(heard)? {
-                Message::Response { id, outcome } if id == *self.id => return outcome.map_err(SessionError::Failed),
+                Message::Response { id, outcome, said } if id == *self.id => {
+                    self.said = said;
+                    return outcome.map_err(SessionError::Failed);
+                }
                 Message::Response { .. } => self.puzzle("an answer to nothing that was asked"),
                 Message::Notification { method, params } => self.note(&method, &params, companion.as_ref()),
                 Message::Request { id, method, params } => {

@@ -160,6 +160,29 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
 }
 
 #[tokio::test]
+async fn what_a_tool_reports_beside_its_result_is_of_that_call_only() {
+    let (mut session, mut tool) = pair(USUAL());
+    let companion: Arc<dyn Companion> = Ear::new(0);
+    let program = tokio::spawn(async move {
+        for usage in
+            [json!({ "cost_incurred": "0.02", "currency": "EUR", "tokens_used": 9 }), json!("much"), Value::Null]
+        {
+            let invoke = tool.hear().await;
+            tool.say(json!({ "jsonrpc": "2.0", "id": invoke["id"], "result": 1, "usage": usage })).await;
+        }
+        tool
+    });
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(session.invoke(&call(), &companion).await.unwrap(), 1);
+        let reported = session.reported();
+        said.push((reported.cost.map(|cost| format!("{} {}", cost.amount, cost.currency)), reported.tokens));
+    }
+    assert_eq!(said, [(Some("0.02 EUR".to_owned()), Some(9)), (None, None), (None, None)]);
+    program.await.unwrap();
+}
+
+#[tokio::test]
 async fn progress_log_checkpoints_and_documents_reach_the_companion() {
     let (ended, session, ear, tool) = play(USUAL(), |mut tool| async move {
         let invoke = tool.hear().await;

@@ -6,6 +6,7 @@
 //!
 //! Not here: what the methods mean (`conversation`), how lines come in (`pipe`).
 
+use contract::cost::Reported;
 use contract::error::Refusal;
 use contract::json::{self, JsonError, JsonLimits};
 use serde::Serialize;
@@ -77,9 +78,21 @@ pub struct Failure {
 /// One line from the tool.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
-    Request { id: Id, method: String, params: Value },
-    Notification { method: String, params: Value },
-    Response { id: Value, outcome: Result<Value, Failure> },
+    Request {
+        id: Id,
+        method: String,
+        params: Value,
+    },
+    Notification {
+        method: String,
+        params: Value,
+    },
+    /// `said`: what the tool reports beside its result.
+    Response {
+        id: Value,
+        outcome: Result<Value, Failure>,
+        said: Reported,
+    },
 }
 
 impl Message {
@@ -96,6 +109,7 @@ impl Message {
             return Err(Fault::NotVersionTwo);
         }
         let answer = (members.remove("result"), members.remove("error"));
+        let said = members.get("usage").map(Reported::read).unwrap_or_default();
         match (members.remove("method"), members.remove("id"), answer) {
             (Some(Value::String(method)), id, (None, None)) => {
                 let params = members.remove("params").unwrap_or(Value::Null);
@@ -104,8 +118,8 @@ impl Message {
                     Some(id) => Ok(Self::Request { id: usable(id)?, method, params }),
                 }
             }
-            (None, Some(id), (Some(result), None)) => Ok(Self::Response { id, outcome: Ok(result) }),
-            (None, Some(id), (None, Some(error))) => Ok(Self::Response { id, outcome: Err(Failure::of(error)?) }),
+            (None, Some(id), (Some(result), None)) => Ok(Self::Response { id, outcome: Ok(result), said }),
+            (None, Some(id), (None, Some(error))) => Ok(Self::Response { id, outcome: Err(Failure::of(error)?), said }),
             _ => Err(Fault::NoKind),
         }
     }
@@ -256,7 +270,7 @@ mod tests {
         );
         assert_eq!(
             read(json!({ "jsonrpc": "2.0", "id": 7, "result": null })),
-            Message::Response { id: json!(7), outcome: Ok(Value::Null) }
+            Message::Response { id: json!(7), outcome: Ok(Value::Null), said: Reported::default() }
         );
     }
 

@@ -26,6 +26,9 @@ pub(super) enum Event {
     AlertRaised,
     #[serde(rename = "alert.resolved")]
     AlertResolved,
+    /// Something happened to a version of a tool, for example its removal.
+    #[serde(rename = "tool.event")]
+    ToolEvent,
     #[serde(rename = "webhook.test")]
     Test,
 }
@@ -40,6 +43,7 @@ impl From<Event> for EventKind {
             Event::WorkflowCompleted => Self::WorkflowCompleted,
             Event::AlertRaised => Self::AlertRaised,
             Event::AlertResolved => Self::AlertResolved,
+            Event::ToolEvent => Self::ToolEvent,
             Event::Test => Self::Test,
         }
     }
