@@ -131,10 +131,15 @@ impl<'a> Walk<'a> {
     ) -> Result<Option<Vec<Value>>, RedactionError> {
         let mut redacted: Option<Vec<Value>> = None;
         for (index, item) in items.iter().enumerate() {
-            if let Some(shown) = self.value(item, schemas, place)?
-                && let Some(room) = redacted.get_or_insert_with(|| items.to_vec()).get_mut(index)
-            {
-                *room = shown;
+            match (self.value(item, schemas, place)?, &mut redacted) {
+                (None, None) => {}
+                (shown, Some(redacted)) => redacted.push(shown.unwrap_or_else(|| item.clone())),
+                (Some(shown), None) => {
+                    let mut so_far = Vec::with_capacity(items.len());
+                    so_far.extend_from_slice(items.get(..index).unwrap_or_default());
+                    so_far.push(shown);
+                    redacted = Some(so_far);
+                }
             }
         }
         Ok(redacted)
@@ -169,16 +174,7 @@ impl<'a> Walk<'a> {
         if changed.is_empty() {
             return Ok(None);
         }
-        if renamed {
-            return Ok(Some(rewritten(members, changed)));
-        }
-        let mut redacted = members.clone();
-        for (name, _, shown) in changed {
-            if let (Some(room), Some(shown)) = (redacted.get_mut(name), shown) {
-                *room = shown;
-            }
-        }
-        Ok(Some(redacted))
+        Ok(Some(rewritten(members, changed, renamed)))
     }
 
     /// What is shown in place of a text, the JSON in it looked at if it is some; nothing if it can be shown as it is.
@@ -257,20 +253,23 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The members, some of them under other names. Two names can become the same word; both members stay.
-fn rewritten(
-    members: &Map<String, Value>,
-    changed: Vec<(&String, Option<Arc<str>>, Option<Value>)>,
-) -> Map<String, Value> {
+/// A member that is not shown as it is: its name, and what stands in place of the name and of the value.
+type Changed<'a> = (&'a String, Option<Arc<str>>, Option<Value>);
+
+/// The members, some of them changed; `changed` is in their order. Two names can become the same word; both members stay.
+fn rewritten(members: &Map<String, Value>, changed: Vec<Changed<'_>>, renamed: bool) -> Map<String, Value> {
     let mut changed = changed.into_iter().peekable();
+    let now = members.iter().map(|(name, member)| {
+        let found = changed.next_if(|(other, _, _)| std::ptr::eq(*other, name));
+        let (new_name, shown) = found.map_or((None, None), |(_, new_name, shown)| (new_name, shown));
+        (new_name.as_deref().unwrap_or(name).to_owned(), shown.unwrap_or_else(|| member.clone()))
+    });
+    if !renamed {
+        return now.collect();
+    }
     let mut redacted = Map::new();
-    for (name, member) in members {
-        let (new_name, shown) = match changed.next_if(|(other, _, _)| std::ptr::eq(*other, name)) {
-            Some((_, new_name, shown)) => (new_name, shown),
-            None => (None, None),
-        };
-        let new_name = new_name.as_deref().unwrap_or(name).to_owned();
-        redacted.insert(free_name(&redacted, new_name), shown.unwrap_or_else(|| member.clone()));
+    for (name, member) in now {
+        redacted.insert(free_name(&redacted, name), member);
     }
     redacted
 }
