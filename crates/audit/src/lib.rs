@@ -25,6 +25,8 @@ mod file_log;
 mod key_file;
 mod line;
 mod log_mark;
+#[cfg(feature = "measure")]
+pub mod measure;
 pub mod merkle;
 mod note;
 mod options;

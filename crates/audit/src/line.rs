@@ -1,6 +1,7 @@
 //! One record as one line. The member names are a promise to whoever reads the files.
 //!
-//! A line begins with its number, always written the same way: `segments` finds records by it.
+//! A line begins with its number, always written the same way: `segments` finds records by it. The parameters stand in the
+//! middle as the text they come as, so a line is written as what is before them and what is after.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ pub(crate) struct Stamp<'a> {
     pub(crate) turn: Option<Turn>,
 }
 
+/// What stands before the parameters. There is always something.
 #[derive(Serialize)]
 struct Line<'a> {
     seq: u64,
@@ -73,9 +75,14 @@ struct Line<'a> {
     side_effects: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters_digest: Option<Digest>,
-    /// Redacted, and bounded. Our own JSON, which is written as it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parameters: Option<serde_json::Value>,
+}
+
+/// The member that is written as it is: redacted, bounded, and JSON already.
+const PARAMETERS: &[u8] = b",\"parameters\":";
+
+/// What stands after it.
+#[derive(Serialize)]
+struct Tail<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result_digest: Option<Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,11 +145,6 @@ struct Hand<'a> {
     token_id: Option<&'a str>,
 }
 
-/// The text as the JSON that it is; as a string if a reader would refuse it.
-fn json(text: &str) -> serde_json::Value {
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
-}
-
 /// Appends the record's line, newline included. JSON escapes every control character, so a line is always one line.
 pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     let judged = record.judged.as_deref();
@@ -170,10 +172,11 @@ pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -
         status: record.status,
         code: record.code,
         decision: decision.map(|decision| if decision.allowed { "allow" } else { "deny" }),
-        decision_reason: decision.map(|decision| decision.reason.as_str()),
+        decision_reason: decision.map(|decision| &*decision.reason),
         side_effects: judged.and_then(|judged| judged.side_effects).map(SideEffectPolicy::as_str),
         parameters_digest: record.parameters_digest,
-        parameters: record.parameters.as_deref().map(json),
+    };
+    let tail = Tail {
         result_digest: judged.and_then(|judged| judged.result_digest),
         duration_ms: record.duration_ms,
         usage: record.usage.and_then(Used::of),
@@ -181,6 +184,19 @@ pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -
         note: record.note.as_deref(),
     };
     serde_json::to_writer(&mut *out, &line)?;
+    // The closing brace: more follows.
+    out.pop();
+    if let Some(parameters) = record.parameters.as_deref() {
+        out.extend_from_slice(PARAMETERS);
+        out.extend_from_slice(parameters.as_bytes());
+    }
+    let joint = out.len();
+    serde_json::to_writer(&mut *out, &tail)?;
+    if out.len() == joint + b"{}".len() {
+        out.remove(joint);
+    } else if let Some(brace) = out.get_mut(joint) {
+        *brace = b',';
+    }
     out.push(b'\n');
     Ok(())
 }

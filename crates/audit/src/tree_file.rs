@@ -18,10 +18,21 @@ use crate::merkle::{Hash, MISSING, Nodes};
 pub(crate) const NAME: &str = "tree.bin";
 const HASH_BYTES: u64 = 32;
 
+/// How much of the file is read at once by who reads leaf after leaf.
+const WINDOW_BYTES: usize = 64 * 1024;
+
 /// The hashes of a log.
 #[derive(Debug)]
 pub(crate) struct TreeFile {
     file: File,
+}
+
+/// Reads leaf after leaf, many at once. One out of order costs a read of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Leaves {
+    /// Where in the file the window begins.
+    start: u64,
+    window: Vec<u8>,
 }
 
 impl TreeFile {
@@ -81,6 +92,37 @@ impl Nodes for TreeFile {
     }
 }
 
+impl Leaves {
+    /// The hash of a leaf; none if the file does not have it.
+    pub(crate) fn leaf(&mut self, tree: &TreeFile, index: u64) -> Option<Hash> {
+        let place = index.checked_mul(2)?.checked_sub(u64::from(index.count_ones()))?.checked_mul(HASH_BYTES)?;
+        if let Some(hash) = self.seen(place) {
+            return Some(hash);
+        }
+        let end = self.start.saturating_add(self.window.len() as u64);
+        // Just after the window, or somewhere else altogether?
+        if place < end || place - end > WINDOW_BYTES as u64 {
+            return tree.node(0, index).ok();
+        }
+        self.start = place;
+        self.window.resize(WINDOW_BYTES, 0);
+        let mut read = 0;
+        while let Some(room) = self.window.get_mut(read..).filter(|room| !room.is_empty()) {
+            match tree.file.read_at(room, place.saturating_add(read as u64)) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => read += more,
+            }
+        }
+        self.window.truncate(read);
+        self.seen(place)
+    }
+
+    fn seen(&self, place: u64) -> Option<Hash> {
+        let offset = usize::try_from(place.checked_sub(self.start)?).ok()?;
+        self.window.get(offset..offset.checked_add(size_of::<Hash>())?)?.try_into().ok()
+    }
+}
+
 /// The number of hashes of a tree of `leaves` leaves.
 fn hashes_of(leaves: u64) -> u64 {
     leaves * 2 - u64::from(leaves.count_ones())
@@ -107,6 +149,11 @@ mod tests {
             let path = inclusion_path(&tree, n, 200).unwrap();
             assert!(verify_inclusion(n, 200, &leaf_hash(&n.to_be_bytes()), &path, &frontier.root()));
         }
+        let mut leaves = Leaves::default();
+        for n in (0..200_u64).chain([0, 199, 7, 8, 150]) {
+            assert_eq!(leaves.leaf(&tree, n), Some(leaf_hash(&n.to_be_bytes())), "{n}");
+        }
+        assert!(leaves.leaf(&tree, 200).is_none() && leaves.leaf(&tree, u64::MAX).is_none());
         assert!(tree.node(0, 200).is_err());
         assert!(tree.node(9, 0).is_err());
         assert!(tree.node(64, 1).is_err());

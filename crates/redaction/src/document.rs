@@ -3,11 +3,13 @@
 //! Names of members are texts as well, and so is JSON inside of a string. Numbers are looked at as they are written, because
 //! a card number is one without quotes too.
 
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Map, Number, Value};
 
 use crate::engine::Engine;
 use crate::finding::REDACTED;
-use crate::names::words;
 use crate::numbers::Hint;
 
 /// Deepest value that is redacted. The readers of requests allow less.
@@ -20,8 +22,10 @@ const NESTED_BYTES_MAX: usize = 1024 * 1024;
 const REFERENCES_MAX: usize = 16;
 /// Alternatives of a schema that are looked at for one value.
 const ALTERNATIVES_MAX: usize = 64;
-/// Digits of a number that is looked at. Longer ones than a card has do not exist.
+/// Characters of a number that is looked at: nothing that must not be seen is shorter.
 const SHORTEST_NUMBER: usize = 9;
+/// The smallest one without a sign that has so many.
+const SMALLEST_NUMBER: u64 = 100_000_000;
 
 /// Why something could not be redacted. It must not be written then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,9 +51,15 @@ fn is_open(level: &str) -> bool {
 impl Engine {
     /// The value with words in place of what must not be seen; `schema` is what the value is described by, if anything.
     pub fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactionError> {
+        self.shown(value, schema).map(Cow::into_owned)
+    }
+
+    /// The same, without a copy of a value in which nothing has to go.
+    pub fn shown<'a>(&self, value: &'a Value, schema: Option<&Value>) -> Result<Cow<'a, Value>, RedactionError> {
         let walk = Walk { engine: self, root: schema };
         let schemas: Vec<&Value> = schema.into_iter().collect();
-        walk.value(value, &schemas, Place { depth: 0, nested: 0, hint: Hint::default() })
+        let shown = walk.value(value, &schemas, Place { depth: 0, nested: 0, hint: Hint::default() })?;
+        Ok(shown.map_or(Cow::Borrowed(value), Cow::Owned))
     }
 
     /// The value with [`REDACTED`] in place of every member with one of these names, at every depth. Nothing else changes.
@@ -84,30 +94,55 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn value(&self, value: &Value, schemas: &[&'a Value], place: Place) -> Result<Value, RedactionError> {
+    /// What is shown in place of a value; nothing if it can be shown as it is. Most can, and are not copied then.
+    fn value(&self, value: &Value, schemas: &[&'a Value], place: Place) -> Result<Option<Value>, RedactionError> {
         if place.depth > DEPTH_MAX {
             return Err(RedactionError::TooDeep);
         }
         let below = Place { depth: place.depth + 1, ..place };
         Ok(match value {
-            Value::Null | Value::Bool(_) => value.clone(),
-            Value::Number(number) => {
-                let text = number.to_string();
-                if text.len() < SHORTEST_NUMBER {
-                    return Ok(value.clone());
-                }
-                match self.engine.text_in(&text, place.hint) {
-                    std::borrow::Cow::Borrowed(_) => value.clone(),
-                    std::borrow::Cow::Owned(redacted) => Value::String(redacted),
-                }
-            }
-            Value::String(text) => Value::String(self.text(text, place)?),
-            Value::Array(items) => {
-                let schemas = self.of_items(schemas);
-                Value::Array(items.iter().map(|item| self.value(item, &schemas, below)).collect::<Result<_, _>>()?)
-            }
-            Value::Object(members) => Value::Object(self.object(members, schemas, below)?),
+            Value::Null | Value::Bool(_) => None,
+            Value::Number(number) => self.number(number, place.hint).map(Value::String),
+            Value::String(text) => self.text(text, place)?.map(Value::String),
+            Value::Array(items) => self.array(items, &self.of_items(schemas), below)?.map(Value::Array),
+            Value::Object(members) => self.object(members, schemas, below)?.map(Value::Object),
         })
+    }
+
+    fn number(&self, number: &Number, hint: Hint) -> Option<String> {
+        if number.as_u64().is_some_and(|number| number < SMALLEST_NUMBER) {
+            return None;
+        }
+        let text = number.to_string();
+        if text.len() < SHORTEST_NUMBER {
+            return None;
+        }
+        match self.engine.text_in(&text, hint) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted),
+        }
+    }
+
+    fn array(
+        &self,
+        items: &[Value],
+        schemas: &[&'a Value],
+        place: Place,
+    ) -> Result<Option<Vec<Value>>, RedactionError> {
+        let mut redacted: Option<Vec<Value>> = None;
+        for (index, item) in items.iter().enumerate() {
+            match (self.value(item, schemas, place)?, &mut redacted) {
+                (None, None) => {}
+                (shown, Some(redacted)) => redacted.push(shown.unwrap_or_else(|| item.clone())),
+                (Some(shown), None) => {
+                    let mut so_far = Vec::with_capacity(items.len());
+                    so_far.extend_from_slice(items.get(..index).unwrap_or_default());
+                    so_far.push(shown);
+                    redacted = Some(so_far);
+                }
+            }
+        }
+        Ok(redacted)
     }
 
     fn object(
@@ -115,45 +150,57 @@ impl<'a> Walk<'a> {
         members: &Map<String, Value>,
         schemas: &[&'a Value],
         place: Place,
-    ) -> Result<Map<String, Value>, RedactionError> {
-        let mut redacted = Map::with_capacity(members.len());
+    ) -> Result<Option<Map<String, Value>>, RedactionError> {
+        let (mut changed, mut renamed) = (Vec::new(), false);
         for (name, member) in members {
+            let facts = self.engine.facts(name);
             let schemas = self.of_member(schemas, name);
-            let mark = |schema: &&Value| schema.get("x-sensitivity").cloned();
-            let marks: Vec<Value> = schemas.iter().filter_map(mark).collect();
-            let open = !marks.is_empty() && !marks.iter().any(|mark| is_marked(Some(mark)));
-            let told = marks.iter().any(|mark| is_marked(Some(mark)))
-                || (self.engine.hides(name) && !open && holds(name, member));
+            let (mut marked, mut open) = (false, false);
+            for mark in schemas.iter().filter_map(|schema| schema.get("x-sensitivity")) {
+                let asks = is_marked(Some(mark));
+                (marked, open) = (marked || asks, open || !asks);
+            }
+            let told = marked || (facts.hides && !open && holds(name, facts.counts_tokens, member));
             let shown = if told {
-                Value::String(REDACTED.to_owned())
+                Some(Value::String(REDACTED.to_owned()))
             } else {
-                self.value(member, &schemas, Place { hint: hint(name), ..place })?
+                self.value(member, &schemas, Place { hint: facts.hint, ..place })?
             };
-            redacted.insert(free_name(&redacted, self.engine.text(name).into_owned()), shown);
+            renamed |= facts.shown.is_some();
+            if shown.is_some() || facts.shown.is_some() {
+                changed.push((name, facts.shown, shown));
+            }
         }
-        Ok(redacted)
+        if changed.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(rewritten(members, changed, renamed)))
     }
 
-    /// A text, and the JSON in it if it is some.
-    fn text(&self, text: &str, place: Place) -> Result<String, RedactionError> {
-        let trimmed = text.trim_start();
+    /// What is shown in place of a text, the JSON in it looked at if it is some; nothing if it can be shown as it is.
+    fn text(&self, text: &str, place: Place) -> Result<Option<String>, RedactionError> {
         if place.nested < NESTED_MAX
-            && trimmed.starts_with(['{', '['])
+            && text.trim_start().starts_with(['{', '['])
             && text.len() <= NESTED_BYTES_MAX
             && let Ok(inner) = serde_json::from_str::<Value>(text)
         {
-            let redacted =
-                self.value(&inner, &[], Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint })?;
-            if redacted != inner {
-                return Ok(self.engine.text_in(&redacted.to_string(), place.hint).into_owned());
+            let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };
+            if let Some(redacted) = self.value(&inner, &[], below)? {
+                return Ok(Some(self.engine.text_in(&redacted.to_string(), place.hint).into_owned()));
             }
         }
-        Ok(self.engine.text_in(text, place.hint).into_owned())
+        Ok(match self.engine.text_in(text, place.hint) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted),
+        })
     }
 
     /// The schemas that describe a member, all of them.
     fn of_member(&self, schemas: &[&'a Value], name: &str) -> Vec<&'a Value> {
         let mut found = Vec::new();
+        if schemas.is_empty() {
+            return found;
+        }
         for schema in self.spread(schemas) {
             if let Some(own) = schema.get("properties").and_then(|all| all.get(name)) {
                 found.push(own);
@@ -168,6 +215,9 @@ impl<'a> Walk<'a> {
 
     fn of_items(&self, schemas: &[&'a Value]) -> Vec<&'a Value> {
         let mut found = Vec::new();
+        if schemas.is_empty() {
+            return found;
+        }
         for schema in self.spread(schemas) {
             found.extend(schema.get("items"));
             found.extend(schema.get("prefixItems").and_then(Value::as_array).into_iter().flatten());
@@ -203,11 +253,32 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// A member that is not shown as it is: its name, and what stands in place of the name and of the value.
+type Changed<'a> = (&'a String, Option<Arc<str>>, Option<Value>);
+
+/// The members, some of them changed; `changed` is in their order. Two names can become the same word; both members stay.
+fn rewritten(members: &Map<String, Value>, changed: Vec<Changed<'_>>, renamed: bool) -> Map<String, Value> {
+    let mut changed = changed.into_iter().peekable();
+    let now = members.iter().map(|(name, member)| {
+        let found = changed.next_if(|(other, _, _)| std::ptr::eq(*other, name));
+        let (new_name, shown) = found.map_or((None, None), |(_, new_name, shown)| (new_name, shown));
+        (new_name.as_deref().unwrap_or(name).to_owned(), shown.unwrap_or_else(|| member.clone()))
+    });
+    if !renamed {
+        return now.collect();
+    }
+    let mut redacted = Map::new();
+    for (name, member) in now {
+        redacted.insert(free_name(&redacted, name), member);
+    }
+    redacted
+}
+
 /// Whether a member with the name of a secret can hold one: a number of tokens cannot, nor the working directory.
-fn holds(name: &str, member: &Value) -> bool {
+fn holds(name: &str, counts_tokens: bool, member: &Value) -> bool {
     match member {
         Value::Null | Value::Bool(_) => false,
-        Value::Number(_) => !words(name).last().is_some_and(|word| word == "token" || word == "tokens"),
+        Value::Number(_) => !counts_tokens,
         Value::String(text) => {
             let directory = name.eq_ignore_ascii_case("pwd") && text.starts_with('/');
             !text.is_empty() && !directory
@@ -217,29 +288,6 @@ fn holds(name: &str, member: &Value) -> bool {
     }
 }
 
-/// What a name says about numbers below it.
-fn hint(name: &str) -> Hint {
-    let words = words(name);
-    let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
-    Hint {
-        phone: any(&[
-            "phone",
-            "telephone",
-            "mobile",
-            "fax",
-            "tel",
-            "cell",
-            "cellphone",
-            "msisdn",
-            "whatsapp",
-            "sms",
-            "phones",
-        ]),
-        ssn: any(&["itin", "tin", "ssn", "taxpayer"]),
-    }
-}
-
-/// Two names can become the same word; both members stay.
 fn free_name(members: &Map<String, Value>, name: String) -> String {
     if !members.contains_key(&name) {
         return name;

@@ -8,6 +8,7 @@ use regex::Regex;
 
 use crate::boundary::at;
 use crate::finding::{Finding, Kind, replace, settle};
+use crate::name_facts::{NameFacts, NameMemory};
 use crate::names::{Says, says, words};
 use crate::numbers::{self, Hint};
 use crate::secrets::Detector;
@@ -21,6 +22,8 @@ const ADDED_MAX: usize = 1_000;
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 /// A replacement can bring about a shape that was not there before. So often is looked again.
 const ROUNDS_MAX: usize = 8;
+/// Bytes that are passed over at once where nothing begins.
+const STRIDE: usize = 16;
 
 /// What is redacted besides what every engine knows.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +57,7 @@ pub enum AdditionsError {
 pub struct Engine {
     detector: Arc<Detector>,
     added: Arc<Added>,
+    names: Arc<NameMemory>,
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +96,7 @@ impl Engine {
     /// An engine with these additions.
     pub fn new(additions: &Additions) -> Result<Self, AdditionsError> {
         let detector = Arc::new(Detector::new().map_err(AdditionsError::Automaton)?);
-        Self { detector, added: Arc::default() }.with(additions)
+        Self { detector, added: Arc::default(), names: Arc::default() }.with(additions)
     }
 
     /// This engine with other additions in place of its own. The detectors are shared.
@@ -111,7 +115,8 @@ impl Engine {
             exempt: exempt.iter().map(|name| Named::of(name)).collect(),
             patterns: patterns.iter().map(compile).collect::<Result<_, _>>()?,
         };
-        Ok(Self { detector: Arc::clone(&self.detector), added: Arc::new(added) })
+        // What names say depends on what was added.
+        Ok(Self { detector: Arc::clone(&self.detector), added: Arc::new(added), names: Arc::default() })
     }
 
     /// What must not be seen of a text, in order and without overlaps. Offsets are in bytes, at characters' boundaries.
@@ -157,14 +162,18 @@ impl Engine {
         settle(found)
     }
 
-    /// Whether the value of a member of this name goes, whatever it is.
-    pub(crate) fn hides(&self, name: &str) -> bool {
-        let words = words(name);
+    /// What the name of a member says about it.
+    pub(crate) fn facts(&self, name: &str) -> NameFacts {
+        self.names.facts(self, name)
+    }
+
+    /// Whether the value of a member with a name of these words goes, whatever it is.
+    pub(crate) fn hides(&self, words: &[String]) -> bool {
         let plain = words.concat();
         if self.added.names.iter().any(|added| added.fits(&plain)) {
             return true;
         }
-        says(&words) >= Says::Secret && !self.added.exempt.iter().any(|exempt| exempt.fits(&plain))
+        says(words) >= Says::Secret && !self.added.exempt.iter().any(|exempt| exempt.fits(&plain))
     }
 }
 
@@ -193,9 +202,7 @@ fn sweep(text: &str, hint: Hint, found: &mut Vec<Finding>) {
     let bytes = text.as_bytes();
     let (mut place, mut floor) = (0, 0);
     let mut groups = numbers::Scratch::default();
-    // Digits and the colon are neighbours in ASCII.
-    let begins_something = |byte: &u8| byte.wrapping_sub(b'0') <= b':' - b'0' || *byte == b'@';
-    while let Some(skip) = bytes.get(place..).and_then(|rest| rest.iter().position(begins_something)) {
+    while let Some(skip) = bytes.get(place..).and_then(next_beginning) {
         place += skip;
         match at(bytes, place) {
             b'0'..=b'9' => {
@@ -230,6 +237,16 @@ fn sweep(text: &str, hint: Hint, found: &mut Vec<Finding>) {
             _ => place += 1,
         }
     }
+}
+
+/// Where the next digit, `@` or colon stands.
+fn next_beginning(bytes: &[u8]) -> Option<usize> {
+    // Digits and the colon are neighbours in ASCII.
+    let begins_something = |byte: &u8| byte.wrapping_sub(b'0') <= b':' - b'0' || *byte == b'@';
+    // Without a way out in the middle, the machine looks at a whole stride at once.
+    let has_one = |stride: &[u8]| stride.iter().fold(false, |any, byte| any | begins_something(byte));
+    let passed = bytes.chunks_exact(STRIDE).take_while(|stride| !has_one(stride)).count() * STRIDE;
+    bytes.get(passed..)?.iter().position(begins_something).map(|place| passed + place)
 }
 
 /// A colon with a digit or another colon next to it on both sides, as far as there are any: most colons of JSON are not.

@@ -19,6 +19,9 @@ mod email;
 mod engine;
 mod finding;
 mod iban;
+#[cfg(feature = "measure")]
+pub mod measure;
+mod name_facts;
 mod names;
 mod numbers;
 mod secrets;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what a call costs, what a sandbox costs, what a gateway for MCP costs and what durability costs, as ratios
-//! against what is bare, in the same run.
+//! `cargo xtask bench`: what a call costs, what a sandbox costs, what a gateway for MCP costs, what durability costs and what a
+//! record of everything costs, as ratios against what is bare, in the same run.
 //!
 //! Absolute numbers of one machine say little on another, and little on the same machine tomorrow. So the release binary
 //! and the echo server are asked in turn, with the same load generator and the same bytes, and the median of the pairs
@@ -8,11 +8,13 @@
 //! ```text
 //! xtask (dev) ── builds ──▶ xtask (release) bench-measure ──┬──▶ xtask (release) echo-server
 //!                                 load, report              ├──▶ gantry (release) serve ──▶ xtask (release) mcp-echo-server
-//!                                 isolation, mcp, durable   └──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
+//!                                 isolation, mcp, durable   ├──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
+//!                                 audit                     └──▶ xtask (release) bench-house, on and off the record
 //! ```
 //!
 //! Not here: quality of search (`search_eval`).
 
+pub(crate) mod audit;
 mod authorization;
 mod catalogue;
 mod durable;
@@ -46,6 +48,7 @@ struct Scale {
     tool_counts: &'static [usize],
     isolation: isolation::Scale,
     durable: durable::Scale,
+    audit: audit::Scale,
 }
 
 const FULL: Scale = Scale {
@@ -56,6 +59,7 @@ const FULL: Scale = Scale {
     tool_counts: &[10, 1_000, 10_000],
     isolation: isolation::FULL,
     durable: durable::FULL,
+    audit: audit::FULL,
 };
 
 /// Enough to see that everything works; its numbers are not worth keeping.
@@ -67,6 +71,7 @@ const QUICK: Scale = Scale {
     tool_counts: &[10, 200],
     isolation: isolation::QUICK,
     durable: durable::QUICK,
+    audit: audit::QUICK,
 };
 
 /// What the command line asks for.
@@ -90,6 +95,8 @@ enum Section {
     Mcp,
     /// Effects, keys, jobs, checkpoints.
     Durable,
+    /// Audit, traces, metrics, redaction.
+    Audit,
 }
 
 /// What was measured.
@@ -103,6 +110,8 @@ struct Report {
     mcp: Option<mcp::Results>,
     #[serde(skip_serializing_if = "Option::is_none")]
     durable: Option<durable::Results>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit: Option<audit::Results>,
 }
 
 impl Report {
@@ -111,7 +120,8 @@ impl Report {
         let calls = self.calls.as_ref().map_or(0.0, |results| results.busy_share);
         let isolation = self.isolation.as_ref().map_or(0.0, |results| results.busy_share);
         let durable = self.durable.as_ref().map_or(0.0, |results| results.busy_share);
-        self.mcp.as_ref().map_or(0.0, |results| results.busy_share).max(isolation).max(calls).max(durable)
+        let audit = self.audit.as_ref().map_or(0.0, |results| results.busy_share);
+        self.mcp.as_ref().map_or(0.0, |results| results.busy_share).max(isolation).max(calls).max(durable).max(audit)
     }
 }
 
@@ -153,7 +163,8 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
             if wanted(Section::Isolation) { Some(isolation::all(&gantry, &scale.isolation).await?) } else { None };
         let mcp = if wanted(Section::Mcp) { Some(mcp::all(&gantry, scale).await?) } else { None };
         let durable = if wanted(Section::Durable) { Some(durable::all(&gantry, scale).await?) } else { None };
-        anyhow::Ok(Report { calls, isolation, mcp, durable })
+        let audit = if wanted(Section::Audit) { Some(audit::all(&gantry, scale).await?) } else { None };
+        anyhow::Ok(Report { calls, isolation, mcp, durable, audit })
     })?;
 
     if options.json {
@@ -193,7 +204,8 @@ impl Section {
             Some("isolation") => Ok(Self::Isolation),
             Some("mcp") => Ok(Self::Mcp),
             Some("durable") => Ok(Self::Durable),
-            _ => bail!("--only wants `calls`, `isolation`, `mcp` or `durable`"),
+            Some("audit") => Ok(Self::Audit),
+            _ => bail!("--only wants `calls`, `isolation`, `mcp`, `durable` or `audit`"),
         }
     }
 }

@@ -36,7 +36,7 @@ usage: cargo xtask <command>
   generate                  write the generated files that `check` compares
   services start|stop|status
                             the servers the tests need
-  bench [--quick] [--json] [--write] [--only calls|isolation|mcp]
+  bench [--quick] [--json] [--write] [--only calls|isolation|mcp|durable|audit]
                             measure the release build against a bare echo server, bare processes and MCP servers
                             without a gateway; --write updates benches/README.md
   conformance [--suite server|client] [--version V] [--only PART] [--alone] [--json] [--write]
@@ -79,9 +79,10 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "lazy-tokens" => lazy_tokens::run(rest)?,
         "bench" => bench::run(rest)?,
         "soak" => return soak::run(rest),
-        // The two below are how `bench` calls the release build of this very program.
+        // The three below are how `bench` calls the release build of this very program.
         "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,
+        "bench-house" => bench::audit::house::run(rest)?,
         // And how `conformance` and the official suites call it.
         "conformance-fixture" => conformance::fixture::run(rest)?,
         "mcp-echo-server" => bench::mcp::upstream::run(rest)?,

@@ -1,46 +1,25 @@
 //! Taking in lines one after the other, and comparing at every checkpoint.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 
+use super::lines::{Facts, Looked};
 use super::signatures::{Due, Signatures, forged};
 use super::{FAULTS_MAX, Fault, Report};
 use crate::export::ExportHead;
 use crate::line::KEY_CHANGED;
-use crate::merkle::{Frontier, Nodes as _, leaf_hash, root_of};
+use crate::merkle::{Frontier, Hash, root_of};
 use crate::note::NoteError;
 use crate::principals::{Principals, Turn};
-use crate::segments;
-use crate::tree_file::TreeFile;
-
-/// What is read of a line. Borrowed where nothing is escaped.
-#[derive(Deserialize)]
-struct Facts<'a> {
-    #[serde(borrow)]
-    at: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    tenant: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    subject: Option<Cow<'a, str>>,
-    principal_seq: Option<u64>,
-    #[serde(default)]
-    principal_era: u64,
-    #[serde(borrow)]
-    action: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    key: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    former_key: Option<Cow<'a, str>>,
-}
+use crate::tree_file::{Leaves, TreeFile};
 
 /// The check while it goes on.
 pub(super) struct Checker {
     signatures: Signatures,
     tree: Option<TreeFile>,
+    leaves: Leaves,
     edge: Frontier,
     principals: Principals,
     /// The log is read from its first record, so everybody's count is known.
@@ -70,6 +49,7 @@ impl Checker {
             good: edge.size(),
             signatures,
             tree,
+            leaves: Leaves::default(),
             edge,
             principals: Principals::default(),
             from_start,
@@ -103,22 +83,21 @@ impl Checker {
         }
     }
 
-    /// The next line, without its newline.
-    pub(super) fn take(&mut self, line: &[u8]) {
+    /// The next line.
+    pub(super) fn take(&mut self, looked: Looked<'_>) {
         self.lines += 1;
-        let (seq, facts) = (segments::sequence(line), serde_json::from_slice::<Facts<'_>>(line).ok());
-        let Some((seq, facts)) = seq.zip(facts) else {
+        let Some((seq, facts)) = looked.record else {
             self.is_broken = true;
             // It stands where a record is due, so that one is not missing.
             let due = self.next;
             self.fault(Fault::Unreadable { after: due });
             self.next = self.next.saturating_add(1);
-            self.take_in(line, due);
+            self.take_in(looked.leaf, due);
             return;
         };
         self.place(seq);
         self.follow(seq, &facts);
-        self.take_in(line, seq);
+        self.take_in(looked.leaf, seq);
     }
 
     /// The number: is it the one that is due?
@@ -186,10 +165,9 @@ impl Checker {
     }
 
     /// The line's hash.
-    fn take_in(&mut self, line: &[u8], seq: u64) {
-        let leaf = leaf_hash(line);
+    fn take_in(&mut self, leaf: Hash, seq: u64) {
         if let Some(tree) = &self.tree
-            && tree.node(0, seq).is_ok_and(|stored| stored != leaf)
+            && self.leaves.leaf(tree, seq).is_some_and(|stored| stored != leaf)
             && self.suspects.len() < FAULTS_MAX
         {
             self.suspects.push(seq);

@@ -18,7 +18,7 @@ use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::journey::Journey;
 use crate::ledger::{First, Held, Noted};
-use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, Judged};
+use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judged};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
@@ -41,7 +41,7 @@ pub struct Facts {
     pub(super) tool: Option<Arc<ToolVersion>>,
     pub(super) parameters_digest: Option<Digest>,
     /// What the record shows of the parameters.
-    pub(super) parameters: Option<Arc<str>>,
+    pub(super) parameters: Option<JsonText>,
     /// That it may run, and by what, once that was decided.
     pub(super) allowed: Option<Decided>,
     /// The call's place in the ledger, while it has one.
@@ -128,7 +128,7 @@ impl Facts {
     /// Notes that the call may run.
     pub(crate) fn note_decision(&mut self, authorized: &Authorized) {
         let policies = &authorized.decision().determining;
-        let reason = if policies.is_empty() { "token".to_owned() } else { policies.join(", ") };
+        let reason = if policies.is_empty() { "token".into() } else { policies.join(", ").into() };
         self.allowed = Some(Decided { allowed: true, reason });
     }
 
@@ -175,7 +175,7 @@ impl Facts {
 /// A refusal that is a decision about who may do what, and not about the call's form or the tool's state.
 fn denied(code: ErrorCode) -> Option<Decided> {
     let is_decision = matches!(code.row().kind, ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired);
-    is_decision.then(|| Decided { allowed: false, reason: code.to_string() })
+    is_decision.then(|| Decided { allowed: false, reason: code.to_string().into() })
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

@@ -79,9 +79,11 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             None => carried.as_ref().err().and_then(note),
         };
         if let Some(judged) = &mut record.judged {
+            // Here and not where records are written: it takes less time than a copy of the result, which goes to the caller,
+            // and a queue of results would be as large as the results.
             judged.result_digest = carried.as_ref().ok().map(|verified| canonical::digest(&verified.result));
             if let (Some(decided), Some(note)) = (judged.decision.as_mut().filter(|d| !d.allowed), &record.note) {
-                decided.reason.clone_from(note);
+                decided.reason = note.clone().into();
             }
         }
         record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used);

@@ -2,14 +2,16 @@
 //!
 //! Made as soon as the parameters are the ones that will run, so that a call whose parameters cannot be redacted does not
 //! run: E3304. The digest in the record is of the parameters as they are.
-
-use std::sync::Arc;
+//!
+//! Only what can be shown is redacted, so the work is bounded as the summary is. What is left out for that is left out whole:
+//! a text is handed to the redactor with its last byte or not at all, because half a secret may look like none.
 
 use contract::error::{ErrorCode, Refusal};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::validate::Validated;
+use crate::ports::audit_sink::JsonText;
 use crate::ports::redactor::{RedactError, Redactor};
 
 /// Longest summary, bytes of JSON.
@@ -20,15 +22,30 @@ const SHORT_CHARS_MAX: usize = 64;
 const SHORT_ITEMS_MAX: usize = 8;
 /// Deepest level of such a summary.
 const SHORT_DEPTH_MAX: usize = 4;
+/// Longest text of which the beginning is shown, bytes: all of it is redacted for that.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Longest name of a member that is shown, bytes.
+const NAME_BYTES_MAX: usize = 256;
+/// Texts and names that are redacted for one summary, bytes.
+const LOOKED_AT_BYTES_MAX: usize = 32 * 1024;
 /// What stands for what was left out.
 const LEFT_OUT: &str = "...[truncated]";
 
 /// Notes the summary of the parameters for the record.
 pub(crate) fn summarise(redactor: &dyn Redactor, facts: &mut Facts, validated: &Validated) -> Result<(), Refusal> {
     let schema = &validated.tool.manifest.parameters;
-    let shown = redactor.value(&validated.parameters, Some(schema)).map_err(|error| unredactable(&error))?;
-    facts.parameters = Some(bounded(&shown));
+    let shown = summary(redactor, &validated.parameters, schema).map_err(|error| unredactable(&error))?;
+    facts.parameters = Some(shown);
     Ok(())
+}
+
+fn summary(redactor: &dyn Redactor, parameters: &Value, schema: &Value) -> Result<JsonText, RedactError> {
+    let mut room = SUMMARY_BYTES_MAX;
+    if fits(parameters, &mut room) {
+        return redactor.value(parameters, Some(schema)).map(|shown| bounded(&shown));
+    }
+    let mut left = LOOKED_AT_BYTES_MAX;
+    redactor.value(&outlined(parameters, 0, &mut left), Some(schema)).map(|shown| bounded(&shown))
 }
 
 /// E3304. What could not be redacted is not told.
@@ -38,26 +55,68 @@ pub(super) fn unredactable(error: &RedactError) -> Refusal {
         .hint("send a value with fewer levels")
 }
 
-/// The value as JSON of at most [`SUMMARY_BYTES_MAX`] bytes. It stays JSON whatever is left out.
-fn bounded(value: &Value) -> Arc<str> {
-    let whole = value.to_string();
-    if whole.len() <= SUMMARY_BYTES_MAX {
-        return whole.into();
-    }
-    let short = shortened(value, 0).to_string();
-    if short.len() <= SUMMARY_BYTES_MAX {
-        return short.into();
-    }
-    let names: Vec<&String> =
-        value.as_object().into_iter().flatten().map(|(name, _)| name).take(SHORT_ITEMS_MAX).collect();
-    let outline = json!({ "members": names, LEFT_OUT: whole.len() }).to_string();
-    if outline.len() <= SUMMARY_BYTES_MAX {
-        outline.into()
-    } else {
-        json!({ LEFT_OUT: whole.len() }).to_string().into()
+/// Whether the value has about so many bytes at most. Takes them off; stops at the first that are too many.
+fn fits(value: &Value, room: &mut usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) => take(room, 4),
+        Value::Number(_) => take(room, 8),
+        Value::String(text) => take(room, text.len().saturating_add(2)),
+        Value::Array(items) => take(room, 2) && items.iter().all(|item| take(room, 1) && fits(item, room)),
+        Value::Object(members) => {
+            take(room, 2)
+                && members.iter().all(|(name, member)| take(room, name.len().saturating_add(4)) && fits(member, room))
+        }
     }
 }
 
+/// Takes so many off, if there are so many.
+fn take(room: &mut usize, bytes: usize) -> bool {
+    room.checked_sub(bytes).map(|left| *room = left).is_some()
+}
+
+/// What can be shown of a value that is too large, before it is redacted: texts whole or not at all, the beginnings of lists.
+fn outlined(value: &Value, depth: usize, left: &mut usize) -> Value {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        Value::String(text) if text.len() <= TEXT_BYTES_MAX && take(left, text.len()) => value.clone(),
+        Value::String(_) => LEFT_OUT.into(),
+        Value::Array(_) | Value::Object(_) if depth >= SHORT_DEPTH_MAX => LEFT_OUT.into(),
+        Value::Array(items) => {
+            let kept = items.iter().take(SHORT_ITEMS_MAX).map(|item| outlined(item, depth + 1, left));
+            let more = (items.len() > SHORT_ITEMS_MAX).then(|| LEFT_OUT.into());
+            Value::Array(kept.chain(more).collect())
+        }
+        Value::Object(members) => {
+            let mut kept = serde_json::Map::new();
+            for (name, member) in members.iter().take(SHORT_ITEMS_MAX) {
+                if name.len() <= NAME_BYTES_MAX && take(left, name.len()) {
+                    kept.insert(name.clone(), outlined(member, depth + 1, left));
+                }
+            }
+            if kept.len() < members.len() {
+                kept.insert(LEFT_OUT.to_owned(), (members.len() - kept.len()).into());
+            }
+            Value::Object(kept)
+        }
+    }
+}
+
+/// The value as JSON of at most [`SUMMARY_BYTES_MAX`] bytes. It stays JSON whatever is left out.
+fn bounded(value: &Value) -> JsonText {
+    let fitting = |value: &Value| Some(JsonText::of(value)).filter(|text| text.len() <= SUMMARY_BYTES_MAX);
+    fitting(value)
+        .or_else(|| fitting(&shortened(value, 0)))
+        .or_else(|| fitting(&names(value)))
+        .unwrap_or_else(|| JsonText::of(&json!({ LEFT_OUT: true })))
+}
+
+/// The names alone.
+fn names(value: &Value) -> Value {
+    let members = value.as_object().into_iter().flatten().map(|(name, _)| name);
+    json!({ "members": members.take(SHORT_ITEMS_MAX).collect::<Vec<_>>(), LEFT_OUT: true })
+}
+
+/// The beginnings of texts and lists. What is left out was marked before, or is more than fits.
 fn shortened(value: &Value, depth: usize) -> Value {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
@@ -67,44 +126,109 @@ fn shortened(value: &Value, depth: usize) -> Value {
         },
         Value::Array(_) | Value::Object(_) if depth >= SHORT_DEPTH_MAX => LEFT_OUT.into(),
         Value::Array(items) => {
-            let mut kept: Vec<Value> =
-                items.iter().take(SHORT_ITEMS_MAX).map(|item| shortened(item, depth + 1)).collect();
-            if items.len() > SHORT_ITEMS_MAX {
-                kept.push(LEFT_OUT.into());
-            }
-            Value::Array(kept)
+            let kept = items.iter().take(SHORT_ITEMS_MAX).map(|item| shortened(item, depth + 1));
+            let more = (items.len() > SHORT_ITEMS_MAX).then(|| LEFT_OUT.into());
+            Value::Array(kept.chain(more).collect())
         }
         Value::Object(members) => {
-            let kept =
-                members.iter().take(SHORT_ITEMS_MAX).map(|(name, member)| (name.clone(), shortened(member, depth + 1)));
-            let left_out = (members.len() > SHORT_ITEMS_MAX)
-                .then(|| (LEFT_OUT.to_owned(), (members.len() - SHORT_ITEMS_MAX).into()));
-            Value::Object(kept.chain(left_out).collect())
+            // One more than was kept: the count of those that were not.
+            let kept = members.iter().take(SHORT_ITEMS_MAX + 1);
+            Value::Object(kept.map(|(name, member)| (name.clone(), shortened(member, depth + 1))).collect())
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// Knows one secret by its end, as a private key is known by its last line, and counts what it is shown.
+    #[derive(Debug, Default)]
+    struct ByItsEnd {
+        seen: AtomicUsize,
+    }
+
+    impl Redactor for ByItsEnd {
+        fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+            self.seen.fetch_add(value.to_string().len(), Ordering::SeqCst);
+            Ok(match value {
+                Value::String(text) => self.text(text).into(),
+                Value::Array(items) => items.iter().map(|item| self.value(item, None).unwrap()).collect(),
+                Value::Object(members) => members
+                    .iter()
+                    .map(|(name, member)| (self.text(name).into_owned(), self.value(member, None).unwrap()))
+                    .collect(),
+                other => other.clone(),
+            })
+        }
+        fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+            if text.ends_with("END") { "[REDACTED]".into() } else { text.into() }
+        }
+        fn members(&self, _: &mut Value, _: &[Box<str>]) {}
+    }
+
+    fn shown(value: &Value) -> (JsonText, usize) {
+        let redactor = ByItsEnd::default();
+        let text = summary(&redactor, value, &Value::Null).unwrap();
+        (text, redactor.seen.into_inner())
+    }
+
+    /// Values that are too large to be shown, each in its own way.
+    fn large() -> Vec<Value> {
+        vec![
+            json!({ "long": "ä".repeat(5_000), "n": 7 }),
+            json!({ "longer": "a".repeat(1 << 20) }),
+            json!({ "many": vec![json!({ "x": "y".repeat(100) }); 50_000] }),
+            json!({ "k".repeat(3_000): 1 }),
+            json!(vec![vec![vec![vec!["z".repeat(4_000); 9]; 9]; 9]; 9]),
+            (0..200).map(|n| (format!("{n}{}", "x".repeat(100)), vec!["z".repeat(90); 20])).collect(),
+            json!({ "line ends": "\n".repeat(2_000) }),
+        ]
+    }
 
     #[test]
     fn a_summary_is_bounded_and_stays_json() {
-        let small = json!({ "a": 1 });
-        assert_eq!(&*bounded(&small), r#"{"a":1}"#);
-        let values = [
-            json!({ "long": "ä".repeat(5_000), "n": 7 }),
-            json!({ "many": vec![json!({ "x": "y".repeat(100) }); 500] }),
-            json!({ "k".repeat(3_000): 1 }),
-            (0..200).map(|n| (format!("{n}{}", "x".repeat(100)), vec!["z".repeat(90); 20])).collect(),
-        ];
-        for value in values {
-            let text = bounded(&value);
+        assert_eq!(&*shown(&json!({ "a": 1 })).0, r#"{"a":1}"#);
+        for value in large() {
+            let (text, _) = shown(&value);
             assert!(text.len() <= SUMMARY_BYTES_MAX, "{}", text.len());
             serde_json::from_str::<Value>(&text).unwrap();
         }
-        let kept: Value = serde_json::from_str(&bounded(&json!({ "long": "ä".repeat(5_000), "n": 7 }))).unwrap();
+        let kept: Value = serde_json::from_str(&shown(&large()[0]).0).unwrap();
         assert_eq!(kept["n"], 7);
         assert!(kept["long"].as_str().unwrap().ends_with(LEFT_OUT));
+        let many: Value = (0..20).map(|n| (format!("m{n:02}"), "v".repeat(200))).collect();
+        let kept: Value = serde_json::from_str(&shown(&many).0).unwrap();
+        assert_eq!((kept.as_object().unwrap().len(), &kept[LEFT_OUT]), (SHORT_ITEMS_MAX + 1, &json!(12)));
+    }
+
+    #[test]
+    fn no_more_is_redacted_than_can_be_shown() {
+        // Levels are counted once each by the redactor of this test, and a few marks and brackets come with the texts.
+        let most = (SHORT_DEPTH_MAX + 2) * 2 * LOOKED_AT_BYTES_MAX;
+        for value in large() {
+            let (_, seen) = shown(&value);
+            assert!(seen <= most, "{seen}");
+        }
+    }
+
+    #[test]
+    fn half_a_secret_is_never_shown() {
+        // What is known by its end must come to the redactor with its end, or not be shown at all.
+        for length in [10, 1_000, 3_000, TEXT_BYTES_MAX - 3, TEXT_BYTES_MAX, 1 << 20] {
+            let secret = format!("{}END", "s3cr3t".repeat(length.div_ceil(6)));
+            for value in [
+                json!({ "a": secret, "pad": "p".repeat(3_000) }),
+                json!({ "pad": "p".repeat(TEXT_BYTES_MAX), "pad2": "p".repeat(TEXT_BYTES_MAX - 9), "z": secret }),
+                json!([{ "deep": [{ "er": secret }] }, "p".repeat(3_000)]),
+                json!({ secret.clone(): 1, "pad": "p".repeat(3_000) }),
+            ] {
+                let (text, _) = shown(&value);
+                assert!(!text.contains("s3cr3t"), "{length}: {}", &*text);
+            }
+        }
     }
 }

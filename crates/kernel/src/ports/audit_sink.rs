@@ -1,6 +1,8 @@
 //! Where audit records go. One record per call, refusal and administrative change.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -97,8 +99,8 @@ pub struct AuditRecord {
     pub status: Option<InvocationStatus>,
     pub code: Option<ErrorCode>,
     pub parameters_digest: Option<Digest>,
-    /// The parameters as JSON text, redacted and bounded.
-    pub parameters: Option<Arc<str>>,
+    /// The parameters, redacted and bounded.
+    pub parameters: Option<JsonText>,
     /// What was decided about a call, and what it may have changed.
     pub judged: Option<Box<Judged>>,
     pub duration_ms: Option<u64>,
@@ -126,7 +128,26 @@ pub struct Judged {
 pub struct Decided {
     pub allowed: bool,
     /// The policies behind it, or the code of the refusal; `token` if no policy had a say.
-    pub reason: String,
+    pub reason: Cow<'static, str>,
+}
+
+/// The text of a JSON value, on one line. It can only be made from a value, so a sink may write it as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonText(Arc<str>);
+
+impl JsonText {
+    /// The text of this value.
+    pub fn of(value: &serde_json::Value) -> Self {
+        Self(value.to_string().into())
+    }
+}
+
+impl Deref for JsonText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
 }
 
 /// Why records could not be kept.

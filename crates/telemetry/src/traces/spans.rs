@@ -30,9 +30,10 @@ pub(super) fn spans(trace: &Traced, redaction: &Redaction) -> Vec<Span> {
     spans.push(maker.call());
     spans.extend(trace.phases.iter().map(|phase| {
         let failed = (trace.stopped_in == Some(phase.phase)).then_some(trace.code).flatten();
-        let mut span = maker.span(phase.phase.as_str(), SpanKind::Internal, phase.id, (phase.started, phase.ended));
+        let name = phase.phase.as_str();
+        let mut span = maker.span(name.to_owned(), SpanKind::Internal, phase.id, (phase.started, phase.ended));
         span.parent_span_id = Some(trace.span.to_bytes());
-        span.attributes.push(maker.text("gantry.phase", phase.phase.as_str()));
+        span.attributes.push(own("gantry.phase", name));
         ended(&mut span, failed.map(|code| (word(trace.status, Some(code)), code.as_str())));
         span
     }));
@@ -49,22 +50,23 @@ impl Maker<'_> {
     /// The call as a whole.
     fn call(&self) -> Span {
         let trace = self.trace;
-        let mut span = self.span("tool.invoke", SpanKind::Server, trace.span, (trace.started, trace.ended));
+        let mut span = self.span("tool.invoke".to_owned(), SpanKind::Server, trace.span, (trace.started, trace.ended));
         span.parent_span_id = trace.context.parent.map(SpanId::to_bytes);
         if trace.context.parent.is_some() {
             span.flags |= REMOTE;
         }
         let word = word(trace.status, trace.code);
         let attributes = &mut span.attributes;
-        attributes.push(self.text("gantry.invocation.id", &trace.invocation_id.to_string()));
-        attributes.push(self.text("gantry.status", word));
+        // Whoever has chosen it: a UUID holds nothing that must not be seen.
+        attributes.push(attribute("gantry.invocation.id", Any::Text(trace.invocation_id.to_string())));
+        attributes.push(own("gantry.status", word));
         if let Some(tool) = &trace.tool {
             attributes.push(self.text("gantry.tool.id", tool.id.as_str()));
             attributes.push(self.text("gantry.tool.version", &tool.version.to_string()));
-            attributes.push(self.text("gantry.side_effect_policy", tool.manifest.side_effect_policy.as_str()));
-            attributes.push(self.text("cost", &trace.costs.total().to_string()));
+            attributes.push(own("gantry.side_effect_policy", tool.manifest.side_effect_policy.as_str()));
+            attributes.push(own("cost", &trace.costs.total().to_string()));
             if !trace.costs.is_zero() {
-                attributes.push(self.text("gantry.cost.currency", trace.costs.currency.as_str()));
+                attributes.push(own("gantry.cost.currency", trace.costs.currency.as_str()));
             }
         }
         if let Some(tenant) = &trace.tenant {
@@ -89,14 +91,14 @@ impl Maker<'_> {
             OutwardCall::Executor(_) => (format!("execute_tool {tool}"), SpanKind::Internal),
             OutwardCall::Mcp { method, tool, .. } => (format!("{method} {tool}"), SpanKind::Client),
         };
-        let mut span = self.span(&name, kind, outward.id, (outward.started, outward.ended));
+        let mut span = self.span(self.clean(&name), kind, outward.id, (outward.started, outward.ended));
         span.parent_span_id = Some(outward.parent.to_bytes());
         let attributes = &mut span.attributes;
-        attributes.push(self.text("gen_ai.operation.name", "execute_tool"));
+        attributes.push(own("gen_ai.operation.name", "execute_tool"));
         match &outward.what {
             OutwardCall::Executor(kind) => {
                 attributes.push(self.text("gen_ai.tool.name", tool));
-                attributes.push(self.text("gen_ai.tool.call.id", &self.trace.invocation_id.to_string()));
+                attributes.push(attribute("gen_ai.tool.call.id", Any::Text(self.trace.invocation_id.to_string())));
                 attributes.push(self.text("gantry.executor", kind));
             }
             OutwardCall::Mcp { method, server, tool } => {
@@ -114,14 +116,14 @@ impl Maker<'_> {
         span
     }
 
-    fn span(&self, name: &str, kind: SpanKind, id: SpanId, (from, to): (Duration, Duration)) -> Span {
+    fn span(&self, name: String, kind: SpanKind, id: SpanId, (from, to): (Duration, Duration)) -> Span {
         let context = &self.trace.context;
         Span {
             trace_id: context.trace_id.to_bytes(),
             span_id: id.to_bytes(),
             trace_state: context.tracestate().unwrap_or_default().to_owned(),
             parent_span_id: None,
-            name: self.clean(name),
+            name,
             kind,
             start_time_unix_nano: self.nanos(from),
             end_time_unix_nano: self.nanos(to.max(from)),
@@ -144,12 +146,21 @@ impl Maker<'_> {
 
     /// TRA-3, and short enough.
     fn clean(&self, text: &str) -> String {
-        self.redaction.apply(text).chars().take(VALUE_CHARS_MAX).collect()
+        let clean = self.redaction.apply(text);
+        if clean.len() <= VALUE_CHARS_MAX {
+            return clean.into_owned();
+        }
+        clean.chars().take(VALUE_CHARS_MAX).collect()
     }
 }
 
 fn attribute(key: &str, value: Any) -> Attribute {
     (key.to_owned(), value)
+}
+
+/// A word of our own, which needs no redaction.
+fn own(key: &str, word: &'static str) -> Attribute {
+    attribute(key, Any::Text(word.to_owned()))
 }
 
 /// How a span ended: well, or with a status word and a type of error.

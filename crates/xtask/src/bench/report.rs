@@ -2,8 +2,9 @@
 //!
 //! What a verdict means is said in [`super::goal`]. Results of a busy machine are shown as a sketch and never kept.
 //!
-//! Not here: the tables of isolation, of MCP and of what is durable (`isolation::page`, `mcp::page`, `durable::page`), which
-//! have markers of their own, so that each part can be measured and kept without the others.
+//! Not here: the tables of isolation, of MCP, of what is durable and of the record (`isolation::page`, `mcp::page`,
+//! `durable::page`, `audit::page`), which have markers of their own, so that each part can be measured and kept without the
+//! others.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use super::goal::{BUSY_SHARE_MAX, Bound, Goal, significant, table};
 use super::load::Measured;
 use super::scenarios::{Governed, Results};
-use super::{Report, durable, isolation, mcp};
+use super::{Report, audit, durable, isolation, mcp};
 use crate::workspace;
 
 const PAGE: &str = "benches/README.md";
@@ -24,6 +25,8 @@ const MCP_BEGIN: &str = "<!-- mcp: written by `cargo xtask bench --write` -->";
 const MCP_END: &str = "<!-- end of mcp -->";
 const DURABLE_BEGIN: &str = "<!-- durable: written by `cargo xtask bench --write` -->";
 const DURABLE_END: &str = "<!-- end of durable -->";
+const AUDIT_BEGIN: &str = "<!-- audit: written by `cargo xtask bench --write` -->";
+const AUDIT_END: &str = "<!-- end of audit -->";
 
 /// The goals that apply to what was measured.
 fn goals(results: &Results) -> Vec<Goal> {
@@ -77,6 +80,7 @@ pub(super) fn markdown(report: &Report) -> String {
         report.isolation.as_ref().map(isolation::page),
         report.mcp.as_ref().map(mcp::page),
         report.durable.as_ref().map(durable::page),
+        report.audit.as_ref().map(audit::page),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
@@ -171,6 +175,7 @@ pub(super) fn write(report: &Report) -> Result<()> {
         (report.isolation.as_ref().map(isolation::page), (ISOLATION_BEGIN, ISOLATION_END)),
         (report.mcp.as_ref().map(mcp::page), (MCP_BEGIN, MCP_END)),
         (report.durable.as_ref().map(durable::page), (DURABLE_BEGIN, DURABLE_END)),
+        (report.audit.as_ref().map(audit::page), (AUDIT_BEGIN, AUDIT_END)),
     ];
     for (part, markers) in parts {
         if let Some(text) = part {
@@ -205,9 +210,13 @@ mod tests {
     #[test]
     fn the_page_has_all_pairs_of_markers() {
         let page = workspace::read(PAGE).unwrap().unwrap();
-        for markers in
-            [(BEGIN, END), (ISOLATION_BEGIN, ISOLATION_END), (MCP_BEGIN, MCP_END), (DURABLE_BEGIN, DURABLE_END)]
-        {
+        for markers in [
+            (BEGIN, END),
+            (ISOLATION_BEGIN, ISOLATION_END),
+            (MCP_BEGIN, MCP_END),
+            (DURABLE_BEGIN, DURABLE_END),
+            (AUDIT_BEGIN, AUDIT_END),
+        ] {
             assert!(replaced(&page, "new", markers).is_some(), "{markers:?}");
         }
     }

@@ -24,8 +24,8 @@ const REGISTRARS: usize = 8;
 /// How many different questions search is asked.
 const QUESTIONS: usize = 200;
 /// The body of the measured call, and what its answer must contain.
-const CALL: &str = r#"{"tool_id":"calculator","parameters":{"expression":"sqrt(16) + 2^3"}}"#;
-const CALL_ANSWER: &str = r#""result":12"#;
+pub(super) const CALL: &str = r#"{"tool_id":"calculator","parameters":{"expression":"sqrt(16) + 2^3"}}"#;
+pub(super) const CALL_ANSWER: &str = r#""result":12"#;
 /// Memory is read when allocators and caches had this long to settle.
 const SETTLE: Duration = Duration::from_secs(1);
 
