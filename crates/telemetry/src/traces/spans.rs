@@ -64,9 +64,9 @@ impl Maker<'_> {
             attributes.push(self.text("gantry.tool.id", tool.id.as_str()));
             attributes.push(self.text("gantry.tool.version", &tool.version.to_string()));
             attributes.push(own("gantry.side_effect_policy", tool.manifest.side_effect_policy.as_str()));
-            attributes.push(own("cost", &trace.costs.total().to_string()));
+            attributes.push(self.text("cost", &trace.costs.total().to_string()));
             if !trace.costs.is_zero() {
-                attributes.push(own("gantry.cost.currency", trace.costs.currency.as_str()));
+                attributes.push(self.text("gantry.cost.currency", trace.costs.currency.as_str()));
             }
         }
         if let Some(tenant) = &trace.tenant {
