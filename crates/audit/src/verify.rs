@@ -97,7 +97,7 @@ pub fn verify_dir(dir: &Path, trust: &Trust) -> io::Result<Report> {
         while lines.read(&mut reader)? {
             lines.each(|looked| checker.take(looked));
         }
-        if lines.is_torn() {
+        if lines.take_torn() {
             checker.note("the last line of a file is torn, as a crash leaves it".to_owned());
         }
     }
@@ -119,7 +119,7 @@ pub fn verify_export(source: impl io::Read, trust: &Trust) -> io::Result<Report>
     while lines.read(&mut reader)? {
         lines.each(|looked| checker.take(looked));
     }
-    if lines.is_torn() {
+    if lines.take_torn() {
         checker.fault(Fault::Truncated { records: checker.records(), signed: head.to });
     }
     Ok(checker.end_of_export(&head))

@@ -57,8 +57,9 @@ pub(super) struct Lines {
     bytes: Vec<u8>,
     /// Where each line ends.
     ends: Vec<usize>,
-    /// The line that is being read, and in the end what is left of a torn one.
+    /// The line that is being read.
     last: Vec<u8>,
+    torn: bool,
 }
 
 impl Lines {
@@ -66,16 +67,21 @@ impl Lines {
     pub(super) fn read(&mut self, reader: &mut impl BufRead) -> io::Result<bool> {
         self.bytes.clear();
         self.ends.clear();
-        while self.bytes.len() < BATCH_BYTES && segments::next_line(reader, &mut self.last)? {
+        while self.bytes.len() < BATCH_BYTES {
+            if !segments::next_line(reader, &mut self.last)? {
+                // What is left of it is gone with the next look.
+                self.torn |= !self.last.is_empty();
+                break;
+            }
             self.bytes.extend_from_slice(&self.last);
             self.ends.push(self.bytes.len());
         }
         Ok(!self.ends.is_empty())
     }
 
-    /// The last line that was read had no end.
-    pub(super) fn is_torn(&self) -> bool {
-        self.ends.is_empty() && !self.last.is_empty()
+    /// Whether the last line of what was read had no end. Asked once for each file, at its end.
+    pub(super) fn take_torn(&mut self) -> bool {
+        std::mem::take(&mut self.torn)
     }
 
     /// Looks at every line of the batch, and hands them on in order.
@@ -128,7 +134,7 @@ mod tests {
                 });
             }
             assert_eq!(next, count as u64);
-            assert!(!lines.is_torn());
+            assert!(!lines.take_torn());
         }
     }
 
@@ -140,6 +146,6 @@ mod tests {
         while lines.read(&mut reader).unwrap() {
             lines.each(|_| count += 1);
         }
-        assert!(count == 1 && lines.is_torn());
+        assert_eq!((count, lines.take_torn(), lines.take_torn()), (1, true, false));
     }
 }
