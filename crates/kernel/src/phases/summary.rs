@@ -2,6 +2,10 @@
 //!
 //! Made as soon as the parameters are the ones that will run, so that a call whose parameters cannot be redacted does not
 //! run: E3304. The digest in the record is of the parameters as they are.
+//!
+//! This is where a call gets the redactor that it keeps: with what its tenant adds to the rules, and with the values of the
+//! credentials that its tool is given, which a caller may have got hold of and sent back. If those cannot be had, the record
+//! shows nothing of the parameters: the call itself will not get them either.
 
 use std::sync::Arc;
 
@@ -10,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::validate::Validated;
-use crate::ports::redactor::{RedactError, Redactor};
+use crate::invoke::Kernel;
+use crate::ports::redactor::RedactError;
 
 /// Longest summary, bytes of JSON.
 const SUMMARY_BYTES_MAX: usize = 2 * 1024;
@@ -22,11 +27,30 @@ const SHORT_ITEMS_MAX: usize = 8;
 const SHORT_DEPTH_MAX: usize = 4;
 /// What stands for what was left out.
 const LEFT_OUT: &str = "...[truncated]";
+/// What stands for parameters in which a secret could stand that nobody can look for.
+const WITHHELD: &str = r#""[REDACTED]""#;
 
-/// Notes the summary of the parameters for the record.
-pub(crate) fn summarise(redactor: &dyn Redactor, facts: &mut Facts, validated: &Validated) -> Result<(), Refusal> {
-    let schema = &validated.tool.manifest.parameters;
-    let shown = redactor.value(&validated.parameters, Some(schema)).map_err(|error| unredactable(&error))?;
+/// Notes the summary of the parameters for the record, and the redactor of the call.
+pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mut Validated) -> Result<(), Refusal> {
+    let tool = &validated.tool;
+    validated.key.hide(&*kernel.parts.redactor);
+    if let Some(own) = facts.redactor.of_tenant(validated.caller.tenant()) {
+        facts.redactor = own;
+    }
+    let kind = tool.manifest.execution.as_ref().map(contract::manifest::Execution::kind);
+    let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
+    if let Some(given) = executor.and_then(|executor| executor.credentials(tool, validated.caller.tenant())) {
+        match facts.redactor.knowing(&given).await {
+            Ok(knowing) => facts.redactor = knowing.unwrap_or_else(|| Arc::clone(&facts.redactor)),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the record of a call shows no parameters");
+                facts.parameters = Some(WITHHELD.into());
+                return Ok(());
+            }
+        }
+    }
+    let schema = &tool.manifest.parameters;
+    let shown = facts.redactor.value(&validated.parameters, Some(schema)).map_err(|error| unredactable(&error))?;
     facts.parameters = Some(bounded(&shown));
     Ok(())
 }
