@@ -6,6 +6,7 @@
 
 mod audit;
 mod audit_sinks;
+mod audit_witness;
 mod authorization;
 mod bad_input;
 mod calls;
@@ -23,6 +24,7 @@ mod mcp_stdio;
 mod refusals;
 mod registry;
 mod sandbox;
+mod secrecy;
 mod start_up;
 mod support;
 mod telemetry;

@@ -198,6 +198,14 @@ impl Gantry {
         wait_for("the server's end", || self.child.try_wait().unwrap())
     }
 
+    /// The same, for what the server has said until its end.
+    pub(crate) fn shut_down(mut self) -> String {
+        self.signal("TERM");
+        let status = wait_for("the server's end", || self.child.try_wait().unwrap());
+        assert!(status.success(), "{status}: {}", self.log());
+        self.log()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         assert!(
             Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap().success()

@@ -5,7 +5,8 @@
 //!
 //! This is where a call gets the redactor that it keeps: with what its tenant adds to the rules, and with the values of the
 //! credentials that its tool is given, which a caller may have got hold of and sent back. If those cannot be had, the record
-//! shows nothing of the parameters: the call itself will not get them either.
+//! shows nothing of the parameters: the call itself will not get them either. From then on it also knows the parameters
+//! themselves (`discretion`).
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::validate::Validated;
+use crate::discretion::Discretion;
 use crate::invoke::Kernel;
 use crate::ports::redactor::RedactError;
 
@@ -45,13 +47,16 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the record of a call shows no parameters");
                 facts.parameters = Some(WITHHELD.into());
-                return Ok(());
             }
         }
     }
-    let schema = &tool.manifest.parameters;
-    let shown = facts.redactor.value(&validated.parameters, Some(schema)).map_err(|error| unredactable(&error))?;
-    facts.parameters = Some(bounded(&shown));
+    if facts.parameters.is_none() {
+        let schema = &tool.manifest.parameters;
+        let shown = facts.redactor.value(&validated.parameters, Some(schema)).map_err(|error| unredactable(&error))?;
+        facts.parameters = Some(bounded(&shown));
+    }
+    let rules = Arc::clone(&facts.redactor);
+    facts.redactor = Arc::new(Discretion::new(rules, Arc::clone(tool), Arc::clone(&validated.parameters)));
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::observer::Observer;
+use kernel::ports::redactor::Redactor;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
@@ -127,6 +128,10 @@ impl House {
         Arc::clone(&self.entropy) as _
     }
 
+    pub(super) fn redactor(&self) -> Arc<dyn Redactor> {
+        Arc::new(self.redacting.clone())
+    }
+
     /// Sends traces to the collector, if one is configured.
     pub(super) fn send_traces(&self, config: &Config) -> Result<Option<TracerHandle>, Failure> {
         let Some(traces) = &config.traces else { return Ok(None) };
@@ -214,7 +219,7 @@ impl House {
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
-            redactor: Arc::new(self.redacting.clone()),
+            redactor: self.redactor(),
         });
         let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
         let kernel = kernel.with_audit_log(log);
