@@ -15,6 +15,7 @@ mod command_line;
 mod crash;
 mod crash_effects;
 mod escape;
+mod faults;
 mod first_minute;
 mod identity;
 mod jobs;

@@ -292,13 +292,13 @@ async fn of_a_thousand_calls_nothing_that_must_not_be_seen_is_seen_anywhere() {
     // Each tool has done both, so that both were written.
     for end in [
         "\"t.echo\" 200 ",
-        "\"t.fails\" 502 E3401",
+        "\"t.fails\" 500 E3401",
         "\"t.writes\" 200 ",
-        "\"t.breaks\" 502 E3401",
+        "\"t.breaks\" 500 E3401",
         "\"t.speaks\" 200 ",
-        "\"t.speaks\" 502 E3401",
+        "\"t.speaks\" 500 E3401",
         "\"t.knows\" 200 ",
-        "\"t.knows\" 502 E3401",
+        "\"t.knows\" 500 E3401",
         "\"echo.echo\" 200 ",
         "\"t.sum\" 200 ",
     ] {

@@ -58,6 +58,9 @@ impl Redactor for Withholding {
     fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
         Withhold.text(text)
     }
+    fn finds(&self, text: &str) -> bool {
+        Withhold.finds(text)
+    }
     fn members(&self, value: &mut Value, names: &[Box<str>]) {
         Withhold.members(value, names);
     }
