@@ -91,7 +91,7 @@ for line in sys.stdin:
 
 /// What tools take: a member that is secret by its name, one by its mark, and whatever else.
 fn parameters() -> Value {
-    json!({ "type": "object", "properties": {
+    json!({ "type": "object", "additionalProperties": true, "properties": {
         "note": { "type": "string", "x-sensitivity": "high" },
         "contact": { "type": "object", "properties": { "line": { "type": "string", "x-sensitivity": true } } } } })
 }
@@ -110,8 +110,7 @@ fn write(path: &Path, text: &str) {
 
 /// The tools, each in a folder.
 fn lay_out(tools: &Path, echo: &Receiver) {
-    let strict = json!({ "output_policy": "strict", "side_effect_policy": "compensatable", "idempotency": {},
-        "compensation": Value::Null,
+    let strict = json!({ "output_policy": "strict", "side_effect_policy": "idempotent", "idempotency": {},
         "side_effects": [{ "resource": "record", "op": "UPDATE", "scope": "one" }] });
     let shell = |script: &str| json!({ "type": "process", "command": ["sh", "-c", script] });
     let mut all = vec![
@@ -136,7 +135,6 @@ fn lay_out(tools: &Path, echo: &Receiver) {
     ];
     for made in all.iter_mut().filter(|made| made["tool_id"] == "writes" || made["tool_id"] == "breaks") {
         made.as_object_mut().unwrap().extend(strict.as_object().unwrap().clone());
-        made.as_object_mut().unwrap().remove("compensation");
     }
     for made in &all {
         let folder = tools.join(made["tool_id"].as_str().unwrap());
@@ -176,7 +174,8 @@ fn call(dice: &mut Dice, number: usize, echo: &str, words: &[String; 2], wanted:
         (plant(planted::words(dice)), plant(planted::words(dice)), plant(planted::words(dice)));
     let fail = dice.roll(3);
     let given = json!({ "text": text, "password": password, "note": note, "contact": { "line": line }, "fail": fail,
-        "items": [{ "apiKey": plant(planted::words(dice)) }, [plant(planted::by_looks(dice))]] });
+        "items": [{ "apiKey": plant(planted::words(dice)) }, [plant(planted::by_looks(dice))]],
+        "staff": format!("for {}", plant(planted::by_rule(dice))), "badge_no": plant(planted::words(dice)) });
     let key = plant(planted::by_looks(dice)).replace('\n', " ");
     let keyed = json!({ "idempotency_key": format!("order {number} of {key}") });
     let (tool, parameters, options) = match number % 20 {
@@ -246,6 +245,7 @@ async fn of_a_thousand_calls_nothing_that_must_not_be_seen_is_seen_anywhere() {
         { "name": "siem", "kind": "http", "url": format!("http://{}/", siem.address),
           "allow": [format!("http://{}", siem.address)] },
     ]);
+    let rules = json!([{ "patterns": ["EMP-[0-9]{9}"] }, { "tenant": "local", "names": ["badge*"] }]);
     let gantry = Start::new()
         .data(&data)
         .arg("--tools")
@@ -253,6 +253,7 @@ async fn of_a_thousand_calls_nothing_that_must_not_be_seen_is_seen_anywhere() {
         .env("GANTRY_LOG__LEVEL", "debug")
         .env("GANTRY_LOG__FORMAT", "json")
         .env("GANTRY_AUDIT__SINKS", sinks.to_string())
+        .env("GANTRY_REDACTION__RULES", rules.to_string())
         .env("GANTRY_TRACES__ENDPOINT", format!("http://{}", collector.address))
         .run()
         .await;

@@ -92,6 +92,11 @@ pub(super) fn by_looks(dice: &mut Dice) -> Planted {
     }
 }
 
+/// Something that a rule of the configuration is about.
+pub(super) fn by_rule(dice: &mut Dice) -> Planted {
+    Planted::new(format!("EMP-{}", dice.digits(9)))
+}
+
 /// Something that only its name, its mark or somebody's knowledge tells to be secret.
 pub(super) fn words(dice: &mut Dice) -> Planted {
     Planted::new(format!("{} \"{}\"/{}+{}", dice.letters(7), dice.letters(6), dice.letters(8), dice.letters(5)))

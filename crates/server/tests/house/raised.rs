@@ -169,13 +169,14 @@ impl Executor for Tools {
     }
 }
 
-/// What was recorded, in memory.
+/// What was recorded, in memory. Nothing is written while somebody holds the second lock.
 #[derive(Debug, Default)]
-pub(crate) struct Paper(pub(crate) Mutex<Vec<AuditRecord>>);
+pub(crate) struct Paper(pub(crate) Mutex<Vec<AuditRecord>>, pub(crate) tokio::sync::RwLock<()>);
 
 #[async_trait::async_trait]
 impl AuditSink for Paper {
     async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+        let _open = self.1.read().await;
         self.0.lock().unwrap().extend_from_slice(records);
         Ok(())
     }
