@@ -200,7 +200,7 @@ fn call(dice: &mut Dice, number: usize, echo: &str, words: &[String; 2], wanted:
         10 => ("calculator", json!({ "expression": 1, text.clone(): looks }), json!({})),
         11 => ("json_parser", json!({ "json": text, "operation": "parse" }), json!({})),
         12 => ("no.such.tool", given, json!({})),
-        13 => ("t.sum", json!({ "expression": "1 + 1", "text": text, "password": password, looks: note }), keyed),
+        13 => ("t.sum", json!({ "expression": "1 + 1", "text": text, "password": password, looks: 1 }), keyed),
         14 => ("t.sum", json!({ "expression": text, "note": note, "contact": { "line": line } }), json!({})),
         _ => {
             let operation = ["word_count", "keywords", "extract_entities", "summarize"][number % 4];
@@ -268,6 +268,9 @@ async fn of_a_thousand_calls_nothing_that_must_not_be_seen_is_seen_anywhere() {
     let answer = gantry.request(Method::PUT, "/v1/servers/echo", Some(&gantry.token), Some(json!({ "reach": reach })));
     let answer = answer.await;
     assert_eq!(answer.status, 200, "{}\n{}", answer.text, gantry.log());
+
+    // Of tools that may have effects results are kept, as of calls with keys; this one has none.
+    gantry.cli(&["tool", "classify", "echo.echo", "pure"]).ok();
 
     let mut wanted = words.to_vec();
     let mut calls: Vec<(usize, Call)> =
