@@ -6,6 +6,7 @@
 
 mod audit;
 mod audit_sinks;
+mod audit_witness;
 mod authorization;
 mod bad_input;
 mod calls;
@@ -14,6 +15,7 @@ mod command_line;
 mod crash;
 mod crash_effects;
 mod escape;
+mod faults;
 mod first_minute;
 mod identity;
 mod jobs;
@@ -23,6 +25,7 @@ mod mcp_stdio;
 mod refusals;
 mod registry;
 mod sandbox;
+mod secrecy;
 mod start_up;
 mod support;
 mod telemetry;

@@ -43,11 +43,13 @@ pub(crate) struct Start {
     args: Vec<String>,
     env: Vec<(String, String)>,
     data: Option<PathBuf>,
+    /// Is it not to be ended by the signal for files that grow too large?
+    bears_full_disks: bool,
 }
 
 impl Start {
     pub(crate) fn new() -> Self {
-        Self { args: Vec::new(), env: Vec::new(), data: None }
+        Self { args: Vec::new(), env: Vec::new(), data: None, bears_full_disks: false }
     }
 
     pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
@@ -66,9 +68,23 @@ impl Start {
         self
     }
 
+    /// Files may be forbidden to grow while it runs: for it that is a disk that is full.
+    pub(crate) fn bearing_full_disks(mut self) -> Self {
+        self.bears_full_disks = true;
+        self
+    }
+
     /// The command, for tests that expect it to refuse.
     pub(crate) fn command(&self, data: &Path) -> Command {
         let mut command = gantry(data);
+        if self.bears_full_disks {
+            // A shell can ignore a signal for whoever it becomes.
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", binary()]);
+            shell.env_clear().envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+            shell.current_dir(command.get_current_dir().unwrap()).stdin(Stdio::null());
+            command = shell;
+        }
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.args);
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
         command
@@ -196,6 +212,14 @@ impl Gantry {
     pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         wait_for("the server's end", || self.child.try_wait().unwrap())
+    }
+
+    /// The same, for what the server has said until its end.
+    pub(crate) fn shut_down(mut self) -> String {
+        self.signal("TERM");
+        let status = wait_for("the server's end", || self.child.try_wait().unwrap());
+        assert!(status.success(), "{status}: {}", self.log());
+        self.log()
     }
 
     pub(crate) fn signal(&self, name: &str) {

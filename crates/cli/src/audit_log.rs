@@ -97,6 +97,7 @@ impl UrlWitness {
         let client = reqwest::Client::builder()
             .timeout(WITNESS_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
             .build()
             .map_err(|error| wrong(error.to_string()))?;
         let (notes, mut waiting) = mpsc::channel::<String>(WAITING_MAX);

@@ -27,6 +27,7 @@ pub(crate) mod mcp;
 pub(crate) mod model;
 pub(crate) mod policy;
 pub(crate) mod process;
+pub(crate) mod redaction;
 pub(crate) mod reference;
 pub(crate) mod sandbox;
 pub(crate) mod scan;
@@ -59,6 +60,7 @@ const KEYS: &[&[&Key]] = &[
     visibility::KEYS,
     policy::KEYS,
     audit::KEYS,
+    redaction::KEYS,
     log::KEYS,
     traces::KEYS,
     tools::KEYS,
@@ -88,6 +90,7 @@ pub(crate) struct Config {
     pub(crate) visibility: Option<::policy::VisibilityDefault>,
     pub(crate) policy: policy::PolicySection,
     pub(crate) audit: audit::AuditSection,
+    pub(crate) redaction: redaction::RedactionSection,
     pub(crate) log: log::LogSection,
     /// There if traces go somewhere.
     pub(crate) traces: Option<telemetry::TraceConfig>,
@@ -138,6 +141,7 @@ impl Config {
         let visibility = visibility::read(&settings);
         let policy = policy::PolicySection::read(&settings, &mut problems);
         let audit = audit::AuditSection::read(&settings, &mut problems);
+        let redaction = redaction::RedactionSection::read(&settings, &mut problems);
         let log = log::LogSection::read(&settings);
         let traces = traces::read(&settings, &mut problems);
         let tools = tools::ToolsSection::read(&settings);
@@ -163,6 +167,7 @@ impl Config {
                 visibility,
                 policy,
                 audit,
+                redaction,
                 log,
                 traces,
                 tools,

@@ -66,6 +66,11 @@ pub fn scope_of(parts: &[&str]) -> String {
     hex(&Sha256::digest(together(parts)))
 }
 
+/// What stands for a key that cannot be kept as it is. The same key gives the same word.
+pub fn kept_key(key: &str) -> String {
+    format!("digest:{}", hex(&Sha256::digest(together(&["idempotency_key", key]))))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

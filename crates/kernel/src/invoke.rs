@@ -226,8 +226,8 @@ impl Kernel {
 
     async fn admit_received(&self, facts: &mut Facts, received: Received) -> Result<Authorized, Refusal> {
         facts.enter(self, Phase::Validate);
-        let validated = phases::validate(facts, received)?;
-        phases::summarise(&*self.parts.redactor, facts, &validated)?;
+        let mut validated = phases::validate(facts, received)?;
+        phases::summarise(self, facts, &mut validated).await?;
         facts.enter(self, Phase::Authorize);
         let authorized = phases::authorize(self, validated).await?;
         facts.note_decision(&authorized);
@@ -249,6 +249,6 @@ impl Kernel {
         facts.enter(self, Phase::Execute);
         let executed = phases::execute(self, facts, authorized).await?;
         facts.enter(self, Phase::Verify);
-        phases::verify(&*self.parts.redactor, executed)
+        phases::verify(&*facts.redactor, executed)
     }
 }

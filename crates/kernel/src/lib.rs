@@ -12,6 +12,7 @@ pub mod checkpoints;
 mod concurrency;
 mod deadline;
 mod discovery;
+mod discretion;
 pub mod health;
 mod identity;
 pub mod inbound_jobs;

@@ -119,6 +119,11 @@ impl Engine {
         Ok(Self { detector: Arc::clone(&self.detector), added: Arc::new(added), names: Arc::default() })
     }
 
+    /// Whether no pattern that was added matches where there is nothing: such a one finds a place everywhere.
+    pub fn has_only_solid_patterns(&self) -> bool {
+        !self.added.patterns.iter().any(|pattern| pattern.is_match(""))
+    }
+
     /// What must not be seen of a text, in order and without overlaps. Offsets are in bytes, at characters' boundaries.
     pub fn findings(&self, text: &str) -> Vec<Finding> {
         self.findings_in(text, Hint::default())

@@ -15,6 +15,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use lines::{Lines, Look};
 
+use crate::traces::Redaction;
+
 /// Longest filter.
 const FILTER_CHARS_MAX: usize = 1_024;
 
@@ -66,8 +68,14 @@ impl LogControl {
     }
 }
 
-/// Starts logging for the whole process. `filter` is a level or a list of `module=level`.
-pub fn init_logging(format: LogFormat, filter: &str, colour: bool) -> Result<LogControl, LoggingError> {
+/// Starts logging for the whole process. `filter` is a level or a list of `module=level`; what is said within a call goes
+/// through `redaction`.
+pub fn init_logging(
+    format: LogFormat,
+    filter: &str,
+    colour: bool,
+    redaction: Redaction,
+) -> Result<LogControl, LoggingError> {
     let human = match format {
         LogFormat::Auto => std::io::stderr().is_terminal(),
         LogFormat::Human => true,
@@ -78,7 +86,7 @@ pub fn init_logging(format: LogFormat, filter: &str, colour: bool) -> Result<Log
         false => Look::Json,
     };
     let (filter_layer, handle) = reload::Layer::new(parsed(filter)?);
-    tracing_subscriber::registry().with(filter_layer).with(Lines::to_stderr(look)).try_init()?;
+    tracing_subscriber::registry().with(filter_layer).with(Lines::to_stderr(look, redaction)).try_init()?;
     Ok(LogControl { handle, level: Arc::new(Mutex::new(filter.to_owned())) })
 }
 

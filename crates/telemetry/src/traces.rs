@@ -61,7 +61,7 @@ impl Redaction {
         Self(Arc::new(redact))
     }
 
-    fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
         (self.0)(text)
     }
 }

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::cost::Reported;
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation};
 use contract::trace_context::TraceContext;
 use kernel::journey::OutwardCall;
 use kernel::ports::executor::{Executor, ToolCall, ToolOutput, Usage};
+use kernel::ports::redactor::Given;
 use kernel::registry::ToolVersion;
 use serde_json::{Map, Value, json};
 
@@ -61,6 +63,15 @@ impl Executor for UpstreamExecutor {
         self.upstreams.definition(&tool.tenant, server).map(drop)
     }
 
+    /// Those of its server.
+    fn credentials(&self, tool: &ToolVersion, tenant: &TenantId) -> Option<Given> {
+        let Some(Execution::Mcp { server, .. }) = &tool.manifest.execution else { return None };
+        let definition = self.upstreams.definition(&tool.tenant, server).ok()?;
+        let names: Vec<Box<str>> = definition.spec.reach.credentials().map(Into::into).collect();
+        let tenant = if definition.spec.shareable { &definition.tenant } else { tenant };
+        (!names.is_empty()).then(|| Given { tenant: tenant.clone(), names })
+    }
+
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
         let Some(Execution::Mcp { server, tool }) = &call.tool.manifest.execution else { return Err(unbound()) };
         let definition = self.upstreams.definition(&call.tool.tenant, server)?;
@@ -87,7 +98,9 @@ impl Executor for UpstreamExecutor {
             // EXE-1.
             let again = matches!(fault, Fault::NotSent(_)) || (safe && matches!(fault, Fault::Lost(_)));
             if !again || repeats >= REPEATS_MAX {
-                tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, %fault, "a call to a server failed");
+                let said = fault.to_string();
+                let fault_shown = call.companion.redacted(&live.scrubber.text(&said));
+                tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, fault = %fault_shown, "a call to a server failed");
                 return Err(refused(&unit, &live, fault.refusal(server, safe)));
             }
             repeats += 1;

@@ -7,7 +7,7 @@
 //! - LOG-1: a log takes at most [`LogBounds::file_bytes_max`] times [`LogBounds::files_max`] of the disk, whatever is written.
 //! - LOG-2: a line stands on one line: what would end it or move the cursor is replaced.
 //! - LOG-4: whatever is not kept is counted: in the log by lines, for the operator by bytes.
-//! - LOG-3: credentials the server was given are taken out before anything is written.
+//! - LOG-3: credentials the server was given are taken out before anything is written, and so is whatever else must not be seen.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use executors::process::scrub::Scrubber;
 use kernel::ports::clock::Clock;
+use kernel::ports::redactor::Redactor;
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -53,6 +54,7 @@ pub(crate) struct ServerLog {
     lines: mpsc::Sender<String>,
     dropped: Arc<AtomicU64>,
     scrubber: ArcSwap<Scrubber>,
+    redactor: Arc<dyn Redactor>,
     clock: Arc<dyn Clock>,
     teller: Teller,
 }
@@ -65,6 +67,7 @@ impl ServerLog {
         bounds: LogBounds,
         clock: Arc<dyn Clock>,
         teller: Teller,
+        redactor: Arc<dyn Redactor>,
     ) -> Arc<Self> {
         let path = folder.join(format!("{}.log", file_name(name)));
         let (lines, waiting) = mpsc::channel(WAITING_MAX);
@@ -73,7 +76,7 @@ impl ServerLog {
         let writing =
             Writing { path: path_of_file, bounds, file: None, size: 0, dropped: counted, teller: teller.clone() };
         tokio::spawn(writing.all(waiting));
-        Arc::new(Self { path, lines, dropped, scrubber: ArcSwap::default(), clock, teller })
+        Arc::new(Self { path, lines, dropped, scrubber: ArcSwap::default(), redactor, clock, teller })
     }
 
     /// LOG-3: from now on these are taken out, too.
@@ -85,6 +88,7 @@ impl ServerLog {
     pub(crate) fn line(&self, text: &str) {
         let scrubber = self.scrubber.load();
         let text = scrubber.text(text);
+        let text = self.redactor.text(&text);
         let clean = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
         let whole = text.trim_end();
         let kept: String = whole.chars().take(LINE_CHARS_MAX).map(clean).collect();
@@ -202,11 +206,14 @@ impl Writing {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::future::Future;
     use std::pin::Pin;
     use std::time::Duration;
 
     use kernel::ports::clock::UnixMillis;
+    use kernel::ports::redactor::RedactError;
+    use serde_json::Value;
 
     use super::*;
 
@@ -242,15 +249,34 @@ mod tests {
         .unwrap()
     }
 
+    /// Knows one person.
+    #[derive(Debug)]
+    struct Hidden;
+
+    impl Redactor for Hidden {
+        fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+            Ok(value.clone())
+        }
+        fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+            text.replace("jane", "[NAME]").into()
+        }
+        fn members(&self, _: &mut Value, _: &[Box<str>]) {}
+    }
+
+    fn hidden() -> Arc<dyn Redactor> {
+        Arc::new(Hidden)
+    }
+
     #[tokio::test]
     async fn lines_are_cleaned_and_secrets_taken_out() {
         let folder = tempfile::tempdir().unwrap();
-        let log = ServerLog::open(folder.path(), "../files", LogBounds::default(), Arc::new(StillClock), untold());
+        let log =
+            ServerLog::open(folder.path(), "../files", LogBounds::default(), Arc::new(StillClock), untold(), hidden());
         assert_eq!(log.tail(3).await.unwrap(), Vec::<String>::new());
         log.hide(Arc::new(Scrubber::new(&[("key", "hunter2hunter2")])));
-        log.line("\u{1b}[31mkey is hunter2hunter2\r");
-        let lines = until_last(&log, "[secret key]").await;
-        assert_eq!(lines, ["2026-03-01T12:30:45.678Z \u{fffd}[31mkey is [secret key]"]);
+        log.line("\u{1b}[31mkey is hunter2hunter2 of jane\r");
+        let lines = until_last(&log, "[secret key] of [NAME]").await;
+        assert_eq!(lines, ["2026-03-01T12:30:45.678Z \u{fffd}[31mkey is [secret key] of [NAME]"]);
         assert!(folder.path().join("___files.log").try_exists().unwrap());
     }
 
@@ -258,7 +284,7 @@ mod tests {
     async fn a_log_never_takes_more_than_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let bounds = LogBounds { file_bytes_max: 1_000, files_max: 3 };
-        let log = ServerLog::open(folder.path(), "loud", bounds, Arc::new(StillClock), untold());
+        let log = ServerLog::open(folder.path(), "loud", bounds, Arc::new(StillClock), untold(), hidden());
         for n in 0..200 {
             log.line(&format!("line {n}"));
             until_last(&log, &format!("line {n}")).await;

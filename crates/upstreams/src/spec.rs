@@ -163,6 +163,21 @@ impl ServerReach {
         }
     }
 
+    /// The names of the credentials it is given.
+    pub(crate) fn credentials(&self) -> impl Iterator<Item = &str> {
+        let (settings, oauth, permissions) = match self {
+            Self::Stdio { env, permissions, .. } => (env, None, permissions.as_slice()),
+            Self::Http { headers, oauth, .. } | Self::Sse { headers, oauth, .. } => (headers, oauth.as_ref(), &[][..]),
+        };
+        let secrets = settings.values().filter_map(|setting| match setting {
+            Setting::Secret { secret } => Some(secret.as_str()),
+            Setting::Plain(_) => None,
+        });
+        let of_oauth = oauth.into_iter().flat_map(|client| [&client.client_secret, &client.refresh_token]);
+        let declared = permissions.iter().filter_map(|word| word.strip_prefix("credentials:"));
+        secrets.chain(of_oauth.filter_map(|name| name.as_deref())).chain(declared)
+    }
+
     /// Everything it is given: permissions, and the names of credentials.
     fn given(&self) -> Vec<&str> {
         let (settings, permissions, oauth) = match self {

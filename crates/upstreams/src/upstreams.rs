@@ -22,6 +22,7 @@ use executors::{Confinement, Walls};
 use kernel::ResolvedLimits;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
+use kernel::ports::redactor::Redactor;
 use kernel::ports::secret_source::SecretSource;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
@@ -48,6 +49,8 @@ pub struct UpstreamParts {
     /// What programs may be given.
     pub confinement: Confinement,
     pub secrets: Arc<dyn SecretSource>,
+    /// Takes out of the logs of servers what must not be seen.
+    pub redactor: Arc<dyn Redactor>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     /// Where the logs of servers are kept, usually `<data-dir>/logs/servers`.
@@ -115,6 +118,7 @@ pub(crate) type UnitKey = (TenantId, String, TenantId);
 #[derive(Debug)]
 pub struct Upstreams {
     pub(crate) house: Arc<House>,
+    redactor: Arc<dyn Redactor>,
     log_dir: PathBuf,
     definitions: ArcSwap<HashMap<Key, Arc<Definition>>>,
     units: Mutex<Units>,
@@ -132,7 +136,8 @@ struct Units {
 impl Upstreams {
     /// With no servers yet. Must be called within a runtime.
     pub fn new(parts: UpstreamParts) -> Arc<Self> {
-        let UpstreamParts { walls, confinement, secrets, clock, entropy, log_dir, limits, bounds, observer } = parts;
+        let UpstreamParts { walls, confinement, secrets, redactor, clock, entropy, log_dir, limits, bounds, observer } =
+            parts;
         let http = outbound::client().inspect_err(
             |error| tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client"),
         );
@@ -142,6 +147,7 @@ impl Upstreams {
             Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks, observer });
         Arc::new_cyclic(|me| Self {
             house,
+            redactor,
             log_dir,
             definitions: ArcSwap::default(),
             units: Mutex::default(),
@@ -322,7 +328,8 @@ impl Upstreams {
     fn open_log(&self, tenant: &TenantId, name: &str) -> Arc<ServerLog> {
         let file = if *tenant == TenantId::home() { name.to_owned() } else { format!("{tenant}__{name}") };
         let teller = Teller::new(Arc::clone(&self.house.observer), tenant, name);
-        ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock), teller)
+        let redactor = self.redactor.of_tenant(tenant).unwrap_or_else(|| Arc::clone(&self.redactor));
+        ServerLog::open(&self.log_dir, &file, self.house.bounds.log, Arc::clone(&self.house.clock), teller, redactor)
     }
 
     fn units(&self) -> MutexGuard<'_, Units> {

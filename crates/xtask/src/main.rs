@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | soak |
+//! Developer commands: `cargo xtask test | ci | check | generate | services | bench | conformance | escape | soak | kafka |
 //! search-eval | lazy-tokens | scan-eval | redaction-eval`.
 //!
 //! The commands of the README and of CI are these and no others, so that what passes on one machine passes on the next.
@@ -15,6 +15,7 @@ mod ci;
 mod conformance;
 mod escape;
 mod generate;
+mod kafka;
 mod lazy_tokens;
 mod redaction_eval;
 mod scan_eval;
@@ -44,6 +45,9 @@ usage: cargo xtask <command>
   escape [...]              hostile tools against the sandbox, as a table; `escape/README.md` says more
   soak [--calls N] [--seed N]
                             many calls over MCP servers that are killed at random; every outcome must be accounted for
+  kafka [--seconds N] [--kills N]
+                            the audit log's way to a broker that is killed and restarted under load; builds the broker
+                            first, which takes about 16 minutes, once
   search-eval [...]         quality of tool search on the public query sets
   lazy-tokens [--data DIR]  tokens of all tools against those of the meta-tools, for 100, 1,000 and 5,000 real tools
   scan-eval [--data FILE] [--part all|fit|held-out] [--why] [--json]
@@ -79,6 +83,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<ExitCode> {
         "lazy-tokens" => lazy_tokens::run(rest)?,
         "bench" => bench::run(rest)?,
         "soak" => return soak::run(rest),
+        "kafka" => return kafka::run(rest),
         // The three below are how `bench` calls the release build of this very program.
         "bench-measure" => bench::measure(rest)?,
         "echo-server" => bench::echo::run()?,

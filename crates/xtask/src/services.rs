@@ -1,5 +1,6 @@
 //! What tests need that is not built here: real servers, which must be up, programs of the system, which must be installed
-//! ([`programs`]), and the MCP servers, clients and suites of others ([`peers`]).
+//! ([`programs`]), and the MCP servers, clients and suites of others ([`peers`]). One thing only is for a command of its own
+//! ([`tansu`]).
 //!
 //! The embedded backends need none, so the list is empty and says so. A service is one row here: its name, how it is
 //! started, and the question whose answer proves it is ready. `cargo xtask test` starts every row and fails when one
@@ -9,6 +10,7 @@ use anyhow::{Result, bail};
 
 pub(crate) mod peers;
 mod programs;
+pub(crate) mod tansu;
 
 /// A server of the tests.
 pub(crate) struct Service {

@@ -70,10 +70,12 @@ impl Serve {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let config = context.config(self.flags())?;
         self.tool_folders_are_there()?;
-        let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
+        let redacting = wiring::redacting(context, &config)?;
+        let redaction = telemetry::Redaction::new(redacting.of_all());
+        let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
             .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
-        let house = wiring::build(context, &config)?;
+        let house = wiring::build(context, &config, redacting)?;
         let listener = bind(&config).await?;
         let traces = house.send_traces(&config)?;
         let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks } =

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::idempotency::{scope_of, turn_key};
+use contract::idempotency::{kept_key, scope_of, turn_key};
 use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
 use serde_json::{Value, json};
 
 use crate::ports::ledger::IdempotencyKey;
+use crate::ports::redactor::Redactor;
 use crate::registry::ToolVersion;
 
 /// What the details of a refusal say is missing where a key is.
@@ -30,6 +31,16 @@ impl CallKey {
     /// Is there enough to tell a repeated call from a new one?
     pub(crate) fn is_there(&self) -> bool {
         self.given.is_some() || self.turn_group.is_some()
+    }
+
+    /// A key in which something stands that must not be seen is kept by its digest: the ledger compares keys and never
+    /// needs to read one.
+    pub(crate) fn hide(&mut self, redactor: &dyn Redactor) {
+        if let Some(given) = &mut self.given
+            && redactor.finds(given)
+        {
+            *given = kept_key(given);
+        }
     }
 
     /// The key, if there is one. What the caller gave wins over what can be derived (IDEM-006).

@@ -142,7 +142,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
             tool: Arc::clone(&tool),
             clock: Arc::clone(&kernel.parts.clock),
             observer: Arc::clone(&kernel.parts.observer),
-            redactor: Arc::clone(&kernel.parts.redactor),
+            redactor: Arc::clone(&facts.redactor),
             pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
             audience: facts.audience.take(),
             keeper: keeper.clone(),

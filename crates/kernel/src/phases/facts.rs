@@ -24,6 +24,7 @@ use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
 use crate::ports::executor::Usage;
 use crate::ports::observer::Phase;
+use crate::ports::redactor::Redactor;
 use crate::recorder::Slot;
 use crate::registry::ToolVersion;
 
@@ -42,6 +43,8 @@ pub struct Facts {
     pub(super) parameters_digest: Option<Digest>,
     /// What the record shows of the parameters.
     pub(super) parameters: Option<JsonText>,
+    /// Takes out of whatever is written about this call what must not be seen.
+    pub(crate) redactor: Arc<dyn Redactor>,
     /// That it may run, and by what, once that was decided.
     pub(super) allowed: Option<Decided>,
     /// The call's place in the ledger, while it has one.
@@ -84,6 +87,7 @@ impl Facts {
             tool: None,
             parameters_digest: None,
             parameters: None,
+            redactor: Arc::clone(&kernel.parts.redactor),
             allowed: None,
             held: None,
             noted: None,

@@ -13,6 +13,7 @@ use crate::invoke::Kernel;
 use crate::ledger::{self, KeptResult, NotKept};
 use crate::ports::ledger::EntryState;
 use crate::ports::observer::Step;
+use crate::ports::redactor::redacted;
 use crate::registry::ToolVersion;
 
 /// The end of a call, in the ledger if it belongs there.
@@ -34,7 +35,12 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, carried: Result<Verified
     let Some(held) = facts.held.take() else { return Settled(carried) };
     let Some(tool) = facts.tool.clone() else { return Settled(carried) };
     let effects = tool.manifest.side_effect_policy;
-    let kept = carried.as_ref().map(|verified| kept(kernel, facts, verified));
+    // A failure is only told again, so of its words as much is kept as may be seen.
+    let shown = carried.as_ref().err().map(|refusal| redacted(&*facts.redactor, refusal.clone()));
+    let kept = match (&carried, &shown) {
+        (Ok(verified), _) => Ok(kept(kernel, facts, verified)),
+        (Err(refusal), shown) => Err(shown.as_ref().unwrap_or(refusal)),
+    };
     let settlement = ledger::settlement(effects, held.started, kept);
     let state = settlement.state;
     kernel.parts.observer.step(Step::Settling);

@@ -5,12 +5,21 @@
 //!
 //! Only what can be shown is redacted, so the work is bounded as the summary is. What is left out for that is left out whole:
 //! a text is handed to the redactor with its last byte or not at all, because half a secret may look like none.
+//!
+//! This is where a call gets the redactor that it keeps: with what its tenant adds to the rules, and with the values of the
+//! credentials that its tool is given, which a caller may have got hold of and sent back. If those cannot be had, the record
+//! shows nothing of the parameters: the call itself will not get them either. From then on it also knows the parameters
+//! themselves (`discretion`).
+
+use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::validate::Validated;
+use crate::discretion::Discretion;
+use crate::invoke::Kernel;
 use crate::ports::audit_sink::JsonText;
 use crate::ports::redactor::{RedactError, Redactor};
 
@@ -30,12 +39,34 @@ const NAME_BYTES_MAX: usize = 256;
 const LOOKED_AT_BYTES_MAX: usize = 32 * 1024;
 /// What stands for what was left out.
 const LEFT_OUT: &str = "...[truncated]";
+/// What stands for parameters in which a secret could stand that nobody can look for.
+const WITHHELD: &str = "[REDACTED]";
 
-/// Notes the summary of the parameters for the record.
-pub(crate) fn summarise(redactor: &dyn Redactor, facts: &mut Facts, validated: &Validated) -> Result<(), Refusal> {
-    let schema = &validated.tool.manifest.parameters;
-    let shown = summary(redactor, &validated.parameters, schema).map_err(|error| unredactable(&error))?;
-    facts.parameters = Some(shown);
+/// Notes the summary of the parameters for the record, and the redactor of the call.
+pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mut Validated) -> Result<(), Refusal> {
+    let tool = &validated.tool;
+    validated.key.hide(&*kernel.parts.redactor);
+    if let Some(own) = facts.redactor.of_tenant(validated.caller.tenant()) {
+        facts.redactor = own;
+    }
+    let kind = tool.manifest.execution.as_ref().map(contract::manifest::Execution::kind);
+    let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
+    if let Some(given) = executor.and_then(|executor| executor.credentials(tool, validated.caller.tenant())) {
+        match facts.redactor.knowing(&given).await {
+            Ok(knowing) => facts.redactor = knowing.unwrap_or_else(|| Arc::clone(&facts.redactor)),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the record of a call shows no parameters");
+                facts.parameters = Some(JsonText::of(&WITHHELD.into()));
+            }
+        }
+    }
+    if facts.parameters.is_none() {
+        let schema = &tool.manifest.parameters;
+        let shown = summary(&*facts.redactor, &validated.parameters, schema).map_err(|error| unredactable(&error))?;
+        facts.parameters = Some(shown);
+    }
+    let rules = Arc::clone(&facts.redactor);
+    facts.redactor = Arc::new(Discretion::new(rules, Arc::clone(tool), Arc::clone(&validated.parameters)));
     Ok(())
 }
 

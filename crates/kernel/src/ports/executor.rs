@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::companion::Companion;
+use super::redactor::Given;
 use crate::checkpoints::record::SavedState;
 use crate::journey::{Outward, OutwardCall, Underway};
 use crate::limits::ResolvedLimits;
@@ -150,6 +151,14 @@ pub trait Executor: Send + Sync + fmt::Debug {
         // Named for whoever implements it; the default does not look at them.
         let _ = (tool, binding, demand);
         Ok(())
+    }
+
+    /// The credentials a call of this tool is given for a caller of `tenant`, so that their values can be kept out of what
+    /// is written about it; the answer must be cheap. The default is those the manifest declares.
+    fn credentials(&self, tool: &ToolVersion, tenant: &TenantId) -> Option<Given> {
+        let names = &tool.permissions().ok()?.credentials;
+        let given = || Given { tenant: tenant.clone(), names: names.clone() };
+        (!names.is_empty()).then(given)
     }
 
     /// Runs the call once. Never retries. Dropping the future must stop the work.

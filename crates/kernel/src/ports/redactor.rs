@@ -5,7 +5,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
+use async_trait::async_trait;
+use contract::error::Refusal;
+use contract::ids::TenantId;
 use serde_json::Value;
 
 /// What [`Withhold`] shows.
@@ -16,7 +20,16 @@ const WITHHELD: &str = "[REDACTED]";
 #[error("the value cannot be redacted")]
 pub struct RedactError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Redacts. Pure: the same goes in, the same comes out; never waits; takes time in proportion to what it is given.
+/// The credentials that a call's tool is given: whose they are, and their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    pub tenant: TenantId,
+    pub names: Vec<Box<str>>,
+}
+
+/// Redacts. Pure: the same goes in, the same comes out; never waits, except in [`Redactor::knowing`]; takes time in
+/// proportion to what it is given.
+#[async_trait]
 pub trait Redactor: Send + Sync + fmt::Debug {
     /// The value with words in place of what must not be seen. `schema` describes the value; what it marks as sensitive
     /// goes. An error means that nothing of the value may be shown.
@@ -25,8 +38,37 @@ pub trait Redactor: Send + Sync + fmt::Debug {
     /// The text with words in place of what must not be seen.
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str>;
 
+    /// Does something stand in the text that must not be seen, by rules that nobody can add to? The answer is the same on every
+    /// server of a release.
+    fn finds(&self, text: &str) -> bool {
+        *self.text(text) != *text
+    }
+
     /// Puts a word in place of every member with one of these names, at every depth, whatever it holds.
     fn members(&self, value: &mut Value, names: &[Box<str>]);
+
+    /// The one for calls of this tenant, if it adds to the rules; else this one is.
+    fn of_tenant(&self, tenant: &TenantId) -> Option<Arc<dyn Redactor>> {
+        // Named for whoever implements it.
+        let _ = tenant;
+        None
+    }
+
+    /// This one, which knows the values of these credentials as well, for as long as a call lasts. An error means that
+    /// they could not be had, and that nothing may be shown in which one of them could stand. The default knows none.
+    async fn knowing(&self, given: &Given) -> Result<Option<Arc<dyn Redactor>>, RedactError> {
+        let _ = given;
+        Ok(None)
+    }
+}
+
+/// What may be kept of a refusal: its own words, without what must not be seen. The code stays.
+pub fn redacted(redactor: &dyn Redactor, mut refusal: Refusal) -> Refusal {
+    refusal.message = redactor.text(&refusal.message).into_owned();
+    refusal.hint = refusal.hint.map(|hint| redactor.text(&hint).into_owned());
+    // Details that cannot be redacted are left out.
+    refusal.details = refusal.details.and_then(|details| redactor.value(&details, None).ok().map(Box::new));
+    refusal
 }
 
 /// Shows nothing at all: for kernels of tests and measurements, whose records nobody reads. Members that must be masked are
@@ -34,6 +76,7 @@ pub trait Redactor: Send + Sync + fmt::Debug {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Withhold;
 
+#[async_trait]
 impl Redactor for Withhold {
     fn value(&self, _: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
         Ok(WITHHELD.into())
@@ -41,6 +84,11 @@ impl Redactor for Withhold {
 
     fn text<'a>(&self, _: &'a str) -> Cow<'a, str> {
         WITHHELD.into()
+    }
+
+    /// It looks at nothing.
+    fn finds(&self, _: &str) -> bool {
+        false
     }
 
     fn members(&self, value: &mut Value, _: &[Box<str>]) {

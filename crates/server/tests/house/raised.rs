@@ -58,6 +58,9 @@ impl Redactor for Withholding {
     fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
         Withhold.text(text)
     }
+    fn finds(&self, text: &str) -> bool {
+        Withhold.finds(text)
+    }
     fn members(&self, value: &mut Value, names: &[Box<str>]) {
         Withhold.members(value, names);
     }
@@ -166,13 +169,14 @@ impl Executor for Tools {
     }
 }
 
-/// What was recorded, in memory.
+/// What was recorded, in memory. Nothing is written while somebody holds the second lock.
 #[derive(Debug, Default)]
-pub(crate) struct Paper(pub(crate) Mutex<Vec<AuditRecord>>);
+pub(crate) struct Paper(pub(crate) Mutex<Vec<AuditRecord>>, pub(crate) tokio::sync::RwLock<()>);
 
 #[async_trait::async_trait]
 impl AuditSink for Paper {
     async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+        let _open = self.1.read().await;
         self.0.lock().unwrap().extend_from_slice(records);
         Ok(())
     }

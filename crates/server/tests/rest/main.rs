@@ -12,6 +12,7 @@
 mod access;
 mod affordances;
 mod authorization;
+mod backpressure;
 mod bad_input;
 mod checkpoints;
 mod client;

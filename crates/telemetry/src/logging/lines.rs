@@ -5,8 +5,10 @@
 //!   those that turn the direction of text or hide, are written as escapes.
 //! - LINE-2: a line is bounded: of a value that is too long the beginning is written.
 //! - LINE-3: an event within a call has `invocation_id` and `trace_id`: the fields of the spans around it are its own.
+//! - LINE-4: the texts of an event within a call have been through the redaction: what went wrong may have been said by a tool.
 //!
-//! Not here: what is said at all (`logging`), redaction (whoever logs a foreign text cleans it first).
+//! Not here: what is said at all (`logging`), and the redaction of what a tool says outside of a call, which whoever logs it
+//! cleans first. Events outside of calls keep the addresses and names the operator has configured.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -21,10 +23,18 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::traces::Redaction;
+
 /// Characters of one value.
 const VALUE_CHARS_MAX: usize = 8_192;
 /// The field that is the message.
 const MESSAGE: &str = "message";
+/// The fields by which an event within a call is known: that of the span around it, and that of events elsewhere that
+/// belong to a call.
+const INVOCATION: [&str; 2] = ["invocation_id", "invocation"];
+/// Fields that name what this server itself has made or registered. They are not redacted.
+const OWN_NAMES: [&str; 8] =
+    ["invocation_id", "trace_id", "invocation", "tool", "tool_name", "version", "tenant", "tenant_id"];
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +46,28 @@ pub(super) enum Look {
 /// Writes events as lines.
 pub(super) struct Lines {
     look: Look,
+    redaction: Redaction,
     write: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Lines {
-    pub(super) fn to_stderr(look: Look) -> Self {
+    pub(super) fn to_stderr(look: Look, redaction: Redaction) -> Self {
         // A log that cannot be written has nowhere to say so.
-        Self { look, write: Box::new(|line| drop(std::io::stderr().lock().write_all(line.as_bytes()))) }
+        Self { look, redaction, write: Box::new(|line| drop(std::io::stderr().lock().write_all(line.as_bytes()))) }
+    }
+}
+
+impl Lines {
+    /// LINE-4.
+    fn redact(&self, fields: &mut Map<String, Value>) {
+        for (name, value) in fields {
+            if let Value::String(text) = value
+                && !OWN_NAMES.contains(&name.as_str())
+                && let std::borrow::Cow::Owned(redacted) = self.redaction.apply(text)
+            {
+                *text = redacted;
+            }
+        }
     }
 }
 
@@ -75,6 +100,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             }
         }
         event.record(&mut Fields(&mut fields));
+        if INVOCATION.iter().any(|name| fields.contains_key(*name)) {
+            self.redact(&mut fields);
+        }
         let mut time = String::new();
         // A clock that cannot be read leaves its place empty.
         let _ = SystemTime.format_time(&mut Writer::new(&mut time));
@@ -247,7 +275,8 @@ mod tests {
     fn written(look: Look, work: impl FnOnce()) -> String {
         let text = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&text);
-        let lines = Lines { look, write: Box::new(move |line| kept.lock().unwrap().push_str(line)) };
+        let redaction = Redaction::new(|text| text.replace("hunter2", "[REDACTED]").into());
+        let lines = Lines { look, redaction, write: Box::new(move |line| kept.lock().unwrap().push_str(line)) };
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), work);
         text.lock().unwrap().clone()
     }
@@ -295,6 +324,21 @@ mod tests {
             text.ends_with("ERROR failed tool=\"a b\" n=1\n") || text.ends_with("ERROR failed n=1 tool=\"a b\"\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn texts_within_a_call_are_redacted_and_names_are_not() {
+        let text = written(Look::Json, || {
+            let call = tracing::info_span!("call", invocation_id = %"hunter2", trace_id = %"t-1");
+            call.in_scope(|| tracing::warn!(tool = "hunter2", error = "it said hunter2", n = 2, "no {}", "hunter2"));
+            tracing::warn!(invocation = "i-1", error = %"hunter2", "elsewhere");
+            tracing::warn!(address = "hunter2", "configured");
+        });
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let [within, elsewhere, outside] = &lines[..] else { panic!("{text}") };
+        assert_eq!((&within["invocation_id"], &within["tool"]), (&"hunter2".into(), &"hunter2".into()));
+        assert_eq!((&within["error"], &within["message"]), (&"it said [REDACTED]".into(), &"no [REDACTED]".into()));
+        assert_eq!((&elsewhere["error"], &outside["address"]), (&"[REDACTED]".into(), &"hunter2".into()));
     }
 
     #[test]

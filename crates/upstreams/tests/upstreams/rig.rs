@@ -1,5 +1,6 @@
 //! What every test here needs: servers that can be kept, calls of their tools, and waits that end.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -25,6 +26,7 @@ use kernel::ports::companion::{
 };
 use kernel::ports::entropy::Entropy;
 use kernel::ports::executor::{CallTrace, Executor as _, ToolCall};
+use kernel::ports::redactor::{RedactError, Redactor};
 use kernel::ports::registry_store::StoredVersion;
 use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
 use kernel::registry::{Lifecycle, ToolVersion};
@@ -74,6 +76,20 @@ impl SecretSource for Keys {
             _ => Err(SecretError::Missing),
         }
     }
+}
+
+/// Hides nothing.
+#[derive(Debug)]
+struct AsItIs;
+
+impl Redactor for AsItIs {
+    fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+        Ok(value.clone())
+    }
+    fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        text.into()
+    }
+    fn members(&self, _: &mut Value, _: &[Box<str>]) {}
 }
 
 /// Keeps what a tool said, and answers what it asks by what it was given.
@@ -208,6 +224,7 @@ impl Rig {
             walls,
             confinement,
             secrets,
+            redactor: Arc::new(AsItIs),
             clock: Arc::new(RunningClock(tokio::time::Instant::now())),
             entropy: Arc::new(Counted::default()),
             log_dir: folder.path().join("logs"),

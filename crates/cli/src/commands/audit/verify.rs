@@ -74,15 +74,21 @@ impl Verify {
     }
 }
 
+/// So many of something, in words.
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 fn show(context: &Context, report: &Report) -> Result<(), Failure> {
     let document = serde_json::to_value(report).map_err(|error| Failure::new(error.to_string()))?;
     context.printer.answer(&document, |printer| {
         let mut lines = vec![if report.whole {
             let at = report.covered_at.as_deref().map(|at| format!(", signed {at}")).unwrap_or_default();
-            let text = format!("whole: {} records, {} checkpoints", report.records, report.checkpoints);
+            let text =
+                format!("whole: {}, {}", counted(report.records, "record"), counted(report.checkpoints, "checkpoint"));
             format!("{} (the newest covers {}{})", printer.style(&text, Style::Green), report.covered, visible(&at))
         } else {
-            printer.style(&format!("NOT whole: {} records", report.records), Style::Red)
+            printer.style(&format!("NOT whole: {}", counted(report.records, "record")), Style::Red)
         }];
         lines.extend(report.faults.iter().map(|fault| format!("  {}", visible(&fault.to_string()))));
         lines.extend(report.notes.iter().map(|note| format!("  note: {}", visible(note))));
@@ -124,4 +130,15 @@ fn prove(context: &Context, path: &Path, keys: &[NoteKey]) -> Result<Outcome, Fa
     let why = last.map(|error| error.to_string()).unwrap_or_default();
     context.printer.answer(&json!({ "proven": false, "why": why }), |_| format!("NOT proven: {why}"));
     Ok(Outcome::Unfit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_told_as_one() {
+        let told = [0, 1, 2].map(|count| counted(count, "checkpoint"));
+        assert_eq!(told, ["0 checkpoints", "1 checkpoint", "2 checkpoints"]);
+    }
 }

@@ -28,10 +28,12 @@ pub(in crate::commands) async fn serve(
 ) -> Result<(), Failure> {
     let config = context.config(Vec::new())?;
     // Standard output belongs to the protocol; the log goes to standard error, as everywhere.
-    let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour())
+    let redacting = wiring::redacting(context, &config)?;
+    let redaction = telemetry::Redaction::new(redacting.of_all());
+    let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
         .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
     let signals = signals::Signals::listen()?;
-    let house = wiring::build(context, &config)?;
+    let house = wiring::build(context, &config, redacting)?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(here)
         .await

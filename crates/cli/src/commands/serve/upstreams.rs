@@ -31,6 +31,7 @@ pub(super) fn keep(
         walls: Walls::new(sandbox, RuntimePrograms::default()),
         confinement,
         secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir))),
+        redactor: house.redactor(),
         clock: Arc::clone(clock),
         entropy: house.entropy(),
         log_dir: data_dir.join("logs").join("servers"),

@@ -17,7 +17,7 @@ use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::observer::Observer;
-use kernel::ports::redactor::Redactor as _;
+use kernel::ports::redactor::Redactor;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
@@ -62,6 +62,7 @@ pub(super) struct House {
     /// The public halves of the signing key and of those it followed, the present one first.
     own_keys: Vec<VerifyingKey>,
     audit_dir: PathBuf,
+    redacting: Redacting,
 }
 
 /// The kernel, and what works for it.
@@ -79,8 +80,15 @@ pub(super) struct Household {
     pub(super) sinks: AuditSinks,
 }
 
+/// What takes out of everything that is written what must not be seen. It is there before the log is.
+pub(super) fn redacting(context: &Context, config: &Config) -> Result<Redacting, Failure> {
+    let secrets = SecretsFolder::new(config.secrets.dir(context.data_dir().path()));
+    let redacting = Redacting::new(&config.redaction, Arc::new(secrets));
+    redacting.map_err(|error| Failure::new(error.to_string()).hint("mend `[[redaction.rules]]`"))
+}
+
 /// Opens everything on disk, or says what is wrong. Makes keys at the first start.
-pub(super) fn build(context: &Context, config: &Config) -> Result<House, Failure> {
+pub(super) fn build(context: &Context, config: &Config, redacting: Redacting) -> Result<House, Failure> {
     let data_dir = context.data_dir();
     data_dir.create()?;
     let entropy = OsEntropy::open()?;
@@ -102,6 +110,7 @@ pub(super) fn build(context: &Context, config: &Config) -> Result<House, Failure
         own_keys,
         audit_dir: config.audit.dir(data_dir.path()),
         data_dir,
+        redacting,
     })
 }
 
@@ -119,13 +128,15 @@ impl House {
         Arc::clone(&self.entropy) as _
     }
 
+    pub(super) fn redactor(&self) -> Arc<dyn Redactor> {
+        Arc::new(self.redacting.clone())
+    }
+
     /// Sends traces to the collector, if one is configured.
     pub(super) fn send_traces(&self, config: &Config) -> Result<Option<TracerHandle>, Failure> {
         let Some(traces) = &config.traces else { return Ok(None) };
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let redacting = Redacting::new().map_err(|error| Failure::new(error.to_string()))?;
-        let redaction = Redaction::new(move |text| redacting.text(text));
-        let started = self.metrics.send_traces(traces, redaction, clock);
+        let started = self.metrics.send_traces(traces, Redaction::new(self.redacting.of_all()), clock);
         started.map(Some).map_err(|error| Failure::new(error.to_string()).hint("mend `[traces]`"))
     }
 
@@ -208,7 +219,7 @@ impl House {
             clock,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             observer,
-            redactor: Arc::new(Redacting::new().map_err(|error| Failure::new(error.to_string()))?),
+            redactor: self.redactor(),
         });
         let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
         let kernel = kernel.with_audit_log(log);
