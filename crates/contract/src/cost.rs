@@ -163,7 +163,11 @@ pub fn estimate(config: Option<&CostConfig>, parameters: &Value, timeout_ms: Opt
         cost: Money { amount, currency: config.currency.unwrap_or_default() },
         tokens: unit.filter(|unit| unit.unit == CostUnit::Token).and(units),
         latency_ms: timeout_ms.unwrap_or(DEFAULT_LATENCY_MS),
-        confidence: if unit.is_none() { Confidence::Exact } else { Confidence::Estimate },
+        // What the tool will report is not known before.
+        confidence: match (unit, &config.cost_field) {
+            (None, None) => Confidence::Exact,
+            _ => Confidence::Estimate,
+        },
     }
 }
 
@@ -263,6 +267,9 @@ mod tests {
         }
         let fixed = estimate(Some(&config(json!({ "fixed_cost": "0.5" }))), &json!({}), Some(7));
         assert_eq!((fixed.confidence, fixed.latency_ms), (Confidence::Exact, 7));
+        let reporting =
+            estimate(Some(&config(json!({ "fixed_cost": "0.5", "cost_field": "/cost" }))), &json!({}), None);
+        assert_eq!(reporting.confidence, Confidence::Estimate);
         let unknown = estimate(None, &json!({}), Some(7));
         assert_eq!((unknown.confidence, unknown.latency_ms), (Confidence::Unknown, 1_000));
         assert!(unknown.cost.amount.is_zero());

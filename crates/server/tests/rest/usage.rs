@@ -177,6 +177,13 @@ async fn tools_that_describe_themselves_alike_are_advised_to_those_who_use_one()
         let reply = stage.admin("POST", "/v1/tools/register", Some(manifest(name, "1.0.0", &change))).await;
         assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
     }
+    // Words that more than one tool in five has say nothing about any of them, so there have to be others.
+    for tune in ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"] {
+        let description = format!("Plays the tune that is called {tune}, from its beginning to its end.");
+        let change = json!({ "description": description, "execution": { "type": "builtin", "handler": "echo" } });
+        let tool = manifest(&format!("tune_{tune}"), "1.0.0", &change);
+        assert_eq!(stage.admin("POST", "/v1/tools/register", Some(tool)).await.status, 201);
+    }
     let bot = stage.minted("bot", "acme", "agent").await;
     for _ in 0..3 {
         assert_eq!(stage.call_as(&bot, "demo.first_tool").await, 200);

@@ -28,7 +28,7 @@ pub(super) enum Event {
     AlertResolved,
     /// Something happened to a version of a tool, for example its removal.
     #[serde(rename = "tool.event")]
-    ToolEvent,
+    OfTool,
     #[serde(rename = "webhook.test")]
     Test,
 }
@@ -43,7 +43,7 @@ impl From<Event> for EventKind {
             Event::WorkflowCompleted => Self::WorkflowCompleted,
             Event::AlertRaised => Self::AlertRaised,
             Event::AlertResolved => Self::AlertResolved,
-            Event::ToolEvent => Self::ToolEvent,
+            Event::OfTool => Self::ToolEvent,
             Event::Test => Self::Test,
         }
     }
