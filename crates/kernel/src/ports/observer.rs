@@ -200,6 +200,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
         // Most who watch something else do not count these.
         let _ = event;
     }
+    /// So many idle entries of the shared state were forgotten for want of room; `what` names their kind.
+    fn shared_state_evicted(&self, what: &'static str, count: usize) {
+        let _ = (what, count);
+    }
     /// A running tool reports progress or writes to its log.
     fn tool_spoke(&self, event: &Spoken<'_>);
     /// Is the trace of a call that comes from there recorded? Asked once, at its beginning. `None`: nobody records any.
