@@ -234,6 +234,8 @@ fn keepers(
     ];
     let reporting = Arc::clone(kernel);
     keepers.push(tokio::spawn(async move { reporting.keep_reporting_deprecations().await }));
+    let guarding = kernel.resilience().cloned();
+    keepers.extend(guarding.map(|resilience| tokio::spawn(async move { resilience.follow().await })));
     keepers.extend(learning.map(|insights| tokio::spawn(async move { insights.keep().await })));
     keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
     keepers

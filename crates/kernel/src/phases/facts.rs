@@ -67,6 +67,8 @@ pub struct Facts {
     pub(super) begun: bool,
     /// What it used, once it has said its last word.
     pub(super) used: Option<Usage>,
+    /// Times that it was tried again.
+    pub(super) repeats: u32,
     /// How far it has come.
     pub(crate) journey: Journey,
 }
@@ -99,6 +101,7 @@ impl Facts {
             units: None,
             begun: false,
             used: None,
+            repeats: 0,
             journey,
         }
     }
