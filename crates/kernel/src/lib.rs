@@ -30,6 +30,7 @@ pub mod phases;
 pub mod ports;
 mod recorder;
 pub mod registry;
+pub mod resilience;
 pub mod webhooks;
 
 pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};

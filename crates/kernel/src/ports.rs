@@ -28,6 +28,7 @@ pub mod redactor;
 pub mod registry_store;
 pub mod secret_source;
 pub mod server_desk;
+pub mod shared_state;
 pub mod tool_search;
 pub mod upstream_store;
 pub mod usage_store;

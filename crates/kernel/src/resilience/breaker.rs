@@ -1,0 +1,575 @@
+//! The circuit breaker: a machine that stops asking a service that does not answer. (RES-001…010, DESIGN §8.11)
+//!
+//! ```text
+//!                 failures or rates reached
+//!     closed ───────────────────────────────▶ open ◀─┐
+//!        ▲                                     │     │ one failure (or the rates), or its time is up
+//!        │ enough successes                    │ wait over, next call
+//!        └──────────────── half-open ◀─────────┘
+//!                              └─────────────────────┘
+//! ```
+//!
+//! and by hand: *forced open*, *disabled* (nothing is counted), *metrics only* (counted, never opened).
+//!
+//! Invariants
+//! - BRK-1: every change of state begins a new epoch, and a result counts only in the epoch of its permit. What was begun
+//!   before the breaker opened says nothing about the service after it.
+//! - BRK-2: a half-open breaker has no more permits out than it may have. A permit has a lease, so that a probe that never
+//!   comes back cannot keep it half-open for ever (RES-009, X-15).
+//! - BRK-3: a step is a function of state, settings, event and time. Nothing happens between steps; what time brings is
+//!   made up for at the next one.
+//!
+//! Not here: atomicity (the adapters), what counts as a failure (`outcome`).
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::{BreakerSettings, HalfOpenEnd, HalfOpenRule, InitialMode};
+use super::window::{Counted, Totals, Window};
+
+/// When somebody who met a full half-open breaker may ask again: its probes need a moment.
+const FULL_RETRY_MS: u64 = 1_000;
+
+/// In which state a breaker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerMode {
+    Closed,
+    Open,
+    HalfOpen,
+    ForcedOpen,
+    Disabled,
+    MetricsOnly,
+}
+
+impl BreakerMode {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Closed, Self::Open, Self::HalfOpen, Self::ForcedOpen, Self::Disabled, Self::MetricsOnly];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+            Self::ForcedOpen => "forced_open",
+            Self::Disabled => "disabled",
+            Self::MetricsOnly => "metrics_only",
+        }
+    }
+}
+
+/// Leave to make one call, given back with its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permit {
+    pub epoch: u64,
+    /// The place of a probe.
+    pub slot: Option<u64>,
+    /// When it was given, by the clock of whoever holds the state.
+    pub at_ms: u64,
+}
+
+/// The answer to somebody who wants to call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Admission {
+    Permitted(Permit),
+    /// Not now. `retry_after_ms` is absent where only a person can change it.
+    Refused {
+        mode: BreakerMode,
+        retry_after_ms: Option<u64>,
+    },
+}
+
+/// How a call ended, as a breaker sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Succeeded,
+    Failed,
+    /// It says nothing about the service: the permit goes back as if there had been no call.
+    Ignored,
+}
+
+/// The result of a permitted call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub verdict: Verdict,
+    /// How long it took; absent: by the clock of whoever holds the state, from the permit on.
+    pub duration_ms: Option<u64>,
+    /// The service itself says that it wants to be left alone for so long: opens at once.
+    pub open_for_ms: Option<u64>,
+}
+
+impl Outcome {
+    /// A plain end, timed by whoever holds the state.
+    pub fn of(verdict: Verdict) -> Self {
+        Self { verdict, duration_ms: None, open_for_ms: None }
+    }
+}
+
+/// What was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exceeded {
+    Failures(u32),
+    FailurePercent(f64),
+    SlowPercent(f64),
+}
+
+/// Why a state changed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    Exceeded(Exceeded),
+    /// A probe failed.
+    ProbeFailed,
+    /// Enough probes succeeded.
+    Recovered,
+    /// The wait was over.
+    WaitOver,
+    /// It was half-open for too long.
+    HalfOpenTooLong,
+    /// The service asked for it.
+    Asked,
+    /// Somebody did it by hand.
+    Manual,
+}
+
+/// Something worth telling.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerEvent {
+    Transition {
+        at_ms: u64,
+        from: BreakerMode,
+        to: BreakerMode,
+        reason: Reason,
+    },
+    /// A bound was reached; told once, until the counters begin anew.
+    Exceeded(Exceeded),
+}
+
+/// What somebody does to a breaker by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Move {
+    /// Opens it, for so long or as long as its settings say.
+    Open {
+        for_ms: Option<u64>,
+    },
+    /// Opens it until then.
+    OpenUntil {
+        at_ms: u64,
+    },
+    /// Opens it until somebody says otherwise.
+    ForceOpen,
+    HalfOpen,
+    Close,
+    /// Lets everything through and counts nothing.
+    Disable,
+    /// Lets everything through and counts.
+    MetricsOnly,
+    /// Closed, with all counters at zero.
+    Reset,
+}
+
+/// A change that there is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a breaker that is {} cannot be made {}", .from.as_str(), .to.as_str())]
+pub struct IllegalMove {
+    pub from: BreakerMode,
+    pub to: BreakerMode,
+}
+
+/// A permit or none, and what came of asking.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Acquired {
+    pub admission: Admission,
+    pub events: Vec<BreakerEvent>,
+}
+
+/// A breaker to look at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BreakerSnapshot {
+    pub mode: BreakerMode,
+    /// Since when.
+    pub since_ms: u64,
+    /// When an open one lets probes through.
+    pub until_ms: Option<u64>,
+    /// What it judges by: the window, or the probes of a half-open one.
+    pub totals: Totals,
+    /// Undefined under the least number of calls.
+    pub failure_percent: Option<f64>,
+    pub slow_percent: Option<f64>,
+    /// Calls refused since it was made or reset.
+    pub refused: u64,
+    /// Probes under way.
+    pub probes: u32,
+    /// Why it opened last, while it is not closed.
+    pub opened_by: Option<Reason>,
+}
+
+/// A place of a half-open breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Slot {
+    id: u64,
+    expires_ms: u64,
+}
+
+/// The state of one breaker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Breaker {
+    mode: BreakerMode,
+    epoch: u64,
+    since_ms: u64,
+    until_ms: Option<u64>,
+    /// Openings since it was closed last.
+    openings: u32,
+    window: Window,
+    slots: Vec<Slot>,
+    next_slot: u64,
+    /// Results of this half-open epoch.
+    probed: Totals,
+    refused: u64,
+    told_failures: bool,
+    told_slow: bool,
+    opened_by: Option<Reason>,
+}
+
+impl Breaker {
+    /// One that nobody has used.
+    pub fn new(settings: &BreakerSettings, now_ms: u64) -> Self {
+        let mut new = Self {
+            mode: BreakerMode::Closed,
+            epoch: 1,
+            since_ms: now_ms,
+            until_ms: None,
+            openings: 0,
+            window: Window::default(),
+            slots: Vec::new(),
+            next_slot: 1,
+            probed: Totals::default(),
+            refused: 0,
+            told_failures: false,
+            told_slow: false,
+            opened_by: None,
+        };
+        match settings.initial {
+            InitialMode::Closed => {}
+            InitialMode::MetricsOnly => new.mode = BreakerMode::MetricsOnly,
+            InitialMode::Open => {
+                new.mode = BreakerMode::Open;
+                new.openings = 1;
+                new.until_ms = Some(now_ms.saturating_add(settings.open_wait.ms(1)));
+            }
+        }
+        new
+    }
+
+    /// In which state it is, as of the last step.
+    pub fn mode(&self) -> BreakerMode {
+        self.mode
+    }
+
+    /// The epoch, which every change of state raises (BRK-1).
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Nobody would miss it: closed, with nothing in its window and nothing out.
+    pub fn is_idle(&mut self, settings: &BreakerSettings, now_ms: u64) -> bool {
+        self.mode == BreakerMode::Closed && self.window.totals(settings.window, now_ms).calls == 0
+    }
+
+    /// Somebody wants to call, and needs no longer than `lease_ms` for it.
+    pub fn acquire(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> Acquired {
+        let mut events = self.tick(settings, now_ms);
+        if self.mode == BreakerMode::Open && self.until_ms.is_none_or(|until| now_ms >= until) {
+            events.push(self.enter(BreakerMode::HalfOpen, Reason::WaitOver, now_ms));
+        }
+        let admission = match self.mode {
+            BreakerMode::Closed | BreakerMode::Disabled | BreakerMode::MetricsOnly => {
+                Admission::Permitted(Permit { epoch: self.epoch, slot: None, at_ms: now_ms })
+            }
+            BreakerMode::HalfOpen => self.probe(settings, lease_ms, now_ms),
+            BreakerMode::Open => self.refuse(self.until_ms.map(|until| until.saturating_sub(now_ms).max(1))),
+            BreakerMode::ForcedOpen => self.refuse(None),
+        };
+        Acquired { admission, events }
+    }
+
+    /// A permitted call has ended.
+    pub fn record(
+        &mut self,
+        settings: &BreakerSettings,
+        permit: Permit,
+        outcome: Outcome,
+        now_ms: u64,
+    ) -> Vec<BreakerEvent> {
+        let mut events = self.tick(settings, now_ms);
+        if !self.redeem(permit) || outcome.verdict == Verdict::Ignored {
+            return events;
+        }
+        let duration_ms = outcome.duration_ms.unwrap_or_else(|| now_ms.saturating_sub(permit.at_ms));
+        let call = Counted {
+            failed: outcome.verdict == Verdict::Failed,
+            slow: duration_ms > settings.slow_after_ms,
+            duration_ms,
+        };
+        let judged = match self.mode {
+            BreakerMode::Closed | BreakerMode::MetricsOnly => self.count(settings, call, now_ms, &mut events),
+            BreakerMode::HalfOpen => self.count_probe(settings, call, &mut events),
+            BreakerMode::Disabled => return events,
+            BreakerMode::Open | BreakerMode::ForcedOpen => None,
+        };
+        let asked = outcome.open_for_ms.filter(|_| self.mode != BreakerMode::MetricsOnly);
+        match (asked, judged) {
+            (Some(wait_ms), _) => events.push(self.open(wait_ms, Reason::Asked, now_ms)),
+            (None, Some(Judgement::Open(reason))) => {
+                let wait_ms = settings.open_wait.ms(self.openings.saturating_add(1));
+                events.push(self.open(wait_ms, reason, now_ms));
+            }
+            (None, Some(Judgement::Close)) => events.push(self.enter(BreakerMode::Closed, Reason::Recovered, now_ms)),
+            (None, None) => {}
+        }
+        events
+    }
+
+    /// A permitted call was not made after all.
+    pub fn release(&mut self, settings: &BreakerSettings, permit: Permit, now_ms: u64) -> Vec<BreakerEvent> {
+        let events = self.tick(settings, now_ms);
+        self.redeem(permit);
+        events
+    }
+
+    /// Makes up for what time has brought.
+    pub fn tick(&mut self, settings: &BreakerSettings, now_ms: u64) -> Vec<BreakerEvent> {
+        let mut events = Vec::new();
+        self.slots.retain(|slot| slot.expires_ms > now_ms);
+        if self.mode == BreakerMode::HalfOpen
+            && settings.half_open_max_ms.is_some_and(|most| now_ms >= self.since_ms.saturating_add(most))
+        {
+            events.push(match settings.half_open_end {
+                HalfOpenEnd::Closed => self.enter(BreakerMode::Closed, Reason::HalfOpenTooLong, now_ms),
+                HalfOpenEnd::Open => {
+                    let wait_ms = settings.open_wait.ms(self.openings.saturating_add(1));
+                    self.open(wait_ms, Reason::HalfOpenTooLong, now_ms)
+                }
+            });
+        }
+        let over = self.until_ms.is_none_or(|until| now_ms >= until);
+        if self.mode == BreakerMode::Open && settings.automatic_half_open && over {
+            events.push(self.enter(BreakerMode::HalfOpen, Reason::WaitOver, now_ms));
+        }
+        events
+    }
+
+    /// Somebody changes it by hand. To be made what it is already changes nothing, except that a reset begins anew and an
+    /// open one can be given another wait.
+    pub fn shift(
+        &mut self,
+        settings: &BreakerSettings,
+        by_hand: Move,
+        now_ms: u64,
+    ) -> Result<Vec<BreakerEvent>, IllegalMove> {
+        let mut events = self.tick(settings, now_ms);
+        let from = self.mode;
+        let to = match by_hand {
+            Move::Open { .. } | Move::OpenUntil { .. } => BreakerMode::Open,
+            Move::ForceOpen => BreakerMode::ForcedOpen,
+            Move::HalfOpen => BreakerMode::HalfOpen,
+            Move::Close | Move::Reset => BreakerMode::Closed,
+            Move::Disable => BreakerMode::Disabled,
+            Move::MetricsOnly => BreakerMode::MetricsOnly,
+        };
+        if from == BreakerMode::Closed && to == BreakerMode::HalfOpen {
+            return Err(IllegalMove { from, to });
+        }
+        let until_ms = match by_hand {
+            Move::OpenUntil { at_ms } => Some(at_ms),
+            Move::Open { for_ms } => Some(now_ms.saturating_add(for_ms.unwrap_or_else(|| settings.open_wait.ms(1)))),
+            _ => None,
+        };
+        if by_hand == Move::Reset {
+            self.window.clear();
+            self.refused = 0;
+        }
+        if from != to {
+            let wait_ms = until_ms.map_or(0, |until| until.saturating_sub(now_ms));
+            events.push(match to {
+                BreakerMode::Open => self.open(wait_ms, Reason::Manual, now_ms),
+                _ => self.enter(to, Reason::Manual, now_ms),
+            });
+        } else if until_ms.is_some() {
+            self.until_ms = until_ms;
+        }
+        Ok(events)
+    }
+
+    /// How it stands.
+    pub fn snapshot(&mut self, settings: &BreakerSettings, now_ms: u64) -> BreakerSnapshot {
+        let (totals, needed) = if self.mode == BreakerMode::HalfOpen {
+            (self.probed, settings.half_open_max_calls)
+        } else {
+            (self.window.totals(settings.window, now_ms), settings.calls_needed())
+        };
+        let enough = totals.calls >= needed && totals.calls > 0;
+        BreakerSnapshot {
+            mode: self.mode,
+            since_ms: self.since_ms,
+            until_ms: self.until_ms,
+            totals,
+            failure_percent: enough.then(|| totals.failure_percent()),
+            slow_percent: enough.then(|| totals.slow_percent()),
+            refused: self.refused,
+            probes: u32::try_from(self.slots.len()).unwrap_or(u32::MAX),
+            opened_by: self.opened_by,
+        }
+    }
+
+    // ---- parts of a step
+
+    fn refuse(&mut self, retry_after_ms: Option<u64>) -> Admission {
+        self.refused = self.refused.saturating_add(1);
+        Admission::Refused { mode: self.mode, retry_after_ms }
+    }
+
+    /// BRK-2: one of the places, if one is free.
+    fn probe(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> Admission {
+        let out = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        let used = match settings.half_open_rule {
+            HalfOpenRule::OneFailure { .. } => out,
+            HalfOpenRule::Rates => out.saturating_add(self.probed.calls),
+        };
+        if used >= settings.half_open_max_calls {
+            return self.refuse(Some(FULL_RETRY_MS));
+        }
+        let id = self.next_slot;
+        self.next_slot = self.next_slot.wrapping_add(1);
+        self.slots.push(Slot { id, expires_ms: now_ms.saturating_add(lease_ms.max(1)) });
+        Admission::Permitted(Permit { epoch: self.epoch, slot: Some(id), at_ms: now_ms })
+    }
+
+    /// Takes a permit back. `false`: it is of another epoch, or its lease is over, and what it brings does not count (BRK-1).
+    fn redeem(&mut self, permit: Permit) -> bool {
+        if permit.epoch != self.epoch {
+            return false;
+        }
+        let Some(id) = permit.slot else { return true };
+        let before = self.slots.len();
+        self.slots.retain(|slot| slot.id != id);
+        self.slots.len() < before
+    }
+
+    /// Counts a call of a closed breaker, and tells what it leads to.
+    fn count(
+        &mut self,
+        settings: &BreakerSettings,
+        call: Counted,
+        now_ms: u64,
+        events: &mut Vec<BreakerEvent>,
+    ) -> Option<Judgement> {
+        self.window.record(settings.window, call, now_ms);
+        let totals = self.window.totals(settings.window, now_ms);
+        let reached = settings.failure_threshold.filter(|most| call.failed && totals.failed >= *most);
+        let failures = reached
+            .map(|_| Exceeded::Failures(totals.failed))
+            .or_else(|| failures_over(settings, &totals, settings.calls_needed()));
+        let slow = slow_over(settings, &totals, settings.calls_needed());
+        self.tell(failures, slow, events);
+        let worst = failures.or(slow)?;
+        (self.mode == BreakerMode::Closed).then_some(Judgement::Open(Reason::Exceeded(worst)))
+    }
+
+    /// Counts the result of a probe, and tells what it leads to.
+    fn count_probe(
+        &mut self,
+        settings: &BreakerSettings,
+        call: Counted,
+        events: &mut Vec<BreakerEvent>,
+    ) -> Option<Judgement> {
+        self.probed.add(call);
+        let probed = self.probed;
+        match settings.half_open_rule {
+            HalfOpenRule::OneFailure { success_threshold } => {
+                if call.failed || (call.slow && settings.slow_percent.is_some()) {
+                    Some(Judgement::Open(Reason::ProbeFailed))
+                } else {
+                    (probed.succeeded() >= success_threshold).then_some(Judgement::Close)
+                }
+            }
+            HalfOpenRule::Rates => {
+                if probed.calls < settings.half_open_max_calls {
+                    return None;
+                }
+                let failures = failures_over(settings, &probed, 1);
+                let slow = slow_over(settings, &probed, 1);
+                self.tell(failures, slow, events);
+                let judgement = failures.or(slow).map(|worst| Judgement::Open(Reason::Exceeded(worst)));
+                Some(judgement.unwrap_or(Judgement::Close))
+            }
+        }
+    }
+
+    /// One event for each bound, until the counters begin anew.
+    fn tell(&mut self, failures: Option<Exceeded>, slow: Option<Exceeded>, events: &mut Vec<BreakerEvent>) {
+        for (reached, told) in [(failures, &mut self.told_failures), (slow, &mut self.told_slow)] {
+            if let Some(reached) = reached
+                && !*told
+            {
+                *told = true;
+                events.push(BreakerEvent::Exceeded(reached));
+            }
+        }
+    }
+
+    fn open(&mut self, wait_ms: u64, reason: Reason, now_ms: u64) -> BreakerEvent {
+        let event = self.enter(BreakerMode::Open, reason, now_ms);
+        self.openings = self.openings.saturating_add(1);
+        self.until_ms = Some(now_ms.saturating_add(wait_ms));
+        event
+    }
+
+    /// BRK-1: a new state is a new epoch. An open breaker keeps its window to be looked at; every other begins anew.
+    fn enter(&mut self, to: BreakerMode, reason: Reason, now_ms: u64) -> BreakerEvent {
+        let from = self.mode;
+        self.mode = to;
+        self.epoch = self.epoch.saturating_add(1);
+        self.since_ms = now_ms;
+        self.until_ms = None;
+        self.slots.clear();
+        self.told_failures = false;
+        self.told_slow = false;
+        match to {
+            BreakerMode::Open | BreakerMode::ForcedOpen => self.opened_by = Some(reason),
+            BreakerMode::HalfOpen => {
+                self.window.clear();
+                self.probed = Totals::default();
+            }
+            BreakerMode::Closed | BreakerMode::Disabled | BreakerMode::MetricsOnly => {
+                self.window.clear();
+                self.openings = 0;
+                self.opened_by = None;
+            }
+        }
+        BreakerEvent::Transition { at_ms: now_ms, from, to, reason }
+    }
+}
+
+/// What a result leads to.
+enum Judgement {
+    Open(Reason),
+    Close,
+}
+
+fn failures_over(settings: &BreakerSettings, totals: &Totals, needed: u32) -> Option<Exceeded> {
+    let percent = totals.failure_percent();
+    let over = settings.failure_percent.is_some_and(|most| totals.calls >= needed && percent >= most);
+    over.then_some(Exceeded::FailurePercent(percent))
+}
+
+fn slow_over(settings: &BreakerSettings, totals: &Totals, needed: u32) -> Option<Exceeded> {
+    let percent = totals.slow_percent();
+    let over = settings.slow_percent.is_some_and(|most| totals.calls >= needed && percent >= most);
+    over.then_some(Exceeded::SlowPercent(percent))
+}

@@ -1,0 +1,294 @@
+//! How a breaker behaves: what opens it, how long, and what closes it again. (V1…V4, DESIGN §8.11)
+//!
+//! What people write is a [`SettingsDraft`]: everything optional, numbers as they come. [`SettingsDraft::checked`] makes
+//! [`BreakerSettings`] of it or says what is wrong; settings cannot be had in another way, so that a machine never divides
+//! by a window of nothing.
+//!
+//! Not here: which tool has which (`guard`), the configuration's words (`cli`).
+
+use contract::manifest::BreakerConfig;
+use serde::{Deserialize, Serialize};
+
+/// Largest window by count: each call in it is kept.
+pub const WINDOW_CALLS_MAX: u32 = 1_000;
+/// Largest window by time, in seconds: each second in it is kept.
+pub const WINDOW_SECONDS_MAX: u32 = 3_600;
+/// Longest wait of any kind, in milliseconds: thirty days.
+pub const WAIT_MS_MAX: u64 = 30 * 86_400_000;
+/// Most permits of a half-open breaker.
+pub const HALF_OPEN_CALLS_MAX: u32 = 1_000;
+
+/// By what a breaker remembers calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum WindowKind {
+    /// Those of the last so many seconds, the running one included.
+    Time { seconds: u32 },
+    /// The last so many.
+    Count { calls: u32 },
+}
+
+/// How long an open breaker stays open.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum OpenWait {
+    /// Always the same.
+    Fixed { ms: u64 },
+    /// Longer each time that it opens again without having been closed.
+    Exponential { first_ms: u64, factor: f64, max_ms: u64 },
+}
+
+impl OpenWait {
+    /// The wait of the n-th opening in a row, from 1.
+    pub fn ms(self, opening: u32) -> u64 {
+        match self {
+            Self::Fixed { ms } => ms,
+            Self::Exponential { first_ms, factor, max_ms } => {
+                super::backoff::grown_ms(first_ms, factor, opening).min(max_ms)
+            }
+        }
+    }
+}
+
+/// What ends the half-open state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum HalfOpenRule {
+    /// One failure opens; so many successes close. Permits are places: one that has its result is free again.
+    OneFailure { success_threshold: u32 },
+    /// All permits are given once; when all have their results, the rates decide.
+    Rates,
+}
+
+/// What becomes of a half-open breaker whose time is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HalfOpenEnd {
+    #[default]
+    Open,
+    Closed,
+}
+
+/// In which state a breaker begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InitialMode {
+    #[default]
+    Closed,
+    Open,
+    MetricsOnly,
+}
+
+/// How a breaker behaves. Made by [`SettingsDraft::checked`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BreakerSettings {
+    /// So many failures within the window open it.
+    pub failure_threshold: Option<u32>,
+    /// Failures of so many percent open it, once there are enough calls.
+    pub failure_percent: Option<f64>,
+    /// Slow calls of so many percent open it, once there are enough calls.
+    pub slow_percent: Option<f64>,
+    /// A call that takes longer than this is slow.
+    pub slow_after_ms: u64,
+    /// Calls from which on percentages mean something.
+    pub minimum_calls: u32,
+    pub window: WindowKind,
+    pub open_wait: OpenWait,
+    pub half_open_max_calls: u32,
+    pub half_open_rule: HalfOpenRule,
+    /// The longest that it is half-open; `None`: as long as it takes.
+    pub half_open_max_ms: Option<u64>,
+    pub half_open_end: HalfOpenEnd,
+    /// Open becomes half-open by time alone, and not by the next call.
+    pub automatic_half_open: bool,
+    pub initial: InitialMode,
+}
+
+impl Default for BreakerSettings {
+    /// Those of DESIGN §8.11 and RES-002.
+    fn default() -> Self {
+        Self {
+            failure_threshold: Some(5),
+            failure_percent: None,
+            slow_percent: None,
+            slow_after_ms: 60_000,
+            minimum_calls: 100,
+            window: WindowKind::Time { seconds: 60 },
+            open_wait: OpenWait::Fixed { ms: 60_000 },
+            half_open_max_calls: 10,
+            half_open_rule: HalfOpenRule::OneFailure { success_threshold: 3 },
+            half_open_max_ms: None,
+            half_open_end: HalfOpenEnd::Open,
+            automatic_half_open: false,
+            initial: InitialMode::Closed,
+        }
+    }
+}
+
+impl BreakerSettings {
+    /// These, with what a manifest says instead (RES-002). Its ranges were checked when it was admitted; what was
+    /// written past them is cut to what a machine can do.
+    #[must_use]
+    pub fn overridden(&self, own: &BreakerConfig) -> Self {
+        let at_least_one = |number: u8| u32::from(number).max(1);
+        Self {
+            failure_threshold: Some(at_least_one(own.failure_threshold)),
+            window: WindowKind::Time { seconds: u32::from(own.window_seconds).clamp(1, WINDOW_SECONDS_MAX) },
+            open_wait: OpenWait::Fixed { ms: u64::from(own.timeout_seconds).max(1) * 1000 },
+            half_open_max_calls: at_least_one(own.half_open_max_calls),
+            half_open_rule: HalfOpenRule::OneFailure { success_threshold: at_least_one(own.success_threshold) },
+            ..self.clone()
+        }
+    }
+
+    /// Calls from which on percentages mean something: a window by count never has more than its size. (W8)
+    pub fn calls_needed(&self) -> u32 {
+        match self.window {
+            WindowKind::Count { calls } => self.minimum_calls.min(calls),
+            WindowKind::Time { .. } => self.minimum_calls,
+        }
+    }
+}
+
+/// Settings as somebody wrote them. What is left out is as in [`BreakerSettings::default`].
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SettingsDraft {
+    /// Zero: failures are not counted, only their share.
+    pub failure_threshold: Option<i64>,
+    pub failure_percent: Option<f64>,
+    pub slow_percent: Option<f64>,
+    pub slow_after_ms: Option<i64>,
+    pub minimum_calls: Option<i64>,
+    pub window_seconds: Option<i64>,
+    pub window_calls: Option<i64>,
+    pub open_ms: Option<i64>,
+    pub open_backoff_first_ms: Option<i64>,
+    pub open_backoff_factor: Option<f64>,
+    pub open_backoff_max_ms: Option<i64>,
+    pub half_open_max_calls: Option<i64>,
+    /// Successes that close it. Zero: the rates decide.
+    pub success_threshold: Option<i64>,
+    /// Zero: no bound.
+    pub half_open_max_ms: Option<i64>,
+    pub half_open_end: HalfOpenEnd,
+    pub automatic_half_open: bool,
+    pub initial: InitialMode,
+}
+
+/// Settings no breaker can have.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SettingsError {
+    /// Too small or too large.
+    #[error("`{name}` must be from {least} to {most}")]
+    OutOfRange { name: &'static str, least: u64, most: u64 },
+    /// Not a share.
+    #[error("`{name}` must be over 0 and at most 100 percent")]
+    NotAPercentage { name: &'static str },
+    /// Not a factor.
+    #[error("`{name}` must be from 1 to 100")]
+    NotAFactor { name: &'static str },
+    /// Two that exclude each other.
+    #[error("`{one}` and `{other}` exclude each other")]
+    Together { one: &'static str, other: &'static str },
+    /// Nothing would ever open it.
+    #[error("neither a number of failures nor a rate is given, so nothing would open it")]
+    NeverOpens,
+}
+
+impl SettingsDraft {
+    /// The settings, or the first thing that is wrong with them.
+    pub fn checked(&self) -> Result<BreakerSettings, SettingsError> {
+        let base = BreakerSettings::default();
+        let failure_percent = percentage("failure_percent", self.failure_percent)?;
+        let slow_percent = percentage("slow_percent", self.slow_percent)?;
+        let failure_threshold = match self.failure_threshold {
+            None => base.failure_threshold.filter(|_| failure_percent.is_none()),
+            Some(0) => None,
+            Some(_) => Some(small("failure_threshold", self.failure_threshold, 0, 100_000)?),
+        };
+        if failure_threshold.is_none() && failure_percent.is_none() && slow_percent.is_none() {
+            return Err(SettingsError::NeverOpens);
+        }
+        Ok(BreakerSettings {
+            failure_threshold,
+            failure_percent,
+            slow_percent,
+            slow_after_ms: wait("slow_after_ms", self.slow_after_ms, base.slow_after_ms)?,
+            minimum_calls: small("minimum_calls", self.minimum_calls, base.minimum_calls, 100_000)?,
+            window: self.window()?,
+            open_wait: self.open_wait()?,
+            half_open_max_calls: small(
+                "half_open_max_calls",
+                self.half_open_max_calls,
+                base.half_open_max_calls,
+                HALF_OPEN_CALLS_MAX,
+            )?,
+            half_open_rule: match self.success_threshold {
+                None => base.half_open_rule,
+                Some(0) => HalfOpenRule::Rates,
+                Some(_) => HalfOpenRule::OneFailure {
+                    success_threshold: small("success_threshold", self.success_threshold, 0, HALF_OPEN_CALLS_MAX)?,
+                },
+            },
+            half_open_max_ms: match self.half_open_max_ms {
+                None | Some(0) => None,
+                Some(_) => Some(wait("half_open_max_ms", self.half_open_max_ms, 0)?),
+            },
+            half_open_end: self.half_open_end,
+            automatic_half_open: self.automatic_half_open,
+            initial: self.initial,
+        })
+    }
+
+    fn window(&self) -> Result<WindowKind, SettingsError> {
+        match (self.window_seconds, self.window_calls) {
+            (Some(_), Some(_)) => Err(SettingsError::Together { one: "window_seconds", other: "window_calls" }),
+            (None, None) => Ok(BreakerSettings::default().window),
+            (seconds @ Some(_), None) => {
+                Ok(WindowKind::Time { seconds: small("window_seconds", seconds, 0, WINDOW_SECONDS_MAX)? })
+            }
+            (None, calls) => Ok(WindowKind::Count { calls: small("window_calls", calls, 0, WINDOW_CALLS_MAX)? }),
+        }
+    }
+
+    fn open_wait(&self) -> Result<OpenWait, SettingsError> {
+        let Some(factor) = self.open_backoff_factor else {
+            return Ok(match self.open_ms {
+                None => BreakerSettings::default().open_wait,
+                Some(_) => OpenWait::Fixed { ms: wait("open_ms", self.open_ms, 0)? },
+            });
+        };
+        if self.open_ms.is_some() {
+            return Err(SettingsError::Together { one: "open_ms", other: "open_backoff_factor" });
+        }
+        if !(1.0..=100.0).contains(&factor) {
+            return Err(SettingsError::NotAFactor { name: "open_backoff_factor" });
+        }
+        Ok(OpenWait::Exponential {
+            first_ms: wait("open_backoff_first_ms", self.open_backoff_first_ms, 60_000)?,
+            factor,
+            max_ms: wait("open_backoff_max_ms", self.open_backoff_max_ms, WAIT_MS_MAX)?,
+        })
+    }
+}
+
+fn percentage(name: &'static str, given: Option<f64>) -> Result<Option<f64>, SettingsError> {
+    match given {
+        Some(percent) if !(percent > 0.0 && percent <= 100.0) => Err(SettingsError::NotAPercentage { name }),
+        fine => Ok(fine),
+    }
+}
+
+fn small(name: &'static str, given: Option<i64>, unset: u32, most: u32) -> Result<u32, SettingsError> {
+    let Some(given) = given else { return Ok(unset) };
+    let fine = u32::try_from(given).ok().filter(|number| (1..=most).contains(number));
+    fine.ok_or(SettingsError::OutOfRange { name, least: 1, most: u64::from(most) })
+}
+
+fn wait(name: &'static str, given: Option<i64>, unset: u64) -> Result<u64, SettingsError> {
+    let Some(given) = given else { return Ok(unset) };
+    let fine = u64::try_from(given).ok().filter(|ms| (1..=WAIT_MS_MAX).contains(ms));
+    fine.ok_or(SettingsError::OutOfRange { name, least: 1, most: WAIT_MS_MAX })
+}
