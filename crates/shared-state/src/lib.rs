@@ -6,4 +6,4 @@ mod memory;
 mod redis;
 
 pub use memory::MemoryBus;
-pub use redis::{RedisBus, RedisSettings, RedisSettingsError, RedisState, Standing};
+pub use redis::{RedisBus, RedisSettings, RedisSettingsError, RedisState, Standing, Trouble};

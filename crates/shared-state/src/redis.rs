@@ -17,9 +17,13 @@
 //!
 //! Not here: what is done while Redis is away (`falling_back`), the rules of breakers and limits (`kernel::resilience`).
 
+mod breakers;
 mod bus;
+mod limits;
 mod link;
 mod names;
+mod scripts;
+mod values;
 mod words;
 
 use std::fmt;
@@ -27,16 +31,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Client, IntoConnectionInfo as _, ProtocolVersion};
+use kernel::ports::shared_state::{BreakerTransition, KEY_BYTES_MAX, SharedStateError};
+use tokio::sync::broadcast;
 
+use breakers::Listed;
 pub use bus::RedisBus;
 use link::Link;
-pub use link::Standing;
+pub use link::{Standing, Trouble};
 use names::Names;
+use scripts::{Scripts, StepClock};
 
 /// The longest namespace. It is in every key.
 const NAMESPACE_CHARACTERS_MAX: usize = 64;
 /// The shortest and longest wait for an operation or a connection that can be configured.
 const TIMEOUT_RANGE: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(30);
+
+/// Transitions of breakers that may wait for a slow listener.
+const TRANSITIONS_WAITING_MAX: usize = 256;
+/// The longest life of anything that has one: longer ones are cut to it.
+const LIFE_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// How to reach Redis, and how long to wait for it.
 #[derive(Clone)]
@@ -120,6 +133,10 @@ pub struct RedisState {
     link: Arc<Link>,
     names: Arc<Names>,
     bus: Arc<RedisBus>,
+    scripts: Scripts,
+    clock: StepClock,
+    listed: Listed,
+    transitions: broadcast::Sender<BreakerTransition>,
 }
 
 impl RedisState {
@@ -130,8 +147,25 @@ impl RedisState {
         let names = Arc::new(Names::new(&settings.namespace));
         let (link, heard) = Link::open(settings.client()?, settings, names.channels());
         let link = Arc::new(link);
-        let bus = Arc::new(RedisBus::listen(Arc::clone(&link), heard, Arc::clone(&names), &settings.replica));
-        Ok(Self { link, names, bus })
+        let transitions = broadcast::Sender::new(TRANSITIONS_WAITING_MAX);
+        let bus =
+            RedisBus::listen(Arc::clone(&link), heard, Arc::clone(&names), &settings.replica, transitions.clone());
+        Ok(Self {
+            link,
+            names,
+            bus: Arc::new(bus),
+            scripts: Scripts::default(),
+            clock: StepClock::default(),
+            listed: Listed::default(),
+            transitions,
+        })
+    }
+
+    /// Holds the time of every step at so many microseconds since the Unix epoch; zero lets it run by the server's clock.
+    /// Must not lie before the server's time, by which the server itself throws keys away.
+    #[cfg(feature = "conformance")]
+    pub fn hold_clock(&self, micros: u64) {
+        self.clock.hold(micros);
     }
 
     /// The change bus over the same connection.
@@ -152,6 +186,23 @@ impl RedisState {
     /// Waits until the server is known to be away.
     pub async fn away(&self) {
         self.link.away().await;
+    }
+}
+
+/// A span in milliseconds, as scripts count them.
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.min(LIFE_MAX).as_millis()).unwrap_or(0)
+}
+
+/// Names are bounded before they are sent.
+fn fits(key: &str) -> Result<(), SharedStateError> {
+    if key.len() > KEY_BYTES_MAX { Err(SharedStateError::TooLarge) } else { Ok(()) }
+}
+
+fn unavailable(trouble: Trouble) -> SharedStateError {
+    match trouble {
+        Trouble::Full => SharedStateError::Full,
+        other => SharedStateError::Unavailable(Box::new(other)),
     }
 }
 

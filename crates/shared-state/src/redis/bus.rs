@@ -20,6 +20,7 @@ use std::time::Duration;
 use ::redis::Script;
 use async_trait::async_trait;
 use kernel::ports::change_bus::{Change, ChangeBus};
+use kernel::ports::shared_state::BreakerTransition;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -56,7 +57,13 @@ struct Voice {
 }
 
 impl RedisBus {
-    pub(super) fn listen(link: Arc<Link>, heard: mpsc::Receiver<Heard>, names: Arc<Names>, replica: &str) -> Self {
+    pub(super) fn listen(
+        link: Arc<Link>,
+        heard: mpsc::Receiver<Heard>,
+        names: Arc<Names>,
+        replica: &str,
+        transitions: broadcast::Sender<BreakerTransition>,
+    ) -> Self {
         let voice = Arc::new(Voice {
             link,
             replica: replica.to_owned(),
@@ -68,6 +75,8 @@ impl RedisBus {
         });
         let ear = Ear {
             policy_updates: voice.names.policy_updates(),
+            breaker_words: voice.names.breaker_words(),
+            transitions,
             voice: Arc::clone(&voice),
             known: None,
             connection: 0,
@@ -126,6 +135,8 @@ impl Voice {
 struct Ear {
     voice: Arc<Voice>,
     policy_updates: String,
+    breaker_words: String,
+    transitions: broadcast::Sender<BreakerTransition>,
     /// The newest generation that was heard or told as lost.
     known: Option<u64>,
     /// The connection on which it was.
@@ -164,7 +175,7 @@ impl Ear {
         if let Ok(newest) = self.voice.newest().await
             && newest != self.known
         {
-            tracing::info!("words of other replicas were lost, or are late; everything is read anew");
+            tracing::debug!("words of other replicas were lost, or are late; everything is read anew");
             self.known = newest;
             self.voice.tell(Change::Lost);
         }
@@ -185,6 +196,14 @@ impl Ear {
             match words::subjects_of(&heard.payload) {
                 // All are forgotten, not those of the subjects named only: the key of a decision is a digest.
                 Some(_) => self.voice.tell(Change::Decisions),
+                None => self.noise(),
+            }
+            return;
+        }
+        if heard.channel == self.breaker_words {
+            match words::transition(&heard.payload) {
+                // An error means that nobody listens.
+                Some(transition) => drop(self.transitions.send(transition)),
                 None => self.noise(),
             }
             return;

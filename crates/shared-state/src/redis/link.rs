@@ -24,9 +24,9 @@ use std::time::Duration;
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, Msg, PushInfo, PushKind, RedisError};
 use ::redis::{ScriptInvocation, ServerErrorKind};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::RedisSettings;
 
@@ -38,6 +38,8 @@ const OPERATIONS_WAITING_MAX: usize = 1_024;
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 /// The longest: how much later than the server itself its return is noticed at most.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A connection that has held so long was a good one: the next pause is the first again.
+const STEADY_AFTER: Duration = Duration::from_secs(5);
 /// The oldest Redis that has everything the scripts use.
 const MAJOR_MIN: u32 = 7;
 
@@ -88,12 +90,11 @@ pub(super) struct Link {
 
 struct Shared {
     client: Client,
-    config: AsyncConnectionConfig,
     channels: Vec<String>,
     connect_timeout: Duration,
     operation_timeout: Duration,
     present: watch::Sender<Present>,
-    lost: Arc<Notify>,
+    words: mpsc::Sender<Heard>,
 }
 
 /// What is there at this moment.
@@ -110,21 +111,13 @@ impl Link {
         channels: Vec<String>,
     ) -> (Self, mpsc::Receiver<Heard>) {
         let (words, heard) = mpsc::channel(WORDS_WAITING_MAX);
-        let lost = Arc::new(Notify::new());
-        let noticed = Arc::clone(&lost);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(OPERATIONS_WAITING_MAX)
-            .set_push_sender(move |push: PushInfo| take(push, &words, &noticed));
         let shared = Arc::new(Shared {
             client,
-            config,
             channels,
             connect_timeout: settings.connect_timeout,
             operation_timeout: settings.operation_timeout,
             present: watch::Sender::new(Present::Away(Trouble::Unreachable)),
-            lost,
+            words,
         });
         let keeper = tokio::spawn(keep(Arc::clone(&shared)));
         (Self { shared, keeper }, heard)
@@ -206,35 +199,53 @@ impl Shared {
 
     /// This connection is of no use any more; a newer one is left alone.
     fn lose(&self, lost: u64, trouble: Trouble) {
-        let was_up = self.present.send_if_modified(|present| {
+        self.present.send_if_modified(|present| {
             let this = matches!(present, Present::Up { number, .. } if *number == lost);
             if this {
                 *present = Present::Away(trouble);
             }
             this
         });
-        if was_up {
-            self.lost.notify_one();
-        }
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection, Trouble> {
+    async fn connect(self: &Arc<Self>, number: u64) -> Result<MultiplexedConnection, Trouble> {
+        let (shared, words) = (Arc::downgrade(self), self.words.clone());
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(OPERATIONS_WAITING_MAX)
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection
+                    && let Some(shared) = shared.upgrade()
+                {
+                    shared.lose(number, Trouble::Unreachable);
+                }
+                take(push, &words);
+                Ok::<(), ::redis::aio::SendError>(())
+            });
         let made = timeout(self.connect_timeout, async {
-            let mut connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
+            let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
             // LINK-1.
             connection.subscribe(self.channels.as_slice()).await?;
             let about: String = ::redis::cmd("INFO").arg("server").arg("memory").query_async(&mut connection).await?;
             Ok::<_, RedisError>((connection, about))
         });
-        match made.await {
-            Ok(Ok((connection, about))) => {
+        let (mut connection, about) = match made.await {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no connection to Redis");
+                return Err(classified(&error));
+            }
+            Err(_elapsed) => return Err(Trouble::Slow),
+        };
+        // A server that is too slow for an operation is not there, however patient the greeting was.
+        let ping = ::redis::cmd("PING");
+        match timeout(self.operation_timeout, ping.query_async::<String>(&mut connection)).await {
+            Ok(Ok(_pong)) => {
                 look_over(&about);
                 Ok(connection)
             }
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "no connection to Redis");
-                Err(classified(&error))
-            }
+            Ok(Err(error)) => Err(classified(&error)),
             Err(_elapsed) => Err(Trouble::Slow),
         }
     }
@@ -245,18 +256,21 @@ async fn keep(shared: Arc<Shared>) {
     let mut number: u64 = 0;
     let mut pause = PAUSE_FIRST;
     let mut said = None;
+    let mut present = shared.present.subscribe();
     loop {
-        match shared.connect().await {
+        match shared.connect(number + 1).await {
             Ok(connection) => {
                 number += 1;
-                pause = PAUSE_FIRST;
                 if said.take().is_some() || number == 1 {
                     tracing::info!("Redis is there");
                 }
+                let since = Instant::now();
                 shared.present.send_replace(Present::Up { connection, number });
-                shared.lost.notified().await;
-                // Closed by the server, if nobody has said so yet.
-                shared.lose(number, Trouble::Unreachable);
+                // The sender is in `shared`, so the channel is open.
+                let _open = present.wait_for(|present| matches!(present, Present::Away(_))).await.is_ok();
+                if since.elapsed() >= STEADY_AFTER {
+                    pause = PAUSE_FIRST;
+                }
             }
             Err(trouble) => {
                 shared.present.send_if_modified(|present| {
@@ -268,24 +282,19 @@ async fn keep(shared: Arc<Shared>) {
                 if said.replace(trouble) != Some(trouble) {
                     tracing::warn!(%trouble, "Redis is away; this replica keeps its own state until it is back");
                 }
-                tokio::time::sleep(pause).await;
-                pause = pause.saturating_mul(2).min(PAUSE_MAX);
             }
         }
+        tokio::time::sleep(pause).await;
+        pause = pause.saturating_mul(2).min(PAUSE_MAX);
     }
 }
 
 /// Called by the connection for everything that is no answer. Must not wait.
-fn take(push: PushInfo, words: &mpsc::Sender<Heard>, lost: &Notify) -> Result<(), ::redis::aio::SendError> {
-    if push.kind == PushKind::Disconnection {
-        lost.notify_one();
-        return Ok(());
-    }
-    let Some(message) = Msg::from_push_info(push) else { return Ok(()) };
+fn take(push: PushInfo, words: &mpsc::Sender<Heard>) {
+    let Some(message) = Msg::from_push_info(push) else { return };
     let heard = Heard { channel: message.get_channel_name().to_owned(), payload: message.get_payload_bytes().to_vec() };
     // LINK-2.
     let _full = words.try_send(heard);
-    Ok(())
 }
 
 /// What an error means for whoever called.

@@ -14,6 +14,8 @@ const POLICY_UPDATES: &str = "abac:policy:updates";
 const BREAKER_CHANGES: &str = "cb:state:changes";
 /// What replicas tell each other.
 const CHANGES: &str = "gantry:changes";
+/// The same of breakers, with everything there is to know about a transition.
+const BREAKER_WORDS: &str = "gantry:breakers";
 
 /// Names under one namespace.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ impl Names {
 
     /// Everything that is listened to.
     pub(super) fn channels(&self) -> Vec<String> {
-        vec![self.changes(), self.policy_updates()]
+        vec![self.changes(), self.policy_updates(), self.breaker_words()]
     }
 
     pub(super) fn changes(&self) -> String {
@@ -42,6 +44,25 @@ impl Names {
 
     pub(super) fn breaker_changes(&self) -> String {
         format!("{}{BREAKER_CHANGES}", self.prefix)
+    }
+
+    pub(super) fn breaker_words(&self) -> String {
+        format!("{}{BREAKER_WORDS}", self.prefix)
+    }
+
+    /// The names of all breakers.
+    pub(super) fn breaker_index(&self) -> String {
+        format!("{}cb:{{index}}", self.prefix)
+    }
+
+    /// A limit. All have one hash tag, because several are taken in one step.
+    pub(super) fn limit(&self, key: &str) -> String {
+        format!("{}{{limits}}:{key}", self.prefix)
+    }
+
+    /// The replicas that are there.
+    pub(super) fn presence(&self) -> String {
+        format!("{}gantry:{{presence}}", self.prefix)
     }
 
     /// How many changes were ever published.

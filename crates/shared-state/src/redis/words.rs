@@ -8,10 +8,13 @@
 //! forged word does is one reload.
 
 use kernel::ports::change_bus::Change;
+use kernel::ports::shared_state::BreakerTransition;
 use serde::Deserialize;
 
 /// The longest word of ours that is looked at.
 const WORD_BYTES_MAX: usize = 256;
+/// The longest word about a breaker: its name, every byte of it escaped, and the change.
+const TRANSITION_BYTES_MAX: usize = 4 * 1024;
 /// The longest message of the policy engine that is looked at.
 const UPDATE_BYTES_MAX: usize = 256 * 1024;
 /// Subjects that one message may name.
@@ -54,6 +57,15 @@ pub(super) fn understood(payload: &[u8]) -> Option<Word> {
         _ => Change::Lost,
     };
     Some(Word { generation, replica, change })
+}
+
+/// What was said of a breaker: its name, a blank, and the change as JSON.
+pub(super) fn transition(payload: &[u8]) -> Option<BreakerTransition> {
+    if payload.len() > TRANSITION_BYTES_MAX {
+        return None;
+    }
+    let (name, change) = std::str::from_utf8(payload).ok()?.split_once(' ')?;
+    Some(BreakerTransition { key: name.parse().ok()?, change: serde_json::from_str(change).ok()? })
 }
 
 /// What the policy engine says: `{"affected_subjects": ["did:…"]}`.
@@ -134,6 +146,7 @@ mod tests {
         fn any_bytes_are_heard_without_harm(payload in prop::collection::vec(any::<u8>(), 0..400)) {
             let _word = understood(&payload);
             let _many = subjects_of(&payload);
+            let _transition = transition(&payload);
         }
     }
 }

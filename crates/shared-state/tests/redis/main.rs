@@ -2,7 +2,9 @@
 //!
 //! One server serves the suites, each case under a namespace of its own. Tests of faults have servers of their own.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "test crate")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test crate")]
 
 mod changes;
+mod reference;
 mod server;
+mod together;

@@ -108,6 +108,24 @@ impl Server {
         asked(self.port, words).and_then(|answer| answer.lines().nth(1).map(str::to_owned)).expect("an answer")
     }
 
+    /// Its clock, in microseconds since the Unix epoch.
+    pub(crate) fn time_us(&self) -> u64 {
+        let answer = asked(self.port, &["TIME"]).expect("an answer");
+        let number = |line| answer.lines().nth(line).and_then(|text| text.parse::<u64>().ok()).expect("a number");
+        number(2) * 1_000_000 + number(4)
+    }
+
+    /// Somebody else who listens to a channel.
+    pub(crate) fn listen(&self, channel: &str) -> Listener {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{channel}\r\n", channel.len()).unwrap();
+        let mut listener = Listener(BufReader::new(stream));
+        // `subscribe`, the channel, and how many there are now.
+        while !listener.line().starts_with(':') {}
+        listener
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(self.running.as_ref().expect("a server that runs").pid, signal).unwrap();
     }
@@ -143,6 +161,24 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A connection that hears one channel.
+pub(crate) struct Listener(BufReader<TcpStream>);
+
+impl Listener {
+    /// The next message.
+    pub(crate) fn next_message(&mut self) -> String {
+        while self.line() != "message" {}
+        // The length of the channel, the channel, the length of the message, the message.
+        (0..4).map(|_| self.line()).last().unwrap()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.0.read_line(&mut line).unwrap() > 0, "the server hung up");
+        line.trim_end().to_owned()
     }
 }
 
