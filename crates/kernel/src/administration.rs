@@ -19,6 +19,7 @@ use crate::ports::entropy::new_trace_id;
 use crate::registry::ToolVersion;
 
 mod audit;
+mod breakers;
 mod grounds;
 mod log_level;
 mod policies;

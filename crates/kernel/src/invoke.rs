@@ -33,6 +33,7 @@ use crate::ports::offerings::Offerings;
 use crate::ports::redactor::Redactor;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
+use crate::resilience::Resilience;
 
 /// Everything a kernel needs.
 #[derive(Debug)]
@@ -73,6 +74,8 @@ pub struct Kernel {
     pub(crate) insights: Option<Arc<Insights>>,
     /// Where records can be read, if they can ([`Kernel::with_audit_log`]).
     pub(crate) audit_log: Option<Arc<dyn AuditLog>>,
+    /// Breakers, limits and retries, if there are any ([`Kernel::with_resilience`]).
+    pub(crate) resilience: Option<Arc<Resilience>>,
 }
 
 /// A call as it comes through a door.
@@ -113,13 +116,20 @@ impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
-        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None }
+        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None, resilience: None }
     }
 
     /// The same kernel, whose records can be read.
     #[must_use]
     pub fn with_audit_log(mut self, log: Arc<dyn AuditLog>) -> Self {
         self.audit_log = Some(log);
+        self
+    }
+
+    /// The same kernel, with breakers, limits and retries around its calls.
+    #[must_use]
+    pub fn with_resilience(mut self, resilience: Arc<Resilience>) -> Self {
+        self.resilience = Some(resilience);
         self
     }
 

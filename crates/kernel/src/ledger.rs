@@ -43,7 +43,7 @@ pub(crate) use kept::{Kept, KeptResult, did_not_happen};
 pub use key::MISSING_KEY;
 pub(crate) use key::{CallKey, demanded};
 pub use recovery::Recovered;
-pub(crate) use settlement::{cause, settlement};
+pub(crate) use settlement::{cause, settlement, surely_did_nothing};
 use waiting::{Seat, WaitingRoom};
 
 /// How long a process that says nothing counts as alive.

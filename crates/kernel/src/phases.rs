@@ -65,6 +65,7 @@
 //! }
 //! ```
 
+mod attempts;
 mod authorize;
 mod conditions;
 mod execute;

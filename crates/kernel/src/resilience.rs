@@ -5,14 +5,21 @@
 //! or in a server that all replicas share. State and settings are plain data, so that every adapter can keep them.
 //!
 //! - [`breaker`] with its [`settings`] and the [`window`] it judges by;
+//! - [`outcome`]: what a result says about the service;
 //! - [`limiter`]: the generic cell rate algorithm;
 //! - [`retry`] and the [`backoff`] between attempts.
 //!
-//! Not here: what a refusal of one of them means to a call (`phases::execute`).
+//! What stands around which tool is worked out in `guard`; `service` asks on behalf of a call. When in a call that is done is
+//! not here (`phases::authorize`, `phases::execute`).
 
 pub mod backoff;
 pub mod breaker;
+mod following;
+pub(crate) mod guard;
 pub mod limiter;
+pub mod outcome;
+pub mod retry;
+pub(crate) mod service;
 pub mod settings;
 pub mod window;
 
@@ -21,4 +28,5 @@ pub use breaker::{
     Permit, Reason, Verdict,
 };
 pub use limiter::{Quota, QuotaError, Taken};
+pub use service::{Resilience, ResilienceSettings};
 pub use settings::{BreakerSettings, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind};

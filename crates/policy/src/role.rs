@@ -60,6 +60,10 @@ pub enum Action {
     SeeUsage,
     /// Know and change how much the server says in its log.
     ManageLog,
+    /// Look at breakers.
+    SeeBreakers,
+    /// Open and close breakers by hand.
+    ManageBreakers,
 }
 
 impl Role {
@@ -80,14 +84,15 @@ impl Role {
             | Action::ManageAgents
             | Action::ManagePolicies
             | Action::ManageServers => &[Self::Admin],
-            Action::ManageWebhooks | Action::ManageLog => &[Self::Admin, Self::Operator],
+            Action::ManageWebhooks | Action::ManageLog | Action::ManageBreakers => &[Self::Admin, Self::Operator],
             Action::SeeAccess
             | Action::SeePolicies
             | Action::SeeServers
             | Action::SeeJobs
             | Action::SeeAudit
             | Action::SeeWebhooks
-            | Action::SeeUsage => &[Self::Admin, Self::Operator, Self::Auditor],
+            | Action::SeeUsage
+            | Action::SeeBreakers => &[Self::Admin, Self::Operator, Self::Auditor],
             Action::SeeWholeCatalogue => {
                 &[Self::Admin, Self::Operator, Self::Approver, Self::Auditor, Self::ToolAuthor]
             }
@@ -133,6 +138,8 @@ impl Action {
             Self::ManageJobs => "manage the jobs of others",
             Self::SeeUsage => "look at the use and cost of others",
             Self::ManageLog => "change the level of the log",
+            Self::SeeBreakers => "look at breakers",
+            Self::ManageBreakers => "open and close breakers",
         }
     }
 }

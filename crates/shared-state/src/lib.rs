@@ -1,9 +1,14 @@
-//! State that replicas share quickly: the change bus, in memory for one replica and over Redis for several.
+//! State that replicas share quickly: the change bus, breakers, rate limits, counters, small values, presence; in memory for
+//! one replica, in Redis for several.
 
 #[cfg(feature = "conformance")]
 pub mod bus_suite;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod memory;
+mod memory_state;
 mod redis;
 
 pub use memory::MemoryBus;
+pub use memory_state::MemoryState;
 pub use redis::{RedisBus, RedisSettings, RedisSettingsError, RedisState, Standing, Trouble};

@@ -217,7 +217,8 @@ mod tests {
             change(&mut settings);
             settings
         };
-        let cases: [(fn(&mut RedisSettings), Result<(), RedisSettingsError>); 9] = [
+        type Case = (fn(&mut RedisSettings), Result<(), RedisSettingsError>);
+        let cases: [Case; 9] = [
             (|_| {}, Ok(())),
             (|s| s.url = "rediss://host".into(), Ok(())),
             (|s| s.url = "http://user:hunter2@host".into(), Err(RedisSettingsError::Url)),

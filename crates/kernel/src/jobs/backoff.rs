@@ -1,8 +1,9 @@
-//! How long to wait before the next attempt: exponential, with full jitter (DESIGN §8.10).
+//! How long a job waits before its next attempt: the kernel's one back-off, with full jitter. (DESIGN §8.10)
 
 use std::time::Duration;
 
 use crate::ports::entropy::Entropy;
+use crate::resilience::backoff::{Interval, chance, full_jitter};
 
 /// A pause between nothing and `first` doubled for each attempt so far, at most `max`. What the other side asked for is
 /// the least.
@@ -13,13 +14,8 @@ pub(super) fn pause(
     asked: Option<Duration>,
     entropy: &dyn Entropy,
 ) -> Duration {
-    let doublings = attempts.saturating_sub(1).min(30);
-    let ceiling = first.saturating_mul(1 << doublings).min(max);
-    let mut random = [0_u8; 4];
-    entropy.fill(&mut random);
-    let part = f64::from(u32::from_be_bytes(random)) / f64::from(u32::MAX);
-    // Not nothing: a job that comes back at once would be no pause at all.
-    let pause = ceiling.mul_f64(part).max(Duration::from_millis(1));
+    let ceiling = Interval::exponential(first, 2.0, max).map_or(max, |interval| interval.ceiling(attempts));
+    let pause = full_jitter(ceiling, chance(entropy));
     asked.map_or(pause, |asked| pause.max(asked.min(max)))
 }
 

@@ -41,12 +41,18 @@ pub(crate) fn cause(code: ErrorCode) -> &'static str {
     }
 }
 
+/// Does this failure mean that nothing happened, even though the tool was asked?
+pub(crate) fn surely_did_nothing(code: ErrorCode) -> bool {
+    after_start(code) == EntryState::FailedClean
+}
+
 /// What a failure says about the effect, once the tool was asked to have it.
 fn after_start(code: ErrorCode) -> EntryState {
     use ErrorCode as E;
     match code {
         // No process, no credential, no connection: the tool itself never ran.
-        E::E3108 | E::E3405 | E::E3502 | E::E3601 | E::E3602 => EntryState::FailedClean,
+        // Nor did it in the last of several attempts, if there was no leave for another.
+        E::E3108 | E::E3405 | E::E3411 | E::E3501 | E::E3502 | E::E3601 | E::E3602 => EntryState::FailedClean,
         // It ran to its end and says that it failed; or its answer is not one we may pass on.
         E::E3301 | E::E3303 | E::E3401 | E::E3406 | E::E3407 => EntryState::Done,
         // It was ended, it died, or nobody heard its answer.

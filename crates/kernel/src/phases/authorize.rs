@@ -81,6 +81,12 @@ pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authoriz
     effects_are_gated(&tool, &conditions)?;
     ledger::demanded(&tool, &key)?;
 
+    // RES-017, RES-018: last, so that nothing is taken by a call that is refused anyway. What is done in the background was
+    // counted when it was let in.
+    if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_warranted()) {
+        resilience.count(&caller, &tool, tool.guard(&resilience.settings)).await?;
+    }
+
     let time_asked = [time_asked, conditions.timeout].into_iter().flatten().min();
     let time_allowed = time_allowed(&tool.manifest, time_asked, caller.time_left(kernel.clock().now()), parent_left)
         // Nobody waits on a line for a call that is done in the background.

@@ -1,4 +1,4 @@
-//! Phase 4, execute: run the tool once, under its deadline.
+//! Phase 4, execute: run the tool, under its deadline. What stands between it and a service that fails is in `attempts`.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,11 +7,11 @@ use contract::manifest::{Execution, Isolation};
 use contract::schema::CoercionNote;
 use policy::Caller;
 
+use super::attempts::Run;
 use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{CALLS, Facts, millis};
 use crate::attendant::{Attendant, Pace};
-use crate::checkpoints;
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
 use crate::journey::OutwardCall;
@@ -149,10 +149,6 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         resume,
     };
     facts.units = contract::cost::units_of(tool.manifest.cost_config.as_ref(), &call.parameters);
-    if let Some(held) = &mut facts.held {
-        held.started = true;
-        kernel.parts.observer.step(Step::Starting);
-    }
     tracing::debug!(
         target: CALLS,
         tenant_id = %caller.tenant(),
@@ -161,12 +157,14 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         side_effect_policy = tool.manifest.side_effect_policy.as_str(),
         "tool_execution_started"
     );
-    let output = tokio::select! {
-        biased;
-        output = executor.execute(call) => output,
-        () = facts.cancellation.cancelled() => return Err(cancelled(&tool)),
-        () = checkpoints::tend(keeper.as_deref()) => return Err(cancelled(&tool)),
-        () = kernel.clock().sleep(time_left) => return Err(timed_out(&tool, millis(time_allowed))),
+    let run = Run { kernel, executor: &**executor, keeper: keeper.as_deref(), deadline, time_allowed };
+    let output = match run.guard(&tool) {
+        None => {
+            run.begin(facts);
+            run.once(facts, call).await
+        }
+        // Boxed, so that a call without any of this does not carry it along.
+        Some(guarded) => Box::pin(run.guarded(facts, call, guarded, &caller, &key)).await,
     };
     underway.end(output.as_ref().err().map(|refusal| refusal.code));
     let output = output?;
@@ -232,7 +230,7 @@ fn executor_for<'k>(
     Ok(executor)
 }
 
-fn cancelled(tool: &ToolVersion) -> Refusal {
+pub(super) fn cancelled(tool: &ToolVersion) -> Refusal {
     Refusal::new(ErrorCode::E3703, format!("`{}` {} was cancelled while it ran", tool.id, tool.version))
         .hint("call it again if the result is still wanted; a tool with effects may have had some of them")
         .retryable(tool.manifest.side_effect_policy.is_safe_to_retry())
@@ -244,7 +242,7 @@ fn still_running(tool: &ToolVersion) -> Refusal {
         .retryable(true)
 }
 
-fn timed_out(tool: &ToolVersion, after_ms: u64) -> Refusal {
+pub(super) fn timed_out(tool: &ToolVersion, after_ms: u64) -> Refusal {
     let refusal = Refusal::new(ErrorCode::E3402, format!("`{}` {} took longer than its {after_ms} ms", tool.id, tool.version))
         .hint("ask for more time with resource_limits.timeout_seconds if the tool's timeout_class allows it, or ask for less work");
     // a timed-out write must not be repeated blindly.

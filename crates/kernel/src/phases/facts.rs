@@ -57,6 +57,8 @@ pub struct Facts {
     pub(crate) checkpointing: Checkpointing,
     /// What of the parameters is paid for by the piece.
     pub(super) units: Option<u64>,
+    /// Times that it was tried again.
+    pub(super) repeats: u32,
     /// How far it has come.
     pub(crate) journey: Journey,
 }
@@ -86,6 +88,7 @@ impl Facts {
             cancellation: arrival.cancellation.clone(),
             checkpointing: Checkpointing::default(),
             units: None,
+            repeats: 0,
             journey,
         }
     }

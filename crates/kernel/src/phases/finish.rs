@@ -53,7 +53,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         version: shared,
         tenant: facts.caller.as_ref().map(|caller| caller.tenant()),
         replayed: facts.replay_of.is_some(),
-        retries: facts.journey.retries(),
+        retries: facts.journey.retries().max(facts.repeats),
         trace: facts.journey.recorded.then_some(&facts.journey.context),
     });
     let costs = costs_of(kernel, &facts, carried.as_ref().ok(), took);

@@ -41,6 +41,8 @@ pub enum AuditAction {
     KeysRotated,
     /// How much the server says in its log was changed.
     LogLevelChanged,
+    /// Somebody changed a breaker by hand.
+    BreakerMoved,
     TenantsChanged,
     AgentsChanged,
     ActivationsChanged,

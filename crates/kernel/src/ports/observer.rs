@@ -11,8 +11,10 @@ use contract::trace_context::{SpanId, TraceContext};
 
 use super::clock::UnixMillis;
 use super::companion::{LogLevel, Progress};
+use super::shared_state::BreakerKey;
 use crate::journey::OutwardSpan;
 use crate::registry::ToolVersion;
+use crate::resilience::BreakerMode;
 
 /// One finished call, for counting.
 #[derive(Debug)]
@@ -199,6 +201,26 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn ledger(&self, event: LedgerEvent) {
         // Most who watch something else do not count these.
         let _ = event;
+    }
+    /// A breaker has changed its state, here or at another replica.
+    fn breaker_changed(&self, key: &BreakerKey, from: BreakerMode, to: BreakerMode) {
+        let _ = (key, from, to);
+    }
+    /// A breaker has refused a call.
+    fn breaker_refused(&self, key: &BreakerKey) {
+        let _ = key;
+    }
+    /// A limit has refused a call; `scope` says whom it is for.
+    fn rate_limited(&self, scope: &'static str) {
+        let _ = scope;
+    }
+    /// A call was to be tried again; `granted`: the shared budget had one left.
+    fn retried(&self, granted: bool) {
+        let _ = granted;
+    }
+    /// So many idle entries of the shared state were forgotten for want of room; `what` names their kind.
+    fn shared_state_evicted(&self, what: &'static str, count: usize) {
+        let _ = (what, count);
     }
     /// A running tool reports progress or writes to its log.
     fn tool_spoke(&self, event: &Spoken<'_>);

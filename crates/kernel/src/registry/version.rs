@@ -18,6 +18,8 @@ use super::Lifecycle;
 use crate::permissions::Permissions;
 use crate::ports::clock::UnixMillis;
 use crate::ports::registry_store::StoredVersion;
+use crate::resilience::ResilienceSettings;
+use crate::resilience::guard::Guard;
 
 /// A published version.
 #[derive(Debug)]
@@ -40,6 +42,7 @@ struct Schemas {
     result: OnceLock<Option<CompiledSchema>>,
     guards: OnceLock<Guards>,
     permissions: OnceLock<Option<Permissions>>,
+    guard: OnceLock<Option<Guard>>,
 }
 
 impl ToolVersion {
@@ -103,6 +106,12 @@ impl ToolVersion {
             .hint("publish a new version with permissions that pass `gantry tool add`")
             .retryable(false)
         })
+    }
+
+    /// What stands between the tool and the service behind it; `None`: nothing. The settings are the operator's, and the same
+    /// as long as the process lives.
+    pub(crate) fn guard(&self, settings: &ResilienceSettings) -> Option<&Guard> {
+        self.schemas.guard.get_or_init(|| Guard::of(self, settings)).as_ref()
     }
 
     fn broken(&self, which: &str) -> Refusal {

@@ -7,4 +7,5 @@
 mod changes;
 mod reference;
 mod server;
+mod suites;
 mod together;

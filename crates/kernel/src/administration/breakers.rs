@@ -1,0 +1,102 @@
+//! Looking at breakers and changing them by hand. (RES-001, RES-011; `GET /v1/breakers`)
+//!
+//! A breaker belongs to the tenant whose tools call the service. Whoever administers the home tenant sees all of them.
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
+use policy::Action;
+use serde_json::json;
+
+use super::{Actor, tenant_of};
+use crate::invoke::Kernel;
+use crate::ports::audit_sink::AuditAction;
+use crate::ports::shared_state::{BreakerKey, BreakerQuery, BreakerReport, INSPECTED_MAX, SharedStateError};
+use crate::resilience::{BreakerSettings, Move, Resilience};
+
+impl Kernel {
+    /// How breakers stand. Without a tenant: the own one's, or all of them for whoever administers the installation.
+    pub async fn breakers(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        query: BreakerQuery,
+    ) -> Result<Vec<BreakerReport>, Refusal> {
+        let caller = self.permitted(actor, Action::SeeBreakers).await?;
+        let tenant = match tenant {
+            None if caller.tenant().is_home() => None,
+            named => Some(tenant_of(&caller, named)?),
+        };
+        let resilience = self.resilient()?;
+        resilience.breakers.inspect(&BreakerQuery { tenant, ..query }).await.map_err(|error| unreachable_now(&error))
+    }
+
+    /// Changes a breaker by hand, and records that. One that nobody has used yet can be opened, before its service is worked
+    /// on, and nothing else.
+    pub async fn move_breaker(
+        &self,
+        actor: Actor<'_>,
+        key: &BreakerKey,
+        by_hand: Move,
+    ) -> Result<BreakerReport, Refusal> {
+        let caller = self.permitted(actor, Action::ManageBreakers).await?;
+        tenant_of(&caller, Some(key.tenant()))?;
+        let resilience = self.resilient()?;
+        let settings = match known(resilience, key).await? {
+            Some(settings) => settings,
+            None if matches!(by_hand, Move::ForceOpen | Move::Open { .. } | Move::OpenUntil { .. }) => {
+                resilience.settings.breaker.clone()
+            }
+            None => {
+                return Err(Refusal::new(ErrorCode::E3008, format!("there is no breaker `{key}`"))
+                    .hint("GET /v1/breakers lists those there are"));
+            }
+        };
+        let slot = self.parts.recorder.reserve().await?;
+        let moved =
+            resilience.breakers.shift(key, &settings, by_hand).await.map_err(|error| unreachable_now(&error))?;
+        let report = moved.map_err(|illegal| {
+            Refusal::new(ErrorCode::E3408, illegal.to_string())
+                .hint("a closed breaker can be opened, disabled or reset")
+                .details(json!({ "breaker": key.to_string(), "state": illegal.from.as_str() }))
+        })?;
+        let note = format!("{key}: {} ({})", report.snapshot.mode.as_str(), word_of(by_hand));
+        slot.record(self.act(actor, &caller, AuditAction::BreakerMoved, None, Some(note)));
+        Ok(report)
+    }
+
+    fn resilient(&self) -> Result<&Resilience, Refusal> {
+        self.resilience.as_deref().ok_or_else(|| {
+            Refusal::new(ErrorCode::E3010, "this server has no breakers")
+                .hint("use one that was started with `gantry serve`")
+        })
+    }
+}
+
+/// The settings of a breaker that somebody has used.
+async fn known(resilience: &Resilience, key: &BreakerKey) -> Result<Option<BreakerSettings>, Refusal> {
+    let query = BreakerQuery {
+        tenant: Some(key.tenant().clone()),
+        service: Some(key.service().to_owned()),
+        after: None,
+        limit: INSPECTED_MAX,
+    };
+    let reports = resilience.breakers.inspect(&query).await.map_err(|error| unreachable_now(&error))?;
+    Ok(reports.into_iter().find(|report| report.key == *key).map(|report| report.settings))
+}
+
+fn word_of(by_hand: Move) -> &'static str {
+    match by_hand {
+        Move::Open { .. } | Move::OpenUntil { .. } => "opened for a time",
+        Move::ForceOpen => "forced open",
+        Move::HalfOpen => "made half-open",
+        Move::Close => "closed",
+        Move::Disable => "disabled",
+        Move::MetricsOnly => "made to count only",
+        Move::Reset => "reset",
+    }
+}
+
+fn unreachable_now(error: &SharedStateError) -> Refusal {
+    tracing::error!(%error, cause = ?std::error::Error::source(error), "breakers cannot be asked");
+    Refusal::new(ErrorCode::E3001, "breakers cannot be asked at the moment").hint("try again shortly")
+}

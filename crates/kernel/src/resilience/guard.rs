@@ -1,0 +1,192 @@
+//! What stands between one tool and the service behind it: its breaker, its limits, how it is tried again. Worked out once
+//! for each published version.
+//!
+//! A tool has a breaker if its manifest names an `external_service` or a `circuit_breaker_config`, or if its way of running
+//! is a call to somebody else. MCP servers are not counted to those by themselves: they have a supervisor with a back-off of its
+//! own, and a restart by hand must not meet a second one.
+//!
+//! Invariants
+//! - GRD-1: breakers are apart for each tenant whose tools call a service: what one tenant publishes closes nothing to
+//!   another.
+//! - GRD-2: a tool with none of it costs a call one look at an empty option.
+//!
+//! Not here: asking them (`service`).
+
+use std::time::Duration;
+
+use contract::manifest::{Execution, RateLimit, RetryPolicy};
+
+use super::backoff::Interval;
+use super::limiter::Quota;
+use super::retry::Plan;
+use super::service::ResilienceSettings;
+use super::settings::BreakerSettings;
+use crate::ports::shared_state::BreakerKey;
+use crate::registry::ToolVersion;
+
+/// What stands around calls of one version of a tool.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) breaker: Option<GuardedService>,
+    pub(crate) retries: Option<Retries>,
+    /// How often one user may call it: a word for the key, and the quota.
+    pub(crate) per_user: Vec<(&'static str, Quota)>,
+}
+
+/// The service behind a tool.
+#[derive(Debug)]
+pub(crate) struct GuardedService {
+    pub(crate) key: BreakerKey,
+    pub(crate) settings: BreakerSettings,
+    /// The keys of its limit and of its budget of retries.
+    pub(crate) rate_key: String,
+    pub(crate) quota: Option<Quota>,
+}
+
+/// How a tool is tried again.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    pub(crate) plan: Plan,
+    pub(crate) statuses: Vec<u16>,
+    pub(crate) budget_key: String,
+    pub(crate) budget: Option<Quota>,
+}
+
+impl Guard {
+    /// Of this version, under the operator's settings. `None`: nothing (GRD-2).
+    pub(crate) fn of(tool: &ToolVersion, settings: &ResilienceSettings) -> Option<Self> {
+        let manifest = &tool.manifest;
+        let own = manifest.circuit_breaker_config.as_ref();
+        let breaker = service_of(tool).map(|key| GuardedService {
+            settings: own.map_or_else(|| settings.breaker.clone(), |own| settings.breaker.overridden(own)),
+            rate_key: format!("service_rate:{key}"),
+            quota: settings.service_quota,
+            key,
+        });
+        let retries = match (&manifest.retry_policy, &manifest.external_service) {
+            (Some(policy), _) => retries(tool, policy, breaker.as_ref(), settings),
+            (None, Some(_)) => retries(tool, &RetryPolicy::default(), breaker.as_ref(), settings),
+            (None, None) => None,
+        };
+        let per_user = manifest.rate_limit.as_ref().map_or_else(Vec::new, quotas);
+        let guard = Self { breaker, retries, per_user };
+        let nothing = guard.breaker.is_none() && guard.retries.is_none() && guard.per_user.is_empty();
+        (!nothing).then_some(guard)
+    }
+}
+
+/// Which breaker a tool has.
+fn service_of(tool: &ToolVersion) -> Option<BreakerKey> {
+    let manifest = &tool.manifest;
+    let binding = manifest.execution.as_ref();
+    let outward = match binding {
+        Some(
+            Execution::Http { .. }
+            | Execution::Openapi { .. }
+            | Execution::Grpc { .. }
+            | Execution::Websocket { .. }
+            | Execution::Workflow { .. }
+            | Execution::Composio { .. },
+        ) => true,
+        Some(
+            Execution::Builtin { .. }
+            | Execution::Process { .. }
+            | Execution::Wasm { .. }
+            | Execution::Oci { .. }
+            | Execution::Mcp { .. }
+            | Execution::Composite { .. },
+        )
+        | None => false,
+    };
+    if !outward && manifest.external_service.is_none() && manifest.circuit_breaker_config.is_none() {
+        return None;
+    }
+    let endpoint = binding.map_or_else(String::new, endpoint_of);
+    let service = match &manifest.external_service {
+        Some(service) => service.as_str(),
+        None if outward && !endpoint.is_empty() => &endpoint,
+        None => tool.id.as_str(),
+    };
+    let endpoint = if service == endpoint { "" } else { endpoint.as_str() };
+    BreakerKey::new(tool.tenant.clone(), service, endpoint).ok()
+}
+
+/// The end of a service that this way of running talks to: host and port, or the server's name.
+fn endpoint_of(binding: &Execution) -> String {
+    match binding {
+        Execution::Http { url, .. } | Execution::Websocket { url } => authority(url),
+        Execution::Grpc { endpoint, .. } => authority(endpoint),
+        Execution::Mcp { server, .. } => server.clone(),
+        Execution::Workflow { .. } => "workflows".to_owned(),
+        Execution::Composio { .. } => "composio".to_owned(),
+        Execution::Openapi { .. }
+        | Execution::Builtin { .. }
+        | Execution::Process { .. }
+        | Execution::Wasm { .. }
+        | Execution::Oci { .. }
+        | Execution::Composite { .. } => String::new(),
+    }
+}
+
+/// Host and port of an address, without anything that could be a credential. Only a name: nothing is connected to by it.
+fn authority(url: &str) -> String {
+    const BYTES_MAX: usize = 255;
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let place = place.rsplit('@').next().unwrap_or_default().to_ascii_lowercase();
+    if place.len() > BYTES_MAX { String::new() } else { place }
+}
+
+/// The waits of a manifest's policy. One that no plan can have is cut to one that can.
+fn retries(
+    tool: &ToolVersion,
+    policy: &RetryPolicy,
+    service: Option<&GuardedService>,
+    settings: &ResilienceSettings,
+) -> Option<Retries> {
+    let most = Duration::from_secs(u64::from(policy.backoff_max_seconds).max(1));
+    let interval = Interval::exponential(settings.retry_first.min(most), policy.backoff_multiplier, most).ok()?;
+    let plan = Plan::new(u32::from(policy.max_attempts), interval).ok().filter(|_| policy.max_attempts > 1)?;
+    let budget_key = match service {
+        Some(service) => format!("retry_budget:{}", service.key),
+        None => format!("retry_budget:{}:{}", tool.tenant, tool.id),
+    };
+    Some(Retries { plan, statuses: policy.retry_on_status_codes.clone(), budget_key, budget: settings.retry_budget })
+}
+
+/// RES-017: all of them together.
+fn quotas(limit: &RateLimit) -> Vec<(&'static str, Quota)> {
+    let spans = [
+        ("minute", limit.max_per_minute, Duration::from_mins(1)),
+        ("hour", limit.max_per_hour, Duration::from_hours(1)),
+        ("day", limit.max_per_day, Duration::from_hours(24)),
+    ];
+    // A number too large to count is no limit that anybody could reach.
+    spans.into_iter().filter_map(|(word, most, span)| Some((word, Quota::new(most?, span).ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_host_and_port_and_never_a_credential() {
+        for (url, expected) in [
+            ("https://API.example.com/v1/mail?key=1", "api.example.com"),
+            ("https://user:secret@api.example.com:8443/x", "api.example.com:8443"),
+            ("wss://[::1]:9/x#y", "[::1]:9"),
+            ("host:50051", "host:50051"),
+            ("", ""),
+        ] {
+            assert_eq!(authority(url), expected);
+        }
+        assert_eq!(authority(&format!("https://{}", "x".repeat(300))), "");
+    }
+
+    #[test]
+    fn every_quota_of_a_manifest_is_kept() {
+        let limit = RateLimit { max_per_minute: None, max_per_hour: Some(10), max_per_day: Some(50) };
+        let words: Vec<_> = quotas(&limit).into_iter().map(|(word, quota)| (word, quota.burst)).collect();
+        assert_eq!(words, [("hour", 10), ("day", 50)]);
+    }
+}

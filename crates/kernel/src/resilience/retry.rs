@@ -1,0 +1,162 @@
+//! Trying again: how often, after what, and when not. (RES-014…016, X-28, DESIGN §8.10; R1…R12)
+//!
+//! [`Attempts`] is the machine: the verdict on an attempt goes in, and what to do next comes out. [`run`] drives it. Whether
+//! something *may* be repeated is the judge's word, not this module's.
+//!
+//! Invariants
+//! - RTY-1: never more attempts than the plan has, and no wait beyond the time that is left.
+//! - RTY-2: an error the judge calls final is handed on as it came, at once.
+//! - RTY-3: what the other side asked for is the least that is waited; if that is more than there is time for, nothing is.
+//!
+//! Not here: intervals and chance (`backoff`), the shared budget (the judge's or the caller's business).
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::backoff::Interval;
+
+/// Most attempts of any plan.
+pub const ATTEMPTS_MAX: u32 = 100;
+
+/// How often and after what waits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    attempts_max: u32,
+    interval: Interval,
+}
+
+/// A plan that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("attempts must be from 1 to {ATTEMPTS_MAX}")]
+pub struct PlanError;
+
+impl Plan {
+    /// At most so many attempts, with waits between them.
+    pub fn new(attempts_max: u32, interval: Interval) -> Result<Self, PlanError> {
+        if !(1..=ATTEMPTS_MAX).contains(&attempts_max) {
+            return Err(PlanError);
+        }
+        Ok(Self { attempts_max, interval })
+    }
+}
+
+/// What the judge says of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// That is the answer, good or bad.
+    Final,
+    /// Once more. `after` is what the other side asked for.
+    Again { after: Option<Duration> },
+    /// Once more, after exactly this, whatever the plan's intervals say. `None`: no wait would do, so not at all.
+    AgainIn(Option<Duration>),
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Hand on what came.
+    Finish(Finish),
+    /// Wait, then try again. Before chance has its say, if it is to have one.
+    Wait { at_most: Duration, at_least: Duration },
+}
+
+/// Why nothing more is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// It is the answer.
+    Settled,
+    /// There are no more attempts.
+    Exhausted,
+    /// There is no time for the wait, or no wait that would do.
+    NoTime,
+}
+
+/// Attempts at one thing. Each use begins at one (R12).
+#[derive(Debug, Clone, Copy)]
+pub struct Attempts {
+    plan: Plan,
+    made: u32,
+}
+
+impl Attempts {
+    /// None made yet.
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, made: 0 }
+    }
+
+    /// How many were made.
+    pub fn made(&self) -> u32 {
+        self.made
+    }
+
+    /// An attempt was made, and judged thus, with so much time left.
+    pub fn after(&mut self, judged: Judged, time_left: Duration) -> Next {
+        self.made = self.made.saturating_add(1);
+        let (at_most, at_least) = match judged {
+            Judged::Final => return Next::Finish(Finish::Settled),
+            _ if self.made >= self.plan.attempts_max => return Next::Finish(Finish::Exhausted),
+            Judged::AgainIn(None) => return Next::Finish(Finish::NoTime),
+            Judged::AgainIn(Some(wait)) => (wait, wait),
+            Judged::Again { after } => {
+                let asked = after.unwrap_or(Duration::ZERO);
+                (self.plan.interval.ceiling(self.made).max(asked), asked)
+            }
+        };
+        // RTY-1, RTY-3. At the end of the wait there must be time for the attempt itself.
+        if at_least >= time_left {
+            return Next::Finish(Finish::NoTime);
+        }
+        Next::Wait { at_most, at_least }
+    }
+}
+
+/// What came of it all.
+#[derive(Debug)]
+pub struct Ended<R> {
+    pub result: R,
+    pub attempts: u32,
+    pub finish: Finish,
+}
+
+/// Where time, chance and waiting come from.
+pub trait Surroundings {
+    /// Time left for all of it.
+    fn time_left(&self) -> Duration;
+    /// A number from 0 to 1.
+    fn chance(&self) -> f64;
+    /// Waits. Dropping the whole attempt drops this, too: that is how waiting is interrupted (R10).
+    fn wait(&self, span: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// Tries until the judge is content, the attempts are used up or the time is. The judge may fail; that is the end then (R11).
+pub async fn run<R, F, E>(
+    plan: Plan,
+    surroundings: &impl Surroundings,
+    mut attempt: impl FnMut(u32) -> F,
+    mut judge: impl FnMut(&R) -> Result<Judged, E>,
+) -> Result<Ended<R>, E>
+where
+    F: Future<Output = R>,
+{
+    let mut attempts = Attempts::new(plan);
+    loop {
+        let result = attempt(attempts.made() + 1).await;
+        let judged = judge(&result)?;
+        match attempts.after(judged, surroundings.time_left()) {
+            Next::Finish(finish) => return Ok(Ended { result, attempts: attempts.made(), finish }),
+            Next::Wait { at_most, at_least } => {
+                let wait = spread(at_most, at_least, surroundings.chance());
+                surroundings.wait(wait.min(surroundings.time_left())).await;
+            }
+        }
+    }
+}
+
+/// Full jitter over what is above the least: what the other side asked for is not shortened, and not everybody comes back at
+/// that very moment.
+pub fn spread(at_most: Duration, at_least: Duration, chance: f64) -> Duration {
+    if at_most == at_least {
+        return at_most;
+    }
+    at_least.max(super::backoff::full_jitter(at_most, chance))
+}

@@ -1,0 +1,257 @@
+//! Asking breakers and limits on behalf of a call, and what their answers mean to it. (RES-003, RES-015…018)
+//!
+//! Everything fails closed: shared state that cannot be asked refuses the call (E3001). An adapter that can do without its
+//! server for a while does not let it come to that.
+//!
+//! Not here: when in a call they are asked (`phases::authorize`, `phases::execute`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use policy::Caller;
+use serde_json::json;
+
+use super::breaker::{Admission, BreakerMode, Outcome, Permit, Verdict};
+use super::guard::{Guard, GuardedService, Retries};
+use super::limiter::Quota;
+use super::outcome;
+use super::settings::BreakerSettings;
+use crate::ports::executor::ToolOutput;
+use crate::ports::observer::Observer;
+use crate::ports::shared_state::{AllTaken, Breakers, Limit, RateLimits, SharedState, SharedStateError};
+use crate::registry::ToolVersion;
+
+/// When somebody whom only a person can let through again may ask whether one has.
+const FORCED_RETRY_MS: u64 = 60_000;
+/// When to ask again if the shared state does not answer.
+const LOST_RETRY_MS: u64 = 1_000;
+
+/// What the operator says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResilienceSettings {
+    /// Of services whose tools say nothing else.
+    pub breaker: BreakerSettings,
+    /// Calls that the whole installation takes.
+    pub platform_quota: Option<Quota>,
+    /// Calls that each tenant may make.
+    pub tenant_quota: Option<Quota>,
+    /// Calls that each service gets.
+    pub service_quota: Option<Quota>,
+    /// The longest wait before the first repetition.
+    pub retry_first: Duration,
+    /// Repetitions that each service gets, from everybody together.
+    pub retry_budget: Option<Quota>,
+}
+
+impl Default for ResilienceSettings {
+    fn default() -> Self {
+        Self {
+            breaker: BreakerSettings::default(),
+            platform_quota: None,
+            tenant_quota: None,
+            service_quota: None,
+            retry_first: Duration::from_millis(500),
+            retry_budget: Quota::new(60, Duration::from_mins(1)).ok(),
+        }
+    }
+}
+
+/// Breakers and limits, and the operator's word about them.
+#[derive(Debug)]
+pub struct Resilience {
+    pub(crate) breakers: Arc<dyn Breakers>,
+    limits: Arc<dyn RateLimits>,
+    pub(crate) settings: ResilienceSettings,
+    pub(super) observer: Arc<dyn Observer>,
+}
+
+/// Leave to ask a service once.
+#[derive(Debug)]
+pub(crate) struct Entered<'g> {
+    service: &'g GuardedService,
+    permit: Permit,
+}
+
+impl Resilience {
+    /// On this shared state.
+    pub fn new<S: SharedState>(state: &Arc<S>, settings: ResilienceSettings, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            breakers: Arc::clone(state) as Arc<dyn Breakers>,
+            limits: Arc::clone(state) as Arc<dyn RateLimits>,
+            settings,
+            observer,
+        }
+    }
+
+    /// Counts a call against everything that limits it, all together or not at all.
+    pub(crate) async fn count(
+        &self,
+        caller: &Caller,
+        tool: &ToolVersion,
+        guard: Option<&Guard>,
+    ) -> Result<(), Refusal> {
+        let settings = &self.settings;
+        let service = guard.and_then(|guard| guard.breaker.as_ref());
+        let service = service.and_then(|service| Some((service, service.quota?)));
+        let per_user = guard.map_or(&[][..], |guard| &guard.per_user);
+        let installation = settings.platform_quota.is_some() || settings.tenant_quota.is_some();
+        if !installation && service.is_none() && per_user.is_empty() {
+            return Ok(());
+        }
+        let tenant_key = format!("tenant_rate:{}", caller.tenant());
+        let user = caller.user().unwrap_or_else(|| caller.subject());
+        let own_keys: Vec<String> = per_user
+            .iter()
+            .map(|(word, _)| format!("tool_rate:{}:{user}:{}:{}:{word}", caller.tenant(), tool.tenant, tool.id))
+            .collect();
+        let mut limits = Vec::with_capacity(own_keys.len() + 3);
+        let mut scopes = Vec::with_capacity(own_keys.len() + 3);
+        let mut add = |scope, key, quota: Option<Quota>| {
+            if let Some(quota) = quota {
+                limits.push(Limit { key, quota });
+                scopes.push(scope);
+            }
+        };
+        add(Scope::Platform, "platform_rate", settings.platform_quota);
+        add(Scope::Tenant, tenant_key.as_str(), settings.tenant_quota);
+        for (key, (_, quota)) in own_keys.iter().zip(per_user) {
+            add(Scope::User, key.as_str(), Some(*quota));
+        }
+        if let Some((service, quota)) = service {
+            add(Scope::Service, service.rate_key.as_str(), Some(quota));
+        }
+        match self.limits.take(&limits, 1).await.map_err(|error| lost(&error))? {
+            AllTaken::Allowed { .. } => Ok(()),
+            AllTaken::Refused { which, retry_after } => {
+                let scope = scopes.get(which).copied().unwrap_or(Scope::Platform);
+                self.observer.rate_limited(scope.as_str());
+                Err(scope.refusal(tool, service.map(|(service, _)| service), retry_after))
+            }
+        }
+    }
+
+    /// Asks for leave to call the service behind a tool; `counted`: this attempt was counted against the service's limit
+    /// before.
+    pub(crate) async fn enter<'g>(
+        &self,
+        tool: &ToolVersion,
+        service: &'g GuardedService,
+        counted: bool,
+        lease: Duration,
+    ) -> Result<Entered<'g>, Refusal> {
+        let asked = self.breakers.acquire(&service.key, &service.settings, lease).await;
+        let permit = match asked.map_err(|error| lost(&error))? {
+            Admission::Permitted(permit) => permit,
+            Admission::Refused { mode, retry_after_ms } => {
+                self.observer.breaker_refused(&service.key);
+                return Err(open(tool, service, mode, retry_after_ms));
+            }
+        };
+        let entered = Entered { service, permit };
+        let quota = service.quota.filter(|_| !counted);
+        if let Some(quota) = quota {
+            let limit = Limit { key: &service.rate_key, quota };
+            let taken = self.limits.take(&[limit], 1).await;
+            if !matches!(taken, Ok(AllTaken::Allowed { .. })) {
+                self.give_back(&entered).await;
+            }
+            if let AllTaken::Refused { retry_after, .. } = taken.map_err(|error| lost(&error))? {
+                self.observer.rate_limited(Scope::Service.as_str());
+                return Err(Scope::Service.refusal(tool, Some(service), retry_after));
+            }
+        }
+        Ok(entered)
+    }
+
+    /// Says how the service has answered. That it cannot be said changes nothing about the answer.
+    pub(crate) async fn leave(&self, entered: &Entered<'_>, result: Result<&ToolOutput, &Refusal>, took: Duration) {
+        let verdict = result.map_or_else(outcome::of_refusal, |_| Verdict::Succeeded);
+        if verdict == Verdict::Ignored {
+            return self.give_back(entered).await;
+        }
+        let duration_ms = u64::try_from(took.as_millis()).ok();
+        let outcome = Outcome { verdict, duration_ms, open_for_ms: None };
+        let Entered { service, permit } = entered;
+        if let Err(error) = self.breakers.record(&service.key, &service.settings, *permit, outcome).await {
+            tracing::warn!(breaker = %service.key, %error, "what a service answered could not be counted");
+        }
+    }
+
+    async fn give_back(&self, entered: &Entered<'_>) {
+        let Entered { service, permit } = entered;
+        if let Err(error) = self.breakers.release(&service.key, &service.settings, *permit).await {
+            tracing::warn!(breaker = %service.key, %error, "a permit could not be given back; its lease will end it");
+        }
+    }
+
+    /// One repetition out of the budget that everybody shares. `false`: it is used up, or nobody can say.
+    pub(crate) async fn may_repeat(&self, retries: &Retries) -> bool {
+        let Some(quota) = retries.budget else { return true };
+        let taken = self.limits.take(&[Limit { key: &retries.budget_key, quota }], 1).await;
+        let granted = matches!(taken, Ok(AllTaken::Allowed { .. }));
+        self.observer.retried(granted);
+        granted
+    }
+}
+
+/// Whom a limit is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Platform,
+    Tenant,
+    User,
+    Service,
+}
+
+impl Scope {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Platform => "platform",
+            Self::Tenant => "tenant",
+            Self::User => "user",
+            Self::Service => "service",
+        }
+    }
+
+    fn refusal(self, tool: &ToolVersion, service: Option<&GuardedService>, retry_after: Option<Duration>) -> Refusal {
+        let (code, message) = match self {
+            Self::Platform => (ErrorCode::E3003, "this installation gets more calls than it may".to_owned()),
+            Self::Tenant => (ErrorCode::E3003, "this tenant makes more calls than it may".to_owned()),
+            Self::User => (ErrorCode::E3003, format!("`{}` was called as often as its user may for now", tool.id)),
+            Self::Service => {
+                let name = service.map_or("", |service| service.key.service());
+                (ErrorCode::E3504, format!("the service `{name}` was asked as often as it may be for now"))
+            }
+        };
+        let refusal = Refusal::new(code, message)
+            .hint("nothing was run; send the call again after `retry_after_ms`")
+            .details(json!({ "limit": self.as_str() }))
+            .retryable(true);
+        let wait = retry_after.map(|wait| u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX).max(1));
+        Refusal { retry_after_ms: wait, ..refusal }
+    }
+}
+
+/// RES-003.
+fn open(tool: &ToolVersion, service: &GuardedService, mode: BreakerMode, retry_after_ms: Option<u64>) -> Refusal {
+    let name = service.key.service();
+    let message = match mode {
+        BreakerMode::HalfOpen => {
+            format!("the service `{name}` is being tried after it failed; `{}` was not run", tool.id)
+        }
+        _ => format!("the service `{name}` is left alone because it fails; `{}` was not run", tool.id),
+    };
+    let refusal = Refusal::new(ErrorCode::E3501, message)
+        .hint("send the call again after `retry_after_ms`, or use another tool")
+        .details(json!({ "breaker": service.key.to_string(), "state": mode.as_str() }));
+    Refusal { retry_after_ms: Some(retry_after_ms.unwrap_or(FORCED_RETRY_MS)), ..refusal }
+}
+
+/// DESIGN §6.1: who cannot be asked has not said yes.
+fn lost(error: &SharedStateError) -> Refusal {
+    tracing::error!(%error, cause = ?std::error::Error::source(error), "limits and breakers cannot be asked");
+    let refusal = Refusal::new(ErrorCode::E3001, "limits and breakers cannot be asked at the moment")
+        .hint("nothing was run; send the call again shortly");
+    Refusal { retry_after_ms: Some(LOST_RETRY_MS), ..refusal }
+}

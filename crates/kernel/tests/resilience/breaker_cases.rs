@@ -1,0 +1,558 @@
+//! C1…C31: the breaker, stepped by hand.
+//!
+//! The setting, unless a case says otherwise: failures 50 %, slow 50 % over 4 s, 4 calls half-open judged by their rates,
+//! half-open at most 1 s, window 20 s by time, 5 calls minimum, open for 5 s.
+
+use gantry_kernel::resilience::outcome::Rules;
+use gantry_kernel::resilience::settings::{HalfOpenEnd, InitialMode};
+use gantry_kernel::resilience::{
+    Admission, Breaker, BreakerEvent, BreakerMode, BreakerSettings, BreakerSnapshot, Exceeded, IllegalMove, Move,
+    Outcome, Permit, Reason, SettingsDraft, Verdict,
+};
+
+const START: u64 = 1_790_000_000_000;
+const LEASE: u64 = 600_000;
+
+fn draft() -> SettingsDraft {
+    SettingsDraft {
+        failure_threshold: Some(0),
+        failure_percent: Some(50.0),
+        slow_percent: Some(50.0),
+        slow_after_ms: Some(4_000),
+        minimum_calls: Some(5),
+        window_seconds: Some(20),
+        open_ms: Some(5_000),
+        half_open_max_calls: Some(4),
+        success_threshold: Some(0),
+        half_open_max_ms: Some(1_000),
+        ..SettingsDraft::default()
+    }
+}
+
+/// A breaker, its clock, and what it has told.
+struct Bench {
+    settings: BreakerSettings,
+    breaker: Breaker,
+    now: u64,
+    events: Vec<BreakerEvent>,
+}
+
+impl Bench {
+    fn new(draft: &SettingsDraft) -> Self {
+        let settings = draft.checked().unwrap();
+        Self { breaker: Breaker::new(&settings, START), settings, now: START, events: Vec::new() }
+    }
+
+    fn usual() -> Self {
+        Self::new(&draft())
+    }
+
+    /// Without a bound on half-open time.
+    fn patient() -> Self {
+        Self::new(&SettingsDraft { half_open_max_ms: None, ..draft() })
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += ms;
+    }
+
+    fn ask(&mut self) -> Option<Permit> {
+        let acquired = self.breaker.acquire(&self.settings, LEASE, self.now);
+        self.events.extend(acquired.events);
+        match acquired.admission {
+            Admission::Permitted(permit) => Some(permit),
+            Admission::Refused { .. } => None,
+        }
+    }
+
+    fn end(&mut self, permit: Permit, outcome: Outcome) {
+        let events = self.breaker.record(&self.settings, permit, outcome, self.now);
+        self.events.extend(events);
+    }
+
+    fn call(&mut self, verdict: Verdict) {
+        let permit = self.ask().expect("the breaker refuses");
+        self.end(permit, Outcome::of(verdict));
+    }
+
+    fn calls(&mut self, verdict: Verdict, times: u32) {
+        (0..times).for_each(|_| self.call(verdict));
+    }
+
+    fn slow_call(&mut self, verdict: Verdict) {
+        let permit = self.ask().expect("the breaker refuses");
+        self.end(permit, Outcome { duration_ms: Some(5_000), ..Outcome::of(verdict) });
+    }
+
+    fn shift(&mut self, by_hand: Move) {
+        let events = self.breaker.shift(&self.settings, by_hand, self.now).unwrap();
+        self.events.extend(events);
+    }
+
+    fn tick(&mut self) {
+        let events = self.breaker.tick(&self.settings, self.now);
+        self.events.extend(events);
+    }
+
+    fn look(&mut self) -> BreakerSnapshot {
+        self.breaker.snapshot(&self.settings, self.now)
+    }
+
+    fn mode(&self) -> BreakerMode {
+        self.breaker.mode()
+    }
+
+    /// Open, its wait over, and half-open without a permit out.
+    fn half_open(mut self) -> Self {
+        self.shift(Move::Open { for_ms: None });
+        self.shift(Move::HalfOpen);
+        self.events.clear();
+        self
+    }
+
+    fn exceeded(&self) -> Vec<Exceeded> {
+        let told = |event: &BreakerEvent| match event {
+            BreakerEvent::Exceeded(what) => Some(*what),
+            BreakerEvent::Transition { .. } => None,
+        };
+        self.events.iter().filter_map(told).collect()
+    }
+
+    fn transitions(&self) -> Vec<(BreakerMode, BreakerMode)> {
+        let told = |event: &BreakerEvent| match event {
+            BreakerEvent::Transition { from, to, .. } => Some((*from, *to)),
+            BreakerEvent::Exceeded(_) => None,
+        };
+        self.events.iter().filter_map(told).collect()
+    }
+}
+
+#[test]
+fn c1_a_call_while_open_is_refused_and_counted() {
+    let mut bench = Bench::usual();
+    bench.shift(Move::Open { for_ms: None });
+    assert!(bench.ask().is_none());
+    assert_eq!(bench.look().refused, 1);
+}
+
+#[test]
+fn c2_forced_open_has_no_end() {
+    let mut bench = Bench::usual();
+    bench.shift(Move::ForceOpen);
+    assert!(bench.ask().is_none());
+    bench.pass(6_000);
+    assert!(bench.ask().is_none());
+    assert_eq!((bench.mode(), bench.look().refused), (BreakerMode::ForcedOpen, 2));
+}
+
+#[test]
+fn c3_of_six_tries_half_open_four_are_permitted() {
+    let mut bench = Bench::usual().half_open();
+    let permitted = (0..6).filter(|_| bench.ask().is_some()).count();
+    assert_eq!((permitted, bench.look().refused), (4, 2));
+}
+
+#[test]
+fn c4_a_released_permit_can_be_had_again() {
+    let mut bench = Bench::usual().half_open();
+    let permits: Vec<Permit> = (0..4).filter_map(|_| bench.ask()).collect();
+    assert!(bench.ask().is_none());
+    bench.breaker.release(&bench.settings, permits[0], bench.now);
+    assert!(bench.ask().is_some());
+    assert!(bench.ask().is_none());
+}
+
+#[test]
+fn c5_half_open_again_has_new_permits() {
+    let mut bench = Bench::usual().half_open();
+    let old: Vec<Permit> = (0..4).filter_map(|_| bench.ask()).collect();
+    bench.shift(Move::Open { for_ms: None });
+    bench.shift(Move::HalfOpen);
+    let new: Vec<Permit> = (0..6).filter_map(|_| bench.ask()).collect();
+    assert_eq!(new.len(), 4);
+    // The old ones neither count nor free a place.
+    for permit in old {
+        bench.end(permit, Outcome::of(Verdict::Failed));
+    }
+    assert_eq!((bench.mode(), bench.look().totals.calls), (BreakerMode::HalfOpen, 0));
+    assert!(bench.ask().is_none());
+}
+
+#[test]
+fn c6_under_the_minimum_the_rate_is_undefined_and_nothing_opens() {
+    let mut bench = Bench::usual();
+    bench.calls(Verdict::Failed, 3);
+    bench.call(Verdict::Succeeded);
+    let look = bench.look();
+    assert_eq!((look.mode, look.failure_percent, look.totals.calls), (BreakerMode::Closed, None, 4));
+}
+
+#[test]
+fn c7_at_the_minimum_three_failures_of_five_open_it_with_one_event() {
+    let mut bench = Bench::usual();
+    bench.calls(Verdict::Failed, 3);
+    bench.calls(Verdict::Succeeded, 2);
+    let look = bench.look();
+    assert_eq!((look.mode, look.failure_percent), (BreakerMode::Open, Some(60.0)));
+    assert_eq!(bench.exceeded(), [Exceeded::FailurePercent(60.0)]);
+    assert_eq!(look.opened_by, Some(Reason::Exceeded(Exceeded::FailurePercent(60.0))));
+    assert!(bench.ask().is_none());
+}
+
+#[test]
+fn c8_half_of_six_calls_a_second_apart_counts_as_reached() {
+    let mut bench = Bench::usual();
+    for verdict in [[Verdict::Succeeded; 3], [Verdict::Failed; 3]].concat() {
+        assert_eq!(bench.mode(), BreakerMode::Closed);
+        bench.call(verdict);
+        bench.pass(1_000);
+    }
+    assert_eq!(bench.mode(), BreakerMode::Open);
+    assert_eq!(bench.exceeded(), [Exceeded::FailurePercent(50.0)]);
+}
+
+#[test]
+fn c9_slow_calls_open_it_whether_they_failed_or_not() {
+    let mut bench = Bench::usual();
+    bench.calls(Verdict::Succeeded, 2);
+    bench.slow_call(Verdict::Succeeded);
+    bench.slow_call(Verdict::Failed);
+    bench.slow_call(Verdict::Succeeded);
+    let look = bench.look();
+    assert_eq!((look.mode, look.slow_percent), (BreakerMode::Open, Some(60.0)));
+    assert_eq!(bench.exceeded(), [Exceeded::SlowPercent(60.0)]);
+}
+
+#[test]
+fn c10_slow_is_measured_by_the_breakers_own_clock() {
+    let mut bench = Bench::usual();
+    bench.calls(Verdict::Succeeded, 2);
+    let slow: Vec<Permit> = (0..3).filter_map(|_| bench.ask()).collect();
+    bench.pass(5_000);
+    for permit in slow {
+        bench.end(permit, Outcome::of(Verdict::Succeeded));
+    }
+    let look = bench.look();
+    assert_eq!((look.mode, look.slow_percent), (BreakerMode::Open, Some(60.0)));
+}
+
+#[test]
+fn c11_before_the_wait_is_over_it_stays_open() {
+    let mut bench = Bench::usual();
+    bench.shift(Move::Open { for_ms: None });
+    bench.pass(3_000);
+    assert!(bench.ask().is_none());
+    let refused = bench.breaker.acquire(&bench.settings, LEASE, bench.now).admission;
+    assert_eq!(refused, Admission::Refused { mode: BreakerMode::Open, retry_after_ms: Some(2_000) });
+}
+
+#[test]
+fn c12_after_the_wait_the_next_call_is_a_probe_and_counters_begin_anew() {
+    let mut bench = Bench::usual();
+    bench.calls(Verdict::Failed, 5);
+    bench.pass(6_000);
+    assert!(bench.ask().is_some_and(|permit| permit.slot.is_some()));
+    let look = bench.look();
+    assert_eq!((look.mode, look.totals.calls), (BreakerMode::HalfOpen, 0));
+}
+
+#[test]
+fn c13_opened_for_two_hours_by_hand_it_is_open_for_two_hours() {
+    let mut bench = Bench::usual();
+    bench.shift(Move::Open { for_ms: Some(7_200_000) });
+    bench.pass(3_600_000);
+    assert!(bench.ask().is_none());
+    bench.pass(3_600_000);
+    assert!(bench.ask().is_some());
+    assert_eq!(bench.mode(), BreakerMode::HalfOpen);
+}
+
+#[test]
+fn c14_opened_until_an_instant_it_is_half_open_only_after_it() {
+    let mut bench = Bench::usual();
+    bench.shift(Move::OpenUntil { at_ms: START + 60_000 });
+    bench.pass(59_999);
+    assert!(bench.ask().is_none());
+    bench.pass(1);
+    assert!(bench.ask().is_some());
+}
+
+#[test]
+fn c15_the_wait_grows_by_its_factor_when_it_opens_again_and_shrinks_when_it_closed() {
+    let backoff = SettingsDraft {
+        open_ms: None,
+        open_backoff_first_ms: Some(5_000),
+        open_backoff_factor: Some(1.5),
+        half_open_max_ms: None,
+        ..draft()
+    };
+    let mut bench = Bench::new(&backoff);
+    bench.calls(Verdict::Failed, 5);
+    assert_eq!(bench.look().until_ms, Some(bench.now + 5_000));
+    bench.pass(5_000);
+    bench.calls(Verdict::Failed, 4);
+    assert_eq!((bench.mode(), bench.look().until_ms), (BreakerMode::Open, Some(bench.now + 7_500)));
+    bench.pass(7_499);
+    assert!(bench.ask().is_none());
+    bench.pass(1);
+    bench.calls(Verdict::Succeeded, 4);
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+    bench.calls(Verdict::Failed, 5);
+    assert_eq!(bench.look().until_ms, Some(bench.now + 5_000));
+}
+
+#[test]
+fn c16_three_of_four_probes_failing_open_it() {
+    let mut bench = Bench::usual().half_open();
+    bench.call(Verdict::Succeeded);
+    bench.calls(Verdict::Failed, 3);
+    assert_eq!(bench.mode(), BreakerMode::Open);
+    assert_eq!(bench.exceeded(), [Exceeded::FailurePercent(75.0)]);
+}
+
+#[test]
+fn c17_three_of_four_probes_slow_open_it() {
+    let mut bench = Bench::usual().half_open();
+    bench.call(Verdict::Succeeded);
+    (0..3).for_each(|_| bench.slow_call(Verdict::Succeeded));
+    assert_eq!(bench.mode(), BreakerMode::Open);
+    assert_eq!(bench.exceeded(), [Exceeded::SlowPercent(75.0)]);
+}
+
+#[test]
+fn c18_one_of_four_probes_failing_closes_it_with_counters_anew() {
+    let mut bench = Bench::usual().half_open();
+    bench.call(Verdict::Failed);
+    bench.calls(Verdict::Succeeded, 3);
+    assert_eq!((bench.mode(), bench.look().totals.calls), (BreakerMode::Closed, 0));
+    bench.call(Verdict::Succeeded);
+    assert_eq!(bench.look().totals.calls, 1);
+}
+
+#[test]
+fn c19_an_ignored_error_gives_its_permit_back_and_changes_nothing() {
+    let mut bench = Bench::usual().half_open();
+    let permits: Vec<Permit> = (0..4).filter_map(|_| bench.ask()).collect();
+    bench.end(permits[0], Outcome::of(Verdict::Ignored));
+    let look = bench.look();
+    assert_eq!((look.mode, look.totals.calls, look.probes), (BreakerMode::HalfOpen, 0, 3));
+    assert!(bench.ask().is_some());
+}
+
+#[test]
+fn c20_after_ignored_errors_the_fourth_success_closes_it() {
+    let mut bench = Bench::usual().half_open();
+    bench.calls(Verdict::Ignored, 4);
+    for _ in 0..4 {
+        assert_eq!(bench.mode(), BreakerMode::HalfOpen);
+        bench.call(Verdict::Succeeded);
+    }
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+}
+
+#[test]
+fn c21_half_open_for_too_long_opens_or_closes_as_configured() {
+    for (end, expected) in [(HalfOpenEnd::Open, BreakerMode::Open), (HalfOpenEnd::Closed, BreakerMode::Closed)] {
+        let mut bench = Bench::new(&SettingsDraft { half_open_end: end, ..draft() }).half_open();
+        bench.ask();
+        bench.pass(999);
+        bench.tick();
+        assert_eq!(bench.mode(), BreakerMode::HalfOpen);
+        bench.pass(1);
+        bench.tick();
+        assert_eq!(bench.mode(), expected);
+        assert_eq!(bench.ask().is_some(), expected == BreakerMode::Closed);
+    }
+}
+
+#[test]
+fn c22_closed_to_half_open_by_hand_is_refused() {
+    let mut bench = Bench::usual();
+    let refused = bench.breaker.shift(&bench.settings, Move::HalfOpen, bench.now);
+    assert_eq!(refused, Err(IllegalMove { from: BreakerMode::Closed, to: BreakerMode::HalfOpen }));
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+}
+
+#[test]
+fn c23_a_reset_closes_it_with_all_counters_at_zero() {
+    for opened in [true, false] {
+        let mut bench = Bench::usual();
+        bench.calls(Verdict::Failed, if opened { 5 } else { 4 });
+        if opened {
+            assert!(bench.ask().is_none());
+        }
+        bench.shift(Move::Reset);
+        let look = bench.look();
+        assert_eq!((look.mode, look.totals.calls, look.refused), (BreakerMode::Closed, 0, 0));
+        assert_eq!((look.failure_percent, look.opened_by), (None, None));
+    }
+}
+
+#[test]
+fn c24_disabled_permits_everything_counts_nothing_and_tells_nothing() {
+    let mut bench = Bench::usual();
+    bench.shift(Move::Disable);
+    bench.events.clear();
+    bench.calls(Verdict::Failed, 50);
+    (0..50).for_each(|_| bench.slow_call(Verdict::Failed));
+    let look = bench.look();
+    assert_eq!((look.mode, look.totals.calls, look.refused), (BreakerMode::Disabled, 0, 0));
+    assert_eq!(bench.events, []);
+}
+
+#[test]
+fn c25_metrics_only_permits_everything_counts_tells_each_bound_once_and_never_opens() {
+    let mut bench = Bench::usual();
+    bench.shift(Move::MetricsOnly);
+    bench.events.clear();
+    bench.calls(Verdict::Failed, 10);
+    (0..10).for_each(|_| bench.slow_call(Verdict::Succeeded));
+    let look = bench.look();
+    assert_eq!((look.mode, look.totals.calls), (BreakerMode::MetricsOnly, 20));
+    assert_eq!(bench.exceeded(), [Exceeded::FailurePercent(100.0), Exceeded::SlowPercent(50.0)]);
+    assert_eq!(bench.transitions(), []);
+}
+
+#[test]
+fn c26_any_state_to_metrics_only_is_allowed_and_to_itself_tells_nothing() {
+    let moves =
+        [Move::Close, Move::Open { for_ms: None }, Move::HalfOpen, Move::ForceOpen, Move::Disable, Move::MetricsOnly];
+    for by_hand in moves {
+        let mut bench = Bench::patient();
+        if by_hand == Move::HalfOpen {
+            bench.shift(Move::ForceOpen);
+        }
+        bench.shift(by_hand);
+        bench.events.clear();
+        bench.shift(by_hand);
+        assert_eq!(bench.events, [], "{by_hand:?}");
+        let from = bench.mode();
+        bench.shift(Move::MetricsOnly);
+        assert_eq!(bench.mode(), BreakerMode::MetricsOnly);
+        let expected = [(from, BreakerMode::MetricsOnly)];
+        assert_eq!(bench.transitions(), if by_hand == Move::MetricsOnly { &[][..] } else { &expected[..] });
+    }
+}
+
+#[test]
+fn c27_the_first_state_is_as_configured_and_its_wait_runs_from_the_start() {
+    let mut bench = Bench::new(&SettingsDraft { initial: InitialMode::Open, ..draft() });
+    assert!(bench.ask().is_none());
+    bench.pass(5_000);
+    assert!(bench.ask().is_some());
+    let mut bench = Bench::new(&SettingsDraft { initial: InitialMode::MetricsOnly, ..draft() });
+    bench.calls(Verdict::Failed, 10);
+    assert_eq!((bench.mode(), bench.look().totals.failed), (BreakerMode::MetricsOnly, 10));
+}
+
+#[test]
+fn c28_automatic_half_open_needs_no_call() {
+    for automatic in [true, false] {
+        let settings = SettingsDraft { automatic_half_open: automatic, half_open_max_ms: None, ..draft() };
+        let mut bench = Bench::new(&settings);
+        bench.shift(Move::Open { for_ms: None });
+        bench.pass(4_999);
+        bench.tick();
+        assert_eq!(bench.mode(), BreakerMode::Open);
+        bench.pass(1);
+        bench.tick();
+        assert_eq!(bench.mode(), if automatic { BreakerMode::HalfOpen } else { BreakerMode::Open });
+    }
+}
+
+/// Errors of a service by their numbers.
+fn rules() -> Rules<u16, u16> {
+    Rules { ignored: |error| *error == 404, recorded: Some(|error| *error >= 500 || *error == 404), ..Rules::default() }
+}
+
+#[test]
+fn c29_ignored_is_asked_before_recorded_and_what_is_in_neither_counts_as_success() {
+    let mut bench = Bench::usual().half_open();
+    let permit = bench.ask().unwrap();
+    bench.end(permit, rules().outcome(Err(&404), None));
+    assert_eq!((bench.look().totals.calls, bench.look().probes), (0, 0));
+    let permit = bench.ask().unwrap();
+    bench.end(permit, rules().outcome(Err(&418), None));
+    assert_eq!((bench.look().totals.calls, bench.look().totals.failed), (1, 0));
+    let permit = bench.ask().unwrap();
+    bench.end(permit, rules().outcome(Err(&503), None));
+    assert_eq!((bench.look().totals.calls, bench.look().totals.failed), (2, 1));
+}
+
+#[test]
+fn c30_a_returned_value_can_be_a_failure() {
+    let mut bench = Bench::usual();
+    let rules = Rules::<u16, u16> { failed_value: |value| *value >= 500, ..Rules::default() };
+    for value in [200, 500, 503] {
+        let permit = bench.ask().unwrap();
+        bench.end(permit, rules.outcome(Ok(&value), None));
+    }
+    assert_eq!((bench.look().totals.calls, bench.look().totals.failed), (3, 2));
+}
+
+#[test]
+fn c31_a_result_can_open_it_at_once_for_a_time_of_its_own() {
+    let rules = Rules::<u16, u16> { open_for_ms: |result| (result == Err(&429)).then_some(90_000), ..Rules::default() };
+    let mut bench = Bench::usual();
+    let permit = bench.ask().unwrap();
+    bench.end(permit, rules.outcome(Ok(&200), None));
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+    let permit = bench.ask().unwrap();
+    bench.end(permit, rules.outcome(Err(&429), None));
+    assert_eq!((bench.mode(), bench.look().opened_by), (BreakerMode::Open, Some(Reason::Asked)));
+    bench.pass(89_999);
+    assert!(bench.ask().is_none());
+    bench.pass(1);
+    assert!(bench.ask().is_some());
+}
+
+// -------------------------------------------------------------------- where DESIGN §8.11 decides otherwise: the default
+
+#[test]
+fn by_default_five_failures_open_it_one_failed_probe_reopens_and_three_successes_close() {
+    let mut bench = Bench::new(&SettingsDraft::default());
+    bench.calls(Verdict::Failed, 4);
+    bench.calls(Verdict::Succeeded, 50);
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+    bench.call(Verdict::Failed);
+    assert_eq!(bench.mode(), BreakerMode::Open);
+    assert_eq!(bench.exceeded(), [Exceeded::Failures(5)]);
+    bench.pass(60_000);
+    bench.calls(Verdict::Succeeded, 2);
+    bench.call(Verdict::Failed);
+    assert_eq!((bench.mode(), bench.look().opened_by), (BreakerMode::Open, Some(Reason::ProbeFailed)));
+    bench.pass(60_000);
+    // Successes of the epoch before do not count.
+    bench.calls(Verdict::Succeeded, 2);
+    assert_eq!(bench.mode(), BreakerMode::HalfOpen);
+    bench.call(Verdict::Succeeded);
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+}
+
+#[test]
+fn a_probe_that_never_comes_back_loses_its_place() {
+    let one_place =
+        SettingsDraft { half_open_max_calls: Some(1), success_threshold: Some(5), ..SettingsDraft::default() };
+    let mut bench = Bench::new(&one_place).half_open();
+    let hung = bench.ask().unwrap();
+    assert!(bench.ask().is_none());
+    bench.pass(LEASE);
+    let fresh = bench.ask().unwrap();
+    bench.end(hung, Outcome::of(Verdict::Failed));
+    assert_eq!(bench.mode(), BreakerMode::HalfOpen);
+    bench.end(fresh, Outcome::of(Verdict::Succeeded));
+    // More successes than places: each result frees its place.
+    bench.calls(Verdict::Succeeded, 4);
+    assert_eq!(bench.mode(), BreakerMode::Closed);
+}
+
+#[test]
+fn a_state_that_was_written_down_goes_on_where_it_was() {
+    let mut bench = Bench::usual();
+    bench.calls(Verdict::Failed, 3);
+    bench.call(Verdict::Succeeded);
+    let kept = serde_json::to_string(&bench.breaker).unwrap();
+    bench.breaker = serde_json::from_str(&kept).unwrap();
+    bench.call(Verdict::Succeeded);
+    assert_eq!(bench.mode(), BreakerMode::Open);
+}
