@@ -5,10 +5,12 @@
 pub mod bus_suite;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod falling_back;
 mod memory;
 mod memory_state;
 mod redis;
 
+pub use falling_back::{FallbackSettings, FallingBack};
 pub use memory::MemoryBus;
 pub use memory_state::MemoryState;
 pub use redis::{RedisBus, RedisSettings, RedisSettingsError, RedisState, Standing, Trouble};

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test crate")]
 
 mod changes;
+mod faults;
 mod reference;
 mod server;
 mod suites;
