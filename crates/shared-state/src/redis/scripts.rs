@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::redis::{Script, ScriptInvocation};
 
+/// Makes the server look at its state before the script and not at each write: one that has no memory left, or is no
+/// master, refuses the whole step.
+const STRICT: &str = "#!lua\n";
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Scripts {
@@ -20,13 +24,15 @@ pub(super) struct Scripts {
 
 impl Default for Scripts {
     fn default() -> Self {
-        let with_clock = |text: &str| Script::new(&format!("{}{text}", include_str!("scripts/clock.lua")));
+        let with_clock = |text: &str| Script::new(&format!("{STRICT}{}{text}", include_str!("scripts/clock.lua")));
+        let lenient = |text: &str| Script::new(&format!("{}{text}", include_str!("scripts/clock.lua")));
         Self {
             breaker: with_clock(include_str!("scripts/breaker.lua")),
             index: with_clock(include_str!("scripts/index.lua")),
             take: with_clock(include_str!("scripts/take.lua")),
             count: with_clock(include_str!("scripts/count.lua")),
-            value: with_clock(include_str!("scripts/value.lua")),
+            // A server that is full can still be read from; what would write is refused by the write.
+            value: lenient(include_str!("scripts/value.lua")),
             presence: with_clock(include_str!("scripts/presence.lua")),
         }
     }
