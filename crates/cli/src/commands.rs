@@ -8,6 +8,7 @@ use crate::failure::Failure;
 mod activation;
 mod agent;
 mod audit;
+mod breakers;
 mod call;
 mod completions;
 mod config_reference;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Tool(tool::Tool),
     #[command(subcommand)]
     Server(server::Server),
+    #[command(subcommand)]
+    Breakers(breakers::Breakers),
     #[command(subcommand)]
     Import(import::Import),
     #[command(subcommand)]
@@ -102,6 +105,7 @@ impl Command {
             Self::Jobs(command) => command.run(context).await?,
             Self::Worker(command) => command.run(context)?,
             Self::Keys(command) => command.run(context).await?,
+            Self::Breakers(command) => command.run(context).await?,
             Self::LogLevel(command) => command.run(context).await?,
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,

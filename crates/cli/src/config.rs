@@ -28,6 +28,7 @@ pub(crate) mod model;
 pub(crate) mod policy;
 pub(crate) mod process;
 pub(crate) mod reference;
+pub(crate) mod resilience;
 pub(crate) mod sandbox;
 pub(crate) mod scan;
 pub(crate) mod secrets;
@@ -66,6 +67,7 @@ const KEYS: &[&[&Key]] = &[
     mcp::KEYS,
     process::KEYS,
     limits::KEYS,
+    resilience::KEYS,
     sandbox::KEYS,
     egress::KEYS,
     isolation::KEYS,
@@ -96,6 +98,8 @@ pub(crate) struct Config {
     pub(crate) mcp: ::server::McpConfig,
     pub(crate) process: process::ProcessSection,
     pub(crate) limits: limits::LimitsSection,
+    /// Breakers, limits, retries.
+    pub(crate) resilience: kernel::resilience::ResilienceSettings,
     pub(crate) sandbox: sandbox::SandboxSection,
     pub(crate) egress: egress::EgressSection,
     pub(crate) isolation: isolation::IsolationSection,
@@ -145,6 +149,7 @@ impl Config {
         let mcp = mcp::read(&settings, &mut problems);
         let process = process::ProcessSection::read(&settings);
         let limits = limits::LimitsSection::read(&settings);
+        let resilience = resilience::read(&settings, &mut problems);
         let sandbox = sandbox::SandboxSection::read(&settings, &mut problems);
         let egress = egress::EgressSection::read(&settings, &mut problems);
         let isolation = isolation::IsolationSection::read(&settings, &mut problems);
@@ -170,6 +175,7 @@ impl Config {
                 mcp,
                 process,
                 limits,
+                resilience,
                 sandbox,
                 egress,
                 isolation,

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
 use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Step, Traced};
+use kernel::ports::shared_state::BreakerKey;
+use kernel::resilience::BreakerMode;
 
 /// The variable.
 const VARIABLE: &str = "GANTRY_FAULT_POINT";
@@ -51,6 +53,21 @@ impl Observer for FaultPoint {
     }
     fn registry_swapped(&self, tools: usize, versions: usize) {
         self.behind.registry_swapped(tools, versions);
+    }
+    fn breaker_changed(&self, key: &BreakerKey, from: BreakerMode, to: BreakerMode) {
+        self.behind.breaker_changed(key, from, to);
+    }
+    fn breaker_refused(&self, key: &BreakerKey) {
+        self.behind.breaker_refused(key);
+    }
+    fn rate_limited(&self, scope: &'static str) {
+        self.behind.rate_limited(scope);
+    }
+    fn retried(&self, granted: bool) {
+        self.behind.retried(granted);
+    }
+    fn shared_state_evicted(&self, what: &'static str, count: usize) {
+        self.behind.shared_state_evicted(what, count);
     }
     fn audit_queue(&self, waiting: usize) {
         self.behind.audit_queue(waiting);

@@ -133,6 +133,11 @@ impl Kernel {
         self
     }
 
+    /// Breakers, limits and retries, if there are any.
+    pub fn resilience(&self) -> Option<&Arc<Resilience>> {
+        self.resilience.as_ref()
+    }
+
     /// Which tools there are.
     pub fn registry(&self) -> &Registry {
         &self.parts.registry

@@ -29,6 +29,7 @@ mod affordances;
 mod agents;
 mod audit;
 mod batch;
+mod breakers;
 mod checkpoints;
 mod compat;
 mod discovery;
@@ -160,6 +161,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         activations::OPERATIONS,
         policies::OPERATIONS,
         servers::OPERATIONS,
+        breakers::OPERATIONS,
         webhooks::OPERATIONS,
         inbound_jobs::OPERATIONS,
         discovery::OPERATIONS,

@@ -8,6 +8,7 @@
 mod calls;
 mod page;
 mod process;
+mod resilience;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,6 +17,8 @@ use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
 use kernel::ports::clock::Clock;
 use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Traced, Words};
+use kernel::ports::shared_state::BreakerKey;
+use kernel::resilience::BreakerMode;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,6 +31,7 @@ use crate::traces::{Redaction, TraceConfig, TraceCounts, TraceError, Tracer, Tra
 use crate::upstreams::UpstreamMetrics;
 use calls::CallMetrics;
 pub use page::MetricsFormat;
+use resilience::ResilienceMetrics;
 
 /// Upper bounds of the buckets for how long audit records wait, in seconds.
 const DELIVERY_BUCKETS: [f64; 10] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 60.0];
@@ -79,6 +83,7 @@ pub struct Metrics {
     ledger: Family<LedgerLabel, Counter>,
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
+    resilience: ResilienceMetrics,
     trace_counts: TraceCounts,
     /// There if a collector is configured.
     tracer: OnceLock<Tracer>,
@@ -125,6 +130,7 @@ impl Metrics {
         registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
         let upstreams = UpstreamMetrics::new(&mut registry);
         let sinks = SinkMetrics::new(&mut registry);
+        let resilience = ResilienceMetrics::new(&mut registry);
         Self {
             registry,
             plain,
@@ -141,6 +147,7 @@ impl Metrics {
             ledger,
             upstreams,
             sinks,
+            resilience,
             trace_counts,
             tracer: OnceLock::new(),
         }
@@ -223,6 +230,26 @@ impl Observer for Metrics {
 
     fn keys_fetched(&self, done: bool) {
         self.key_fetches.get_or_create(&Outcome { outcome: if done { "done" } else { "failed" } }).inc();
+    }
+
+    fn breaker_changed(&self, key: &BreakerKey, from: BreakerMode, to: BreakerMode) {
+        self.resilience.changed(key, from, to);
+    }
+
+    fn breaker_refused(&self, key: &BreakerKey) {
+        self.resilience.refused(key);
+    }
+
+    fn rate_limited(&self, scope: &'static str) {
+        self.resilience.limited(scope);
+    }
+
+    fn retried(&self, granted: bool) {
+        self.resilience.retried(granted);
+    }
+
+    fn shared_state_evicted(&self, what: &'static str, count: usize) {
+        self.resilience.evicted(what, count);
     }
 
     fn ledger(&self, event: LedgerEvent) {

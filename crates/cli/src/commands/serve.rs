@@ -230,6 +230,8 @@ fn keepers(
         tokio::spawn(async move { warm.keep_in_order().await }),
         tokio::spawn(clean_checkpoints(Arc::clone(kernel), clock())),
     ];
+    let guarding = kernel.resilience().cloned();
+    keepers.extend(guarding.map(|resilience| tokio::spawn(async move { resilience.follow().await })));
     keepers.extend(learning.map(|insights| tokio::spawn(async move { insights.keep().await })));
     keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
     keepers

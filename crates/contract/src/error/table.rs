@@ -100,10 +100,10 @@ error_table! {
     E3408 412 No "invalid_parameters" PreconditionFailed [] Core "Precondition failed" => "Bring about the condition named in the message first";
     E3409 409 AfterChange "state_conflict" Conflict [] Checkpoints "Concurrency conflict" => "Read the current state, then decide anew";
     E3410 409 No "idempotency_conflict" Conflict [] Jobs "Idempotency conflict: same key, other parameters" => "Use a new idempotency key for a new call";
-    E3411 503 No "external_api_error" UpstreamFailure [] Upstreams "Retry budget exhausted" => "Wait before trying again; the upstream is failing for everybody";
+    E3411 503 No "external_api_error" UpstreamFailure [] Core "Retry budget exhausted" => "Wait before trying again; the upstream is failing for everybody";
     E3412 500 No "tool_execution_error" InternalToolError [] Composites "Composite partial failure" => "Look at the steps in the details; what could be undone was undone";
     E3413 500 No "tool_execution_error" InternalToolError [] Jobs "Outcome unknown" => "Find out whether the effect happened before repeating the call";
-    E3501 503 Yes "circuit_breaker_open" UpstreamFailure [] Upstreams "Circuit breaker open" => "Wait for timeout period";
+    E3501 503 Yes "circuit_breaker_open" UpstreamFailure [] Core "Circuit breaker open" => "Wait for timeout period";
     E3502 503 Yes "external_api_error" UpstreamFailure ["MCP_ERROR", "N8N_ERROR", "INVOCATION_ERROR"] Core "External service unavailable" => "Check service health";
     E3503 504 WriteRules "external_api_error" UpstreamFailure [] Core "External service timeout" => "Increase timeout or check service";
     E3504 429 Yes "rate_limit_exceeded" RateLimited [] Core "Rate limit exceeded (external)" => "Reduce request rate";

@@ -21,6 +21,8 @@
 //!
 //! Not here: atomicity (the adapters), what counts as a failure (`outcome`).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::settings::{BreakerSettings, HalfOpenEnd, HalfOpenRule, InitialMode};
@@ -133,6 +135,24 @@ pub enum Reason {
     Asked,
     /// Somebody did it by hand.
     Manual,
+}
+
+impl fmt::Display for Reason {
+    /// In a few words for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exceeded(Exceeded::Failures(1)) => f.write_str("1 failure"),
+            Self::Exceeded(Exceeded::Failures(failures)) => write!(f, "{failures} failures"),
+            Self::Exceeded(Exceeded::FailurePercent(percent)) => write!(f, "{percent:.0} % failures"),
+            Self::Exceeded(Exceeded::SlowPercent(percent)) => write!(f, "{percent:.0} % slow calls"),
+            Self::ProbeFailed => f.write_str("a trial call failed"),
+            Self::Recovered => f.write_str("trial calls succeeded"),
+            Self::WaitOver => f.write_str("the wait is over"),
+            Self::HalfOpenTooLong => f.write_str("half-open for too long"),
+            Self::Asked => f.write_str("the service asked for it"),
+            Self::Manual => f.write_str("by hand"),
+        }
+    }
 }
 
 /// Something worth telling.

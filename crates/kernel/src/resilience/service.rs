@@ -75,13 +75,9 @@ pub(crate) struct Entered<'g> {
 
 impl Resilience {
     /// On this shared state.
-    pub fn new<S: SharedState>(state: &Arc<S>, settings: ResilienceSettings, observer: Arc<dyn Observer>) -> Self {
-        Self {
-            breakers: Arc::clone(state) as Arc<dyn Breakers>,
-            limits: Arc::clone(state) as Arc<dyn RateLimits>,
-            settings,
-            observer,
-        }
+    pub fn new(state: Arc<dyn SharedState>, settings: ResilienceSettings, observer: Arc<dyn Observer>) -> Self {
+        let limits = Arc::clone(&state) as Arc<dyn RateLimits>;
+        Self { breakers: state, limits, settings, observer }
     }
 
     /// Counts a call against everything that limits it, all together or not at all.

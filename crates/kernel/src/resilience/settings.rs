@@ -284,7 +284,7 @@ fn percentage(name: &'static str, given: Option<f64>) -> Result<Option<f64>, Set
 fn small(name: &'static str, given: Option<i64>, unset: u32, most: u32) -> Result<u32, SettingsError> {
     let Some(given) = given else { return Ok(unset) };
     let fine = u32::try_from(given).ok().filter(|number| (1..=most).contains(number));
-    fine.ok_or(SettingsError::OutOfRange { name, least: 1, most: u64::from(most) })
+    fine.ok_or_else(|| SettingsError::OutOfRange { name, least: 1, most: u64::from(most) })
 }
 
 fn wait(name: &'static str, given: Option<i64>, unset: u64) -> Result<u64, SettingsError> {

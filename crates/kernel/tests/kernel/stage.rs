@@ -28,6 +28,7 @@ use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use gantry_kernel::ports::redactor::{RedactError, Redactor};
 use gantry_kernel::ports::registry_store::StoreError;
 use gantry_kernel::registry::Registry;
+use gantry_kernel::resilience::{Resilience, ResilienceSettings};
 use gantry_kernel::{
     Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, CheckpointRetention, Checkpoints, ExternalIssuer,
     Failed, Identity, IdentitySettings, IsolationPolicy, Kernel, KernelParts, Mint, Recorder, RecorderHandle,
@@ -36,7 +37,7 @@ use gantry_kernel::{
 use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
 use redaction::{Additions, Engine};
 use serde_json::{Value, json};
-use shared_state::MemoryBus;
+use shared_state::{MemoryBus, MemoryState};
 use store::memory::MemoryStore;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -105,6 +106,8 @@ pub(crate) enum Act {
     Hang,
     /// Answers once it is told to.
     Wait(Arc<Notify>, Value),
+    /// One after the other, the last one for good.
+    InTurn(Vec<Self>),
     /// Saves and lets time pass, then does something else.
     Keep(Vec<Move>, Box<Self>),
 }
@@ -140,7 +143,11 @@ impl Executor for Puppet {
         self.calls.lock().unwrap().push((*call.parameters).clone());
         *self.kept.lock().unwrap() = Some((call.isolation, call.limits));
         self.resumed.lock().unwrap().clone_from(&call.resume);
-        let mut act = self.act.lock().unwrap().clone();
+        let mut act = match &mut *self.act.lock().unwrap() {
+            Act::InTurn(acts) if acts.len() > 1 => acts.remove(0),
+            Act::InTurn(acts) => acts[0].clone(),
+            act => act.clone(),
+        };
         if let Act::Keep(moves, then) = act {
             self.keep(&*call.companion, moves).await;
             act = *then;
@@ -163,7 +170,7 @@ impl Executor for Puppet {
                 let text: Vec<String> = answers.into_iter().map(|a| format!("{}={}", a.key, a.value)).collect();
                 Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
-            Act::Keep(..) | Act::Hang => std::future::pending().await,
+            Act::Keep(..) | Act::InTurn(_) | Act::Hang => std::future::pending().await,
             Act::Wait(go, value) => {
                 go.notified().await;
                 Ok(ToolOutput::of(value))
@@ -379,6 +386,8 @@ pub(crate) struct Props {
     /// What stands between the kernel and its ledger.
     pub(crate) blotter: Option<Arc<Blotter>>,
     pub(crate) checkpoints: Option<Arc<dyn CheckpointStore>>,
+    /// Breakers, limits and retries, if there are to be any.
+    pub(crate) resilience: Option<ResilienceSettings>,
 }
 
 impl Stage {
@@ -459,6 +468,13 @@ impl Stage {
         let kernel = match props.checkpoints {
             None => kernel,
             Some(store) => kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())),
+        };
+        let kernel = match props.resilience {
+            None => kernel,
+            Some(settings) => {
+                let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
+                kernel.with_resilience(Arc::new(Resilience::new(state, settings, Arc::clone(&tally) as _)))
+            }
         };
         Self { kernel, clock: held, puppet, paper, tally, recorder, store }
     }

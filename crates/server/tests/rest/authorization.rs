@@ -70,6 +70,8 @@ const TABLE: &[Row] = &[
     ("POST", "/v1/servers/files/tools/read/accept", "acceptServerTool", NOT_HERE),
     ("POST", "/v1/servers/files/tools/read/reject", "rejectServerTool", NOT_HERE),
     ("POST", "/v1/servers/files/tools/read/classify", "classifyServerTool", NOT_HERE),
+    ("GET", "/v1/breakers", "listBreakers", NOT_HERE_FOR_ADMINISTRATORS),
+    ("POST", "/v1/breakers/mail/move", "moveBreaker", NOT_HERE_FOR_ADMINISTRATORS),
     ("POST", "/v1/tools/explain", "explainCall", EVERYBODY),
     ("GET", "/v1/tenants/local/tools", "listTenantTools", EVERYBODY),
     ("GET", "/v1/agents/agent-1/tools", "listAgentTools", EVERYBODY),

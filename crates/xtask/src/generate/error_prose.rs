@@ -27,7 +27,7 @@ static PROSE: &[Entry] = &[
         "Give the call more time (`resource_limits.timeout_seconds`), within what the tool's manifest allows.",
         "Use a token that lives longer than the call takes.",
     ]),
-    (ErrorCode::E3003, "Either too many authentications from this address have failed within a minute: tokens that were used with success before still work, others have to wait. Or the agent has as many calls of sandboxed tools running as it may have at once: `details.concurrent_calls_per_agent` says how many, and nothing was run.", &[
+    (ErrorCode::E3003, "Either too many authentications from this address have failed within a minute: tokens that were used with success before still work, others have to wait. Or the agent has as many calls of sandboxed tools running as it may have at once: `details.concurrent_calls_per_agent` says how many, and nothing was run. Or a limit on calls is reached: `details.limit` says whether it is that of the tool for its user (`rate_limit` of the manifest), of the tenant, or of the whole installation.", &[
         "Wait for `retry_after_ms` (the `Retry-After` header) if there is one, and check the token before trying again: `gantry token inspect`.",
         "If an honest client shares the address with a broken one, mend the broken one or raise `[identity] auth_failures_per_minute`.",
         "If calls are running, call again when one of them has ended, or let the operator raise `[limits] concurrent_calls_per_agent`.",
@@ -184,10 +184,20 @@ static PROSE: &[Entry] = &[
         "Use a new key for a new call.",
         "Send the same parameters if the same call is meant; its result is returned again.",
     ]),
+    (ErrorCode::E3411, "The call failed in a way that is tried again, but calls to this service are being tried again too often already: the budget of retries that all callers share is used up. `details.last_error` has what the service said last, `details.attempts` how often this call was tried.", &[
+        "Wait before trying again: the service is failing for everybody.",
+        "Look at its health and at `gantry breakers list`.",
+        "If the service is well and the budget is too small for the traffic, let the operator raise `[resilience] retries_per_minute`.",
+    ]),
     (ErrorCode::E3413, "The call was interrupted while it may have been having its effect, and nobody can know whether it did. It is not repeated blindly.", &[
         "Find out whether the effect happened, for example in the system the tool writes to.",
         "Say what was found: `gantry jobs resolve ID --happened` or `--did-not-happen`.",
         "Only then decide whether to call the tool again.",
+    ]),
+    (ErrorCode::E3501, "The service behind the tool has failed so often that it is left alone for a while: its circuit breaker is open, and nothing was run. `details.breaker` names it, `details.state` says whether it is open, forced open by somebody, or being tried with a few calls.", &[
+        "Wait for `retry_after_ms` (the `Retry-After` header) and send the call again, or use another tool.",
+        "See how it stands and why it opened: `gantry breakers list`.",
+        "Once the service is well, an operator can let calls through at once: `gantry breakers close NAME`.",
     ]),
     (ErrorCode::E3502, "A service the tool depends on could not be reached, or answered with a failure of its own.", &[
         "Wait and send the call again, if the answer says it is retryable.",
@@ -197,7 +207,7 @@ static PROSE: &[Entry] = &[
         "Give the call more time (`resource_limits.timeout_seconds`).",
         "Check the health of the service named in the message.",
     ]),
-    (ErrorCode::E3504, "A service the tool depends on refuses more requests for now. The limit is that service's, not Gantry's.", &[
+    (ErrorCode::E3504, "A service the tool depends on refuses more requests for now, or was asked as often as this installation lets it be asked; then `details.limit` is `service`, and nothing was run.", &[
         "Wait for `retry_after_ms` and send the call again.",
         "Call the tool less often, or raise the quota at the service.",
     ]),

@@ -21,6 +21,7 @@ use kernel::ports::redactor::Redactor as _;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
+use kernel::resilience::Resilience;
 use kernel::{
     Access, AccessParts, AccessSettings, Actor, Bookkeeper, CheckpointRetention, Checkpoints, ExternalIssuer, Identity,
     IdentitySettings, Kernel, KernelParts, Mint, Recorder, ResourceEnvelope,
@@ -29,7 +30,7 @@ use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
 use sandbox::{Launch, Sandbox};
 use server::{Door, MetricsText};
-use shared_state::MemoryBus;
+use shared_state::{MemoryBus, MemoryState};
 use store::sqlite::{Options, SqliteStore};
 use telemetry::{Metrics, Redaction, TracerHandle};
 use upstreams::{UpstreamExecutor, Upstreams};
@@ -180,6 +181,8 @@ impl House {
         })
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
+        let shared = Arc::new(MemoryState::observed(Arc::clone(&clock), Arc::clone(&observer)));
+        let resilience = Resilience::new(shared, config.resilience.clone(), Arc::clone(&observer));
         let kernel = Kernel::new(KernelParts {
             registry,
             identity: self.identity(config, issuer)?,
@@ -211,7 +214,7 @@ impl House {
             redactor: Arc::new(Redacting::new().map_err(|error| Failure::new(error.to_string()))?),
         });
         let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
-        let kernel = kernel.with_audit_log(log);
+        let kernel = kernel.with_audit_log(log).with_resilience(Arc::new(resilience));
         let kernel = kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()));
         let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
         let loader = Loader {

@@ -1,0 +1,304 @@
+//! A service that fails is left alone, nobody gets more than a share, and what is tried again is tried with care.
+
+use std::time::Duration;
+
+use contract::error::{ErrorCode, Refusal};
+use gantry_kernel::ports::audit_sink::AuditAction;
+use gantry_kernel::ports::shared_state::{BreakerKey, BreakerQuery};
+use gantry_kernel::resilience::{BreakerMode, Move, Quota, ResilienceSettings};
+use serde_json::{Value, json};
+
+use super::stage::{Act, Props, Stage, admin, as_holder};
+
+/// A stage whose `mail` is a tool of the service of that name: two failures in a minute open its breaker for twenty seconds,
+/// two successes close it. No retries, unless a test publishes others.
+async fn stage(settings: ResilienceSettings) -> Stage {
+    let stage = Stage::with(Props { impatient: true, resilience: Some(settings), ..Props::default() }).await;
+    stage.publish(mail(json!({ "tool_id": "mail" }))).await;
+    stage
+}
+
+fn mail(change: Value) -> Value {
+    let mut manifest = json!({
+        "external_service": "mail",
+        "circuit_breaker_config": { "failure_threshold": 2, "success_threshold": 2, "timeout_seconds": 20, "half_open_max_calls": 1 },
+        "retry_policy": { "max_attempts": 1 },
+    });
+    for (member, value) in change.as_object().unwrap() {
+        manifest[member] = value.clone();
+    }
+    manifest
+}
+
+fn call(tool: &str) -> Value {
+    json!({ "tool_id": tool, "parameters": { "name": "Ada" } })
+}
+
+fn keyed(tool: &str, key: &str) -> Value {
+    json!({ "tool_id": tool, "parameters": { "name": "Ada" }, "execution_options": { "idempotency_key": key } })
+}
+
+fn fail(code: ErrorCode) -> Act {
+    Act::Fail(Refusal::new(code, "it went wrong"))
+}
+
+fn answer() -> Act {
+    Act::Answer(json!({ "text": "hi" }))
+}
+
+fn says(stage: &Stage, act: Act) {
+    *stage.puppet.act.lock().unwrap() = act;
+}
+
+async fn mode(stage: &Stage, breaker: &str) -> Option<BreakerMode> {
+    let query = BreakerQuery { limit: 100, ..BreakerQuery::default() };
+    let reports = stage.kernel.breakers(admin(), None, query).await.unwrap();
+    reports.into_iter().find(|report| report.key.to_string() == breaker).map(|report| report.snapshot.mode)
+}
+
+#[tokio::test]
+async fn a_failing_service_is_left_alone_tried_and_used_again() {
+    let stage = stage(ResilienceSettings::default()).await;
+    says(&stage, fail(ErrorCode::E3502));
+    for _ in 0..2 {
+        assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3502);
+    }
+    assert_eq!(mode(&stage, "mail").await, Some(BreakerMode::Open));
+    let refused = stage.call(call("mail")).await.unwrap_err().refusal;
+    assert_eq!((refused.code, refused.retry_after_ms), (ErrorCode::E3501, Some(20_000)));
+    assert_eq!(refused.details.unwrap()["breaker"], "mail");
+    assert_eq!(stage.runs(), 2, "no call reaches the service while the breaker is open");
+    // It is tried after its wait, fails, and is left alone again.
+    stage.step(20);
+    assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3502);
+    assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3501);
+    stage.step(20);
+    says(&stage, answer());
+    stage.call(call("mail")).await.unwrap();
+    assert_eq!(mode(&stage, "mail").await, Some(BreakerMode::HalfOpen));
+    stage.call(call("mail")).await.unwrap();
+    assert_eq!(mode(&stage, "mail").await, Some(BreakerMode::Closed));
+}
+
+#[tokio::test]
+async fn tools_of_one_service_share_its_breaker_and_other_tools_have_none() {
+    let stage = stage(ResilienceSettings::default()).await;
+    stage.publish(mail(json!({ "tool_id": "mail_list" }))).await;
+    stage.publish(json!({ "tool_id": "greet" })).await;
+    says(&stage, fail(ErrorCode::E3503));
+    stage.refusal(call("mail")).await;
+    stage.refusal(call("mail_list")).await;
+    assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3501);
+    for _ in 0..10 {
+        assert_eq!(stage.refusal(call("greet")).await, ErrorCode::E3503);
+    }
+    assert_eq!(mode(&stage, "greet").await, None);
+}
+
+#[tokio::test]
+async fn what_says_nothing_about_the_service_does_not_count() {
+    let stage = stage(ResilienceSettings::default()).await;
+    for code in [ErrorCode::E3301, ErrorCode::E3401, ErrorCode::E3404, ErrorCode::E3406, ErrorCode::E3601] {
+        says(&stage, fail(code));
+        for _ in 0..3 {
+            assert_eq!(stage.refusal(call("mail")).await, code);
+        }
+    }
+    assert_eq!(mode(&stage, "mail").await, Some(BreakerMode::Closed));
+}
+
+#[tokio::test]
+async fn a_call_with_effects_that_the_breaker_refuses_leaves_nothing_behind() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
+    stage
+        .publish(mail(json!({ "tool_id": "pay", "side_effect_policy": "compensatable", "side_effects": effects,
+            "idempotency": {}, "compensation_tool_id": "mail" })))
+        .await;
+    let key: BreakerKey = "mail".parse().unwrap();
+    stage.kernel.move_breaker(admin(), &key, Move::ForceOpen).await.unwrap();
+    assert_eq!(stage.refusal(keyed("pay", "k-1")).await, ErrorCode::E3501);
+    stage.kernel.move_breaker(admin(), &key, Move::Close).await.unwrap();
+    let done = stage.call(keyed("pay", "k-1")).await.unwrap();
+    assert!(!done.cached, "the key was free");
+    assert_eq!(stage.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_safe_call_is_tried_again_as_often_as_its_manifest_says() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let retry = json!({ "max_attempts": 3 });
+    let patient = json!({ "failure_threshold": 50 });
+    stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
+    says(&stage, Act::InTurn(vec![fail(ErrorCode::E3502), fail(ErrorCode::E3503), answer()]));
+    stage.call(call("fetch")).await.unwrap();
+    assert_eq!(stage.runs(), 3);
+    // The last error comes out, with the number of attempts.
+    says(&stage, fail(ErrorCode::E3502));
+    let refused = stage.call(call("fetch")).await.unwrap_err().refusal;
+    assert_eq!((refused.code, &refused.details.unwrap()["attempts"]), (ErrorCode::E3502, &json!(3)));
+    assert_eq!(stage.runs(), 6);
+    // What is not worth it is not tried again: the tool's own failure, or a status the manifest does not list.
+    for code in [ErrorCode::E3401, ErrorCode::E3301] {
+        says(&stage, fail(code));
+        assert_eq!(stage.refusal(call("fetch")).await, code);
+    }
+    assert_eq!(stage.runs(), 8);
+    // A wait that is longer than the call may take is not waited.
+    let busy = Refusal { retry_after_ms: Some(60_000), ..Refusal::new(ErrorCode::E3504, "busy") };
+    says(&stage, Act::Fail(busy));
+    assert_eq!(stage.refusal(call("fetch")).await, ErrorCode::E3504);
+    assert_eq!(stage.runs(), 9);
+}
+
+#[tokio::test]
+async fn what_must_not_happen_twice_is_tried_again_only_if_surely_nothing_happened() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
+    let retry = json!({ "max_attempts": 3 });
+    let patient = json!({ "failure_threshold": 50 });
+    stage
+        .publish(mail(json!({ "tool_id": "pay", "side_effect_policy": "compensatable", "side_effects": effects,
+            "idempotency": {}, "compensation_tool_id": "mail", "retry_policy": retry,
+            "circuit_breaker_config": patient })))
+        .await;
+    says(&stage, Act::InTurn(vec![fail(ErrorCode::E3502), answer()]));
+    stage.call(keyed("pay", "k-1")).await.unwrap();
+    assert_eq!(stage.runs(), 2, "it was not reached, so it can be tried again");
+    says(&stage, fail(ErrorCode::E3503));
+    assert_eq!(stage.refusal(keyed("pay", "k-2")).await, ErrorCode::E3413);
+    assert_eq!(stage.runs(), 3, "it may have been reached, so it is not");
+}
+
+#[tokio::test]
+async fn the_budget_of_retries_is_shared_by_everybody() {
+    let settings = ResilienceSettings {
+        retry_budget: Some(Quota::new(1, Duration::from_mins(1)).unwrap()),
+        ..ResilienceSettings::default()
+    };
+    let stage = stage(settings).await;
+    let retry = json!({ "max_attempts": 5 });
+    let patient = json!({ "failure_threshold": 50 });
+    stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
+    says(&stage, fail(ErrorCode::E3502));
+    let refused = stage.call(call("fetch")).await.unwrap_err().refusal;
+    assert_eq!((refused.code, stage.runs()), (ErrorCode::E3411, 2));
+    let details = refused.details.unwrap();
+    assert_eq!((&details["attempts"], &details["last_error"]["code"]), (&json!(2), &json!("E3502")));
+}
+
+#[tokio::test]
+async fn an_open_breaker_ends_the_attempts_with_the_last_answer_of_the_service() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let retry = json!({ "max_attempts": 5 });
+    stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry }))).await;
+    says(&stage, fail(ErrorCode::E3502));
+    assert_eq!(stage.refusal(call("fetch")).await, ErrorCode::E3502);
+    assert_eq!(stage.runs(), 2, "the second failure has opened it");
+}
+
+#[tokio::test]
+async fn a_user_may_call_a_tool_as_often_as_its_manifest_says() {
+    let stage = stage(ResilienceSettings::default()).await;
+    stage.publish(json!({ "tool_id": "rare", "rate_limit": { "maxPerHour": 2, "maxPerDay": 3 } })).await;
+    let mut tokens = Vec::new();
+    for user in ["did:key:zAda", "did:key:zBob"] {
+        tokens.push(stage.mint(json!({ "user_did": user, "tenant": "local", "ttl_seconds": 86_400 })).await);
+    }
+    for token in &tokens {
+        for _ in 0..2 {
+            assert_eq!(stage.code(token, "rare").await, None);
+        }
+        let refused = stage.call_as(Some(token), call("rare")).await.unwrap_err().refusal;
+        assert_eq!((refused.code, refused.retry_after_ms), (ErrorCode::E3003, Some(1_800_000)));
+        assert_eq!(refused.details.unwrap()["limit"], "user");
+    }
+    assert_eq!(stage.runs(), 4);
+    // The hour has room again, the day has one left.
+    stage.step(3_600);
+    assert_eq!(stage.code(&tokens[0], "rare").await, None);
+    assert_eq!(stage.code(&tokens[0], "rare").await, Some(ErrorCode::E3003));
+}
+
+#[tokio::test]
+async fn limits_of_installation_tenant_and_service_are_taken_together() {
+    let minute = |limit| Some(Quota::new(limit, Duration::from_mins(1)).unwrap());
+    let settings = ResilienceSettings {
+        platform_quota: minute(8),
+        tenant_quota: minute(5),
+        service_quota: minute(2),
+        ..ResilienceSettings::default()
+    };
+    let stage = stage(settings).await;
+    stage.publish(json!({ "tool_id": "greet" })).await;
+    for _ in 0..2 {
+        stage.call(call("mail")).await.unwrap();
+    }
+    for _ in 0..4 {
+        let refused = stage.call(call("mail")).await.unwrap_err().refusal;
+        assert_eq!((refused.code, refused.details.unwrap()["limit"].clone()), (ErrorCode::E3504, json!("service")));
+    }
+    // The refused ones took nothing from the others.
+    for _ in 0..3 {
+        stage.call(call("greet")).await.unwrap();
+    }
+    let refused = stage.call(call("greet")).await.unwrap_err().refusal;
+    assert_eq!((refused.code, refused.details.unwrap()["limit"].clone()), (ErrorCode::E3003, json!("tenant")));
+    let other = stage.mint(json!({ "tenant": "acme" })).await;
+    for _ in 0..3 {
+        assert_eq!(stage.code(&other, "greet").await, None);
+    }
+    let refused = stage.call_as(Some(&other), call("greet")).await.unwrap_err().refusal;
+    assert_eq!((refused.code, refused.details.unwrap()["limit"].clone()), (ErrorCode::E3003, json!("platform")));
+}
+
+#[tokio::test]
+async fn moves_by_hand_are_for_operators_of_the_tenant_and_are_recorded() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let key: BreakerKey = "mail".parse().unwrap();
+    let agent = stage.mint(json!({ "tenant": "local" })).await;
+    let refused = stage.kernel.move_breaker(as_holder(&agent), &key, Move::ForceOpen).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3206);
+    let operator = stage.mint(json!({ "tenant": "acme", "roles": ["operator"] })).await;
+    let refused = stage.kernel.move_breaker(as_holder(&operator), &key, Move::ForceOpen).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3206, "the breaker is not that tenant's");
+    let own: BreakerKey = "acme/mail".parse().unwrap();
+    let refused = stage.kernel.move_breaker(as_holder(&operator), &own, Move::Close).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3008, "what is not there cannot be closed");
+    stage.kernel.move_breaker(as_holder(&operator), &own, Move::ForceOpen).await.unwrap();
+    let seen = stage.kernel.breakers(as_holder(&operator), None, BreakerQuery { limit: 10, ..BreakerQuery::default() });
+    let seen: Vec<String> = seen.await.unwrap().iter().map(|report| report.key.to_string()).collect();
+    assert_eq!(seen, ["acme/mail"]);
+
+    let report = stage.kernel.move_breaker(admin(), &key, Move::ForceOpen).await.unwrap();
+    assert_eq!(report.snapshot.mode, BreakerMode::ForcedOpen);
+    assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3501);
+    stage.kernel.move_breaker(admin(), &key, Move::Reset).await.unwrap();
+    stage.call(call("mail")).await.unwrap();
+    let refused = stage.kernel.move_breaker(admin(), &key, Move::HalfOpen).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::E3408);
+    let records = stage.all_records().await;
+    let notes: Vec<&str> = records
+        .iter()
+        .filter(|record| record.action == AuditAction::BreakerMoved)
+        .filter_map(|record| record.note.as_deref())
+        .collect();
+    assert_eq!(
+        notes,
+        ["acme/mail: forced_open (forced open)", "mail: forced_open (forced open)", "mail: closed (reset)"]
+    );
+}
+
+#[tokio::test]
+async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let author = stage.mint(json!({ "tenant": "acme", "roles": ["tool_author", "agent"] })).await;
+    let own = super::stage::manifest(mail(json!({ "tool_id": "own_mail", "name": "Own mail" })));
+    stage.kernel.publish(as_holder(&author), own).await.unwrap();
+    says(&stage, fail(ErrorCode::E3502));
+    for _ in 0..2 {
+        assert_eq!(stage.code(&author, "own_mail").await, Some(ErrorCode::E3502));
+    }
+    assert_eq!(stage.code(&author, "own_mail").await, Some(ErrorCode::E3501));
+    assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3502);
+}
