@@ -22,6 +22,7 @@ mod mcp;
 mod mcp_stdio;
 mod refusals;
 mod registry;
+mod replicas;
 mod sandbox;
 mod start_up;
 mod support;

@@ -6,6 +6,8 @@ pub mod bus_suite;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod falling_back;
+#[cfg(feature = "measure")]
+pub mod measure;
 mod memory;
 mod memory_state;
 mod redis;

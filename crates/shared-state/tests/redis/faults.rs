@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
+use gantry_shared_state::bus_suite::until;
 use gantry_shared_state::{FallbackSettings, FallingBack, RedisSettings, RedisState, Standing, Trouble};
+use kernel::ports::change_bus::{Change, ChangeBus as _};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::observer::{Finished, Observer, Spoken};
 use kernel::ports::shared_state::{
@@ -305,4 +307,34 @@ async fn wrong_credentials_are_named_and_never_repeated() {
     within(allowed.redis.ready()).await;
     assert_eq!(allowed.mode_of("mail").await, None);
     assert_eq!(allowed.alone(), (0, 0));
+}
+
+/// The rights that the documentation asks an operator to give.
+#[tokio::test]
+async fn a_user_with_the_documented_rights_can_do_everything() {
+    let page = include_str!("../../../../docs/shared-state.md");
+    let rights: Vec<&str> =
+        page.lines().last().unwrap().split('`').filter(|text| text.starts_with(['~', '&', '+'])).collect();
+    let words: Vec<&str> = rights.iter().flat_map(|some| some.split(' ')).collect();
+    let server = Server::start();
+    let user = ["ACL", "SETUSER", "gantry", "reset", "on", ">right-horse"];
+    assert_eq!(server.say(&[&user[..], &words].concat()), "+OK", "{words:?}");
+
+    let url = server.url().replace("redis://", "redis://gantry:right-horse@");
+    let replica = Replica::with(&RedisSettings { url, ..settings(&server, "") });
+    within(replica.redis.ready()).await;
+    let mut transitions = replica.state.transitions();
+    replica.open("mail").await;
+    within(transitions.recv()).await.unwrap();
+    assert_eq!(replica.takes(2, 1).await, 1);
+    replica.state.reserve("budget", 1, 100, LIFE).await.unwrap();
+    assert!(replica.state.put("idem", b"x", LIFE, Replace::Never).await.unwrap());
+    assert!(replica.state.remove("idem").await.unwrap());
+    replica.state.announce("r-1", "here", LIFE).await.unwrap();
+    assert_eq!(replica.state.present().await.unwrap().len(), 1);
+    assert_eq!(replica.state.inspect(&BreakerQuery { limit: 9, ..BreakerQuery::default() }).await.unwrap().len(), 1);
+    let mut changes = replica.redis.bus().subscribe();
+    replica.redis.bus().publish(Change::Access { epoch: 1 }).await;
+    within(until(&mut changes, &Change::Access { epoch: 1 })).await;
+    assert_eq!(replica.alone(), (0, 0));
 }
