@@ -23,6 +23,7 @@ mod mcp_stdio;
 mod refusals;
 mod registry;
 mod replicas;
+mod resilience;
 mod sandbox;
 mod start_up;
 mod support;

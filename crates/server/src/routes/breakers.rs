@@ -210,7 +210,7 @@ fn instant(millis: u64) -> String {
     UnixMillis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
-async fn list(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let query = incoming.query(&["tenant", "service", "after", "limit"])?;

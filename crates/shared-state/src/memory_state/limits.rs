@@ -32,7 +32,8 @@ impl RateLimits for MemoryState {
             let place = self.limits.place(limit.key);
             let kept = shards.iter().find(|(own, _)| *own == place).and_then(|(_, shard)| shard.get(limit.key));
             let earlier = stands.iter().rev().find(|(key, _)| *key == limit.key).map(|(_, stand)| *stand);
-            let (next, taken) = limiter::take(earlier.or(kept.copied()).unwrap_or(0), limit.quota, count, now_us);
+            let (next, taken) =
+                limiter::take(earlier.or_else(|| kept.copied()).unwrap_or(0), limit.quota, count, now_us);
             match taken {
                 Taken::Refused { retry_after } => {
                     // Never is longer than any wait.
