@@ -24,6 +24,7 @@ mod mcp;
 mod mcp_stdio;
 mod refusals;
 mod registry;
+mod replicas;
 mod resilience;
 mod sandbox;
 mod secrecy;

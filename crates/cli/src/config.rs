@@ -87,6 +87,7 @@ const KEYS: &[&[&Key]] = &[
 pub(crate) struct Config {
     pub(crate) server: server::ServerSection,
     pub(crate) store: store::StoreSection,
+    pub(crate) shared_state: shared_state::SharedStateSection,
     pub(crate) identity: identity::IdentitySection,
     /// What agents may use without an activation.
     pub(crate) visibility: Option<::policy::VisibilityDefault>,
@@ -140,7 +141,7 @@ impl Config {
         let mut problems = Vec::new();
         let server = server::ServerSection::read(&settings, &mut problems);
         let store = store::StoreSection::read(&settings, &mut problems);
-        shared_state::check(&settings, &mut problems);
+        let shared_state = shared_state::SharedStateSection::read(&settings, &mut problems);
         let identity = identity::IdentitySection::read(&settings, &mut problems);
         let visibility = visibility::read(&settings);
         let policy = policy::PolicySection::read(&settings, &mut problems);
@@ -168,6 +169,7 @@ impl Config {
             (Some(server), Some(store)) if problems.is_empty() => Ok(Self {
                 server,
                 store,
+                shared_state,
                 identity,
                 visibility,
                 policy,
@@ -257,7 +259,8 @@ mod tests {
         for (text, word) in [
             ("[store]\nurl = 'postgres://me:pw@host/db'", "not in this build"),
             ("[store]\nurl = 'mysql://host'", "sqlite:"),
-            ("[shared_state]\nurl = 'redis://host'", "not in this build"),
+            ("[shared_state]\nurl = 'redis://u:secret@host:port'", "must be redis://"),
+            ("[shared_state]\nurl = 'redis://host'\nnamespace = 'a b'", "namespace"),
             ("[shared_state]\nurl = 'memcached://host'", "memory:"),
             ("[server]\nlisten = 'nowhere'", "127.0.0.1:7300"),
         ] {

@@ -69,6 +69,9 @@ impl Observer for FaultPoint {
     fn shared_state_evicted(&self, what: &'static str, count: usize) {
         self.behind.shared_state_evicted(what, count);
     }
+    fn shared_state_fell_back(&self, what: &'static str) {
+        self.behind.shared_state_fell_back(what);
+    }
     fn audit_queue(&self, waiting: usize) {
         self.behind.audit_queue(waiting);
     }

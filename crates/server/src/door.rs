@@ -11,6 +11,7 @@ use kernel::Kernel;
 use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
+use kernel::ports::shared_state::SharedState;
 use kernel::webhooks::Webhooks;
 use telemetry::LogControl;
 use tokio::sync::Semaphore;
@@ -87,6 +88,7 @@ pub struct Door {
     inbound_jobs: OnceLock<Arc<InboundJobs>>,
     jobs: OnceLock<Arc<Jobs>>,
     free_space: OnceLock<FreeSpace>,
+    shared_state: OnceLock<Arc<dyn SharedState>>,
     log: OnceLock<LogControl>,
     /// Room for those who watch jobs.
     watchers: Arc<Semaphore>,
@@ -119,6 +121,7 @@ impl Door {
             inbound_jobs: OnceLock::new(),
             jobs: OnceLock::new(),
             free_space: OnceLock::new(),
+            shared_state: OnceLock::new(),
             log: OnceLock::new(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             draining: AtomicBool::new(false),
@@ -170,6 +173,15 @@ impl Door {
 
     pub(crate) fn free_space(&self) -> Option<&FreeSpace> {
         self.free_space.get()
+    }
+
+    /// Says what the replicas share. Once; without it, nobody asks how it is.
+    pub fn ask_about_shared_state(&self, state: Arc<dyn SharedState>) {
+        let _ = self.shared_state.set(state);
+    }
+
+    pub(crate) fn shared_state(&self) -> Option<&Arc<dyn SharedState>> {
+        self.shared_state.get()
     }
 
     /// Says how the level of the log is changed. Once; without it, it cannot be.

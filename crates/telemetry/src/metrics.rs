@@ -260,6 +260,10 @@ impl Observer for Metrics {
         self.resilience.evicted(what, count);
     }
 
+    fn shared_state_fell_back(&self, what: &'static str) {
+        self.resilience.fell_back(what);
+    }
+
     fn ledger(&self, event: LedgerEvent) {
         let event = match event {
             LedgerEvent::Begun => "begun",

@@ -35,6 +35,7 @@ mod callbacks;
 mod insights;
 mod jobs;
 mod ledger_keeping;
+mod shared_state;
 mod signals;
 mod upstreams;
 mod wiring;
@@ -78,7 +79,7 @@ impl Serve {
         let house = wiring::build(context, &config, redacting)?;
         let listener = bind(&config).await?;
         let traces = house.send_traces(&config)?;
-        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks } =
+        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared } =
             house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
@@ -99,6 +100,7 @@ impl Serve {
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
         door.look_at_disk(insights::free_space(context.data_dir().path(), &config));
+        door.ask_about_shared_state(shared);
         door.control_log(log);
         let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);

@@ -230,6 +230,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn shared_state_evicted(&self, what: &'static str, count: usize) {
         let _ = (what, count);
     }
+    /// The shared state was away and this replica went on by itself; `what` names the use: `breaker`, `limit`. (RES-020)
+    fn shared_state_fell_back(&self, what: &'static str) {
+        let _ = what;
+    }
     /// A running tool reports progress or writes to its log.
     fn tool_spoke(&self, event: &Spoken<'_>);
     /// Is the trace of a call that comes from there recorded? Asked once, at its beginning. `None`: nobody records any.

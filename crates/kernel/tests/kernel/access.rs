@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use contract::error::ErrorCode;
 use contract::ids::TenantId;
+use gantry_kernel::ports::change_bus::{Change, ChangeBus as _};
 use gantry_kernel::registry::ListFilter;
 use gantry_kernel::{AccessSettings, ActivationWish, DelegationRequest, TenantWish, Tier};
 use policy::{PolicyOverrides, Verdict, VisibilityDefault, WhyUnavailable};
 use serde_json::{Value, json};
+use shared_state::MemoryBus;
 
 use crate::stage::{ADMIN, Act, Oracle, Props, Stage, admin, arrival, as_holder, greet, manifest};
 
@@ -374,6 +376,38 @@ async fn an_engine_outside_can_deny_and_its_silence_denies_too() {
     assert_eq!(refused.code, ErrorCode::E3206);
     assert!(refused.message.contains("not on Mondays"));
     assert_eq!(oracle.1.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn word_that_an_engine_decides_otherwise_voids_what_is_remembered() {
+    let yes = Verdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
+    let no = Verdict { allowed: false, reason: "not any more".into(), ..yes.clone() };
+    for word in [Change::Decisions, Change::Lost] {
+        let oracle = Arc::new(Oracle(Mutex::new(Ok(yes.clone())), AtomicUsize::new(0)));
+        let bus = Arc::new(MemoryBus::default());
+        let props = Props { engine: Some(Arc::clone(&oracle)), bus: Some(Arc::clone(&bus)), ..Props::default() };
+        let stage = Stage::with(props).await;
+        stage.publish(json!({})).await;
+        let agent = stage.mint(json!({})).await;
+        let story = async {
+            assert_eq!(stage.code(&agent, "greet").await, None);
+            *oracle.0.lock().unwrap() = Ok(no.clone());
+            // Changes that say nothing of decisions leave them alone.
+            bus.publish(Change::Registry { generation: 1 }).await;
+            tokio::task::yield_now().await;
+            assert_eq!(stage.code(&agent, "greet").await, None);
+            bus.publish(word.clone()).await;
+            while stage.code(&agent, "greet").await.is_none() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(stage.code(&agent, "greet").await, Some(ErrorCode::E3206));
+            assert_eq!(oracle.1.load(Ordering::SeqCst), 2, "{word:?}");
+        };
+        tokio::select! {
+            () = stage.kernel.access().follow() => panic!("following has ended"),
+            told = tokio::time::timeout(std::time::Duration::from_secs(30), story) => told.unwrap(),
+        }
+    }
 }
 
 #[tokio::test]

@@ -375,6 +375,8 @@ pub(crate) struct Props {
     pub(crate) impatient: bool,
     pub(crate) settings: AccessSettings,
     pub(crate) engine: Option<Arc<Oracle>>,
+    /// What other replicas say.
+    pub(crate) bus: Option<Arc<MemoryBus>>,
     pub(crate) dids: Option<Arc<Almanac>>,
     pub(crate) external: Option<ExternalIssuer>,
     pub(crate) leeway_seconds: u32,
@@ -428,7 +430,7 @@ impl Stage {
         .unwrap();
         let access = Access::open(AccessParts {
             store: Arc::clone(&store) as _,
-            bus: Arc::new(MemoryBus::default()),
+            bus: props.bus.unwrap_or_default() as _,
             engine: props.engine.map(|engine| engine as _),
             did_resolver: props.dids.map(|dids| dids as _),
             clock: Arc::clone(&clock),

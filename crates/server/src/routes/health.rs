@@ -180,11 +180,17 @@ impl Probe {
         {
             return checks.clone();
         }
-        let (store, queue, disk) =
-            tokio::join!(store_is_well(door.kernel()), queue_is_well(door), disk_is_well(door.free_space()));
+        let (store, queue, disk, shared) = tokio::join!(
+            store_is_well(door.kernel()),
+            queue_is_well(door),
+            disk_is_well(door.free_space()),
+            shared_state_is_well(door)
+        );
         let mut checks = BTreeMap::from([("store", check(store, true, "cannot be read or written at the moment"))]);
         checks.extend(queue.map(|well| ("queue", check(well, false, "full, or cannot be read at the moment"))));
         checks.extend(disk.map(|well| ("disk", check(well, false, "little space is left where the data is"))));
+        let alone = "away: limits and breakers are this server's own, and what needs all servers is refused";
+        checks.extend(shared.map(|well| ("shared_state", check(well, false, alone))));
         *last = Some((now, checks.clone()));
         checks
     }
@@ -220,6 +226,12 @@ async fn disk_is_well(space: Option<&FreeSpace>) -> Option<bool> {
     // A disk that hangs must not hold up this thread.
     let looked = tokio::task::spawn_blocking(move || space.is_enough());
     Some(matches!(tokio::time::timeout(PROBE_WAIT, looked).await, Ok(Ok(true))))
+}
+
+/// There if replicas share something. It says itself how it is, without being asked long.
+async fn shared_state_is_well(door: &Door) -> Option<bool> {
+    let health = tokio::time::timeout(PROBE_WAIT, door.shared_state()?.health());
+    health.await.map_or(Some(false), |health| (health.kind != "memory").then_some(health.trouble.is_none()))
 }
 
 async fn answers(dependency: &'static str, asked: impl Future<Output = Result<bool, StoreError>>) -> bool {

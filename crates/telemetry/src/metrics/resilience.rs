@@ -53,6 +53,11 @@ struct EvictedLabel {
     kind: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UseLabel {
+    r#use: &'static str,
+}
+
 /// The instruments.
 #[derive(Debug)]
 pub(super) struct ResilienceMetrics {
@@ -64,6 +69,7 @@ pub(super) struct ResilienceMetrics {
     limited: Family<ScopeLabel, Counter>,
     retries: Family<GrantedLabel, Counter>,
     evicted: Family<EvictedLabel, Counter>,
+    fallbacks: Family<UseLabel, Counter>,
 }
 
 impl ResilienceMetrics {
@@ -76,6 +82,7 @@ impl ResilienceMetrics {
             limited: Family::default(),
             retries: Family::default(),
             evicted: Family::default(),
+            fallbacks: Family::default(),
         };
         let help = "In which state a breaker is: 1 for that one, 0 for the others";
         registry.register("breaker_state", help, new.states.clone());
@@ -86,6 +93,9 @@ impl ResilienceMetrics {
         registry.register("retries", help, new.retries.clone());
         let help = "Idle entries of the shared state in memory that were forgotten for want of room";
         registry.register("shared_state_evictions", help, new.evicted.clone());
+        let help =
+            "Steps of breakers and limits that were made by this replica alone, because the shared state was away";
+        registry.register("shared_state_fallback", help, new.fallbacks.clone());
         new
     }
 
@@ -144,6 +154,13 @@ impl ResilienceMetrics {
     }
 }
 
+impl ResilienceMetrics {
+    /// RES-020.
+    pub(super) fn fell_back(&self, what: &'static str) {
+        self.fallbacks.get_or_create(&UseLabel { r#use: what }).inc();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use kernel::ports::observer::Observer as _;
@@ -162,6 +179,7 @@ mod tests {
         metrics.rate_limited("user");
         metrics.retried(false);
         metrics.shared_state_evicted("limit", 3);
+        metrics.shared_state_fell_back("breaker");
         let page = metrics.render();
         for line in [
             r#"gantry_breaker_state{service="mail",endpoint="api.example.com",state="half_open"} 1"#,
@@ -171,6 +189,7 @@ mod tests {
             r#"gantry_rate_limit_refusals_total{scope="user"} 1"#,
             r#"gantry_retries_total{budget="exhausted"} 1"#,
             r#"gantry_shared_state_evictions_total{kind="limit"} 3"#,
+            r#"gantry_shared_state_fallback_total{use="breaker"} 1"#,
         ] {
             assert!(page.contains(line), "{line}\n{page}");
         }

@@ -85,6 +85,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("p256", &["policy"]),
     ("prometheus-client", &["telemetry"]),
     ("rdkafka", &["kafka-sink"]),
+    ("redis", &["shared-state"]),
     ("reqwest", &["executors", "authorities", "cli", "telemetry", "upstreams", "xtask"]),
     ("ring", &["policy", "server"]),
     ("rmcp", &["server", "upstreams", "xtask"]),

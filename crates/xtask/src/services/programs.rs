@@ -23,7 +23,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 13] = [
+const PROGRAMS: [Program; 14] = [
     Program { name: "bash", package: "bash" },
     Program { name: "kill", package: "procps" },
     Program { name: "python3", package: "python3" },
@@ -37,6 +37,7 @@ const PROGRAMS: [Program; 13] = [
     Program { name: "runsc", package: "runsc" },
     Program { name: "busybox", package: "busybox-static" },
     Program { name: "promtool", package: "prometheus" },
+    Program { name: "redis-server", package: "redis-server" },
 ];
 
 /// Installs what is missing, or says what somebody else has to install.

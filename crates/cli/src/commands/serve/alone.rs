@@ -39,7 +39,7 @@ pub(in crate::commands) async fn serve(
         .await
         .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
     let traces = house.send_traces(&config)?;
-    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks } =
+    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared: _ } =
         house.open(&config).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;

@@ -19,6 +19,7 @@ use kernel::ports::ledger::Ledger;
 use kernel::ports::observer::Observer;
 use kernel::ports::redactor::Redactor;
 use kernel::ports::registry_store::RegistryStore;
+use kernel::ports::shared_state::SharedState;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::resilience::Resilience;
@@ -30,7 +31,6 @@ use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
 use sandbox::{Launch, Sandbox};
 use server::{Door, MetricsText};
-use shared_state::{MemoryBus, MemoryState};
 use store::sqlite::{Options, SqliteStore};
 use telemetry::{Metrics, Redaction, TracerHandle};
 use upstreams::{UpstreamExecutor, Upstreams};
@@ -79,6 +79,8 @@ pub(super) struct Household {
     pub(super) upstreams: Arc<Upstreams>,
     /// What carries the audit log elsewhere.
     pub(super) sinks: AuditSinks,
+    /// What replicas share.
+    pub(super) shared: Arc<dyn SharedState>,
 }
 
 /// What takes out of everything that is written what must not be seen. It is there before the log is.
@@ -181,9 +183,10 @@ impl House {
         let wasm = self.wasm(homes.clone(), confinement.clone());
         let upstreams = super::upstreams::keep(self, config, confinement, &clock)?;
         let Outside { issuer, did_resolver, engine } = outside;
+        let shared = super::shared_state::open(&config.shared_state, &clock, &*self.entropy, &observer)?;
         let access = Access::open(AccessParts {
             store: Arc::clone(&self.store) as Arc<dyn AccessStore>,
-            bus: Arc::new(MemoryBus::default()),
+            bus: Arc::clone(&shared.bus),
             engine,
             did_resolver,
             clock: Arc::clone(&clock),
@@ -192,8 +195,7 @@ impl House {
         })
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
-        let shared = Arc::new(MemoryState::observed(Arc::clone(&clock), Arc::clone(&observer)));
-        let resilience = Resilience::new(shared, config.resilience.clone(), Arc::clone(&observer));
+        let resilience = Resilience::new(Arc::clone(&shared.state), config.resilience.clone(), Arc::clone(&observer));
         let kernel = Kernel::new(KernelParts {
             registry,
             identity: self.identity(config, issuer)?,
@@ -245,7 +247,8 @@ impl House {
             path,
             last: None,
         });
-        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams, sinks })
+        let shared = shared.state;
+        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams, sinks, shared })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.

@@ -1,0 +1,49 @@
+//! The state that replicas share, as the configuration says: in memory, or in Redis with this server's own behind it.
+
+use std::sync::Arc;
+
+use kernel::ports::change_bus::ChangeBus;
+use kernel::ports::clock::Clock;
+use kernel::ports::entropy::Entropy;
+use kernel::ports::observer::Observer;
+use kernel::ports::shared_state::SharedState;
+use shared_state::{FallingBack, MemoryBus, MemoryState, RedisState};
+
+use crate::config::shared_state::SharedStateSection;
+use crate::failure::Failure;
+
+/// Both halves of it.
+pub(super) struct Shared {
+    pub(super) bus: Arc<dyn ChangeBus>,
+    pub(super) state: Arc<dyn SharedState>,
+}
+
+/// Opens it. A Redis that is away is no reason not to start: everything that must not be done without it is refused.
+pub(super) fn open(
+    section: &SharedStateSection,
+    clock: &Arc<dyn Clock>,
+    entropy: &dyn Entropy,
+    observer: &Arc<dyn Observer>,
+) -> Result<Shared, Failure> {
+    let (clock, observer) = (Arc::clone(clock), Arc::clone(observer));
+    match section {
+        SharedStateSection::Memory => {
+            Ok(Shared { bus: Arc::new(MemoryBus::default()), state: Arc::new(MemoryState::observed(clock, observer)) })
+        }
+        SharedStateSection::Redis(redis) => {
+            let opened = RedisState::open(&redis.settings(replica_name(entropy)))
+                .map_err(|error| Failure::new(error.to_string()).hint("mend `[shared_state]`"))?;
+            Ok(Shared {
+                bus: opened.bus(),
+                state: Arc::new(FallingBack::new(Arc::new(opened), redis.fallback, clock, observer)),
+            })
+        }
+    }
+}
+
+/// Another one at every start, so that what a replica said before it died is not taken for its own.
+fn replica_name(entropy: &dyn Entropy) -> String {
+    let mut random = [0_u8; 8];
+    entropy.fill(&mut random);
+    format!("r-{:016x}", u64::from_be_bytes(random))
+}

@@ -1,0 +1,336 @@
+//! The one connection to Redis: made, lost and made again by a keeper of its own, and never waited for by a call.
+//!
+//! ```text
+//!            connect, greet, subscribe
+//!   Away ──────────────────────────────▶ Up(n)
+//!     ▲     lost: closed, or one operation timed out     │
+//!     └──────────────────────────────────────────────────┘
+//! ```
+//!
+//! An operation uses the connection that is there or fails at once. One that times out takes the connection down, because
+//! what is stuck for one is stuck for all behind it: the next calls do not wait as long as the first, and the keeper finds out
+//! when the server answers again.
+//!
+//! Invariants
+//! - LINK-1: a connection is `Up` only after the channels are subscribed, so whatever is published after that is heard.
+//! - LINK-2: words that come faster than they are taken are dropped, not queued without end; the bus finds the gap.
+//!
+//! Not here: what words mean (`words`), what operations do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Client, ErrorKind, FromRedisValue, Msg, PushInfo, PushKind, RedisError};
+use ::redis::{ScriptInvocation, ServerErrorKind};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::RedisSettings;
+
+/// Words of channels that wait to be understood.
+const WORDS_WAITING_MAX: usize = 1_024;
+/// Operations that wait to be written to the connection.
+const OPERATIONS_WAITING_MAX: usize = 1_024;
+/// The first pause after a connection was lost or could not be made.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+/// The longest: how much later than the server itself its return is noticed at most.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A connection that has held so long was a good one: the next pause is the first again.
+const STEADY_AFTER: Duration = Duration::from_secs(5);
+/// The oldest Redis that has everything the scripts use.
+const MAJOR_MIN: u32 = 7;
+
+/// Is the server there?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It answers. The number rises with every connection.
+    Up { connection: u64 },
+    /// It does not, and this is why, as far as it is known.
+    Away { trouble: Trouble },
+}
+
+/// Why an operation came to nothing. Never holds the words of the server, which may repeat keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// There is no connection.
+    #[error("Redis cannot be reached")]
+    Unreachable,
+    /// No answer within the time that was given.
+    #[error("Redis did not answer in time")]
+    Slow,
+    /// Wrong user or password, or too few rights.
+    #[error("Redis does not accept the credentials, or they allow too little")]
+    Denied,
+    /// No memory left, and the server throws nothing away.
+    #[error("Redis is out of memory")]
+    Full,
+    /// A replica of Redis that cannot write, one that still loads, a cluster that is not whole.
+    #[error("Redis cannot serve at present")]
+    NotServing,
+    /// It answered what the operation cannot have answered: another version, or somebody else's keys.
+    #[error("Redis answered what was not asked for")]
+    Garbled,
+}
+
+/// One word that came in on a channel.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) channel: String,
+    pub(super) payload: Vec<u8>,
+}
+
+/// The connection and its keeper.
+pub(super) struct Link {
+    shared: Arc<Shared>,
+    keeper: JoinHandle<()>,
+}
+
+struct Shared {
+    client: Client,
+    channels: Vec<String>,
+    connect_timeout: Duration,
+    operation_timeout: Duration,
+    present: watch::Sender<Present>,
+    words: mpsc::Sender<Heard>,
+}
+
+/// What is there at this moment.
+enum Present {
+    Up { connection: MultiplexedConnection, number: u64 },
+    Away(Trouble),
+}
+
+impl Link {
+    /// Starts the keeper. The receiver has the words of the channels.
+    pub(super) fn open(
+        client: Client,
+        settings: &RedisSettings,
+        channels: Vec<String>,
+    ) -> (Self, mpsc::Receiver<Heard>) {
+        let (words, heard) = mpsc::channel(WORDS_WAITING_MAX);
+        let shared = Arc::new(Shared {
+            client,
+            channels,
+            connect_timeout: settings.connect_timeout,
+            operation_timeout: settings.operation_timeout,
+            present: watch::Sender::new(Present::Away(Trouble::Unreachable)),
+            words,
+        });
+        let keeper = tokio::spawn(keep(Arc::clone(&shared)));
+        (Self { shared, keeper }, heard)
+    }
+
+    /// Carries out one script. REDIS-1, REDIS-2.
+    pub(super) async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, Trouble> {
+        let (mut connection, number) = self.shared.connection()?;
+        match timeout(self.shared.operation_timeout, script.invoke_async(&mut connection)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                let trouble = classified(&error);
+                tracing::debug!(%error, "an operation on Redis failed");
+                if error.is_unrecoverable_error() || matches!(trouble, Trouble::NotServing) {
+                    // A server that cannot write may be one that was the first until a moment ago: ask anew who is.
+                    self.shared.lose(number, trouble);
+                }
+                Err(trouble)
+            }
+            Err(_elapsed) => {
+                self.shared.lose(number, Trouble::Slow);
+                Err(Trouble::Slow)
+            }
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match &*self.shared.present.borrow() {
+            Present::Up { number, .. } => Standing::Up { connection: *number },
+            Present::Away(trouble) => Standing::Away { trouble: *trouble },
+        }
+    }
+
+    pub(super) async fn ready(&self) {
+        self.wait_for(|present| matches!(present, Present::Up { .. })).await;
+    }
+
+    pub(super) async fn away(&self) {
+        self.wait_for(|present| matches!(present, Present::Away(_))).await;
+    }
+
+    /// Ends when there is a connection other than `known`.
+    pub(super) async fn newer_than(&self, known: u64) -> u64 {
+        self.wait_for(|present| matches!(present, Present::Up { number, .. } if *number > known)).await;
+        match self.standing() {
+            Standing::Up { connection } => connection,
+            Standing::Away { .. } => known,
+        }
+    }
+
+    async fn wait_for(&self, wanted: impl FnMut(&Present) -> bool) {
+        let mut present = self.shared.present.subscribe();
+        // The sender is ours, so the channel is open.
+        let _open = present.wait_for(wanted).await.is_ok();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("standing", &self.standing()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------------- shared
+
+impl Shared {
+    fn connection(&self) -> Result<(MultiplexedConnection, u64), Trouble> {
+        match &*self.present.borrow() {
+            Present::Up { connection, number } => Ok((connection.clone(), *number)),
+            Present::Away(trouble) => Err(*trouble),
+        }
+    }
+
+    /// This connection is of no use any more; a newer one is left alone.
+    fn lose(&self, lost: u64, trouble: Trouble) {
+        self.present.send_if_modified(|present| {
+            let this = matches!(present, Present::Up { number, .. } if *number == lost);
+            if this {
+                *present = Present::Away(trouble);
+            }
+            this
+        });
+    }
+
+    async fn connect(self: &Arc<Self>, number: u64) -> Result<MultiplexedConnection, Trouble> {
+        let (shared, words) = (Arc::downgrade(self), self.words.clone());
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(OPERATIONS_WAITING_MAX)
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection
+                    && let Some(shared) = shared.upgrade()
+                {
+                    shared.lose(number, Trouble::Unreachable);
+                }
+                take(push, &words);
+                Ok::<(), ::redis::aio::SendError>(())
+            });
+        let made = timeout(self.connect_timeout, async {
+            let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            // LINK-1.
+            connection.subscribe(self.channels.as_slice()).await?;
+            let about: String = ::redis::cmd("INFO").arg("server").arg("memory").query_async(&mut connection).await?;
+            Ok::<_, RedisError>((connection, about))
+        });
+        let (mut connection, about) = match made.await {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no connection to Redis");
+                return Err(classified(&error));
+            }
+            Err(_elapsed) => return Err(Trouble::Slow),
+        };
+        // A server that is too slow for an operation is not there, however patient the greeting was.
+        let ping = ::redis::cmd("PING");
+        match timeout(self.operation_timeout, ping.query_async::<String>(&mut connection)).await {
+            Ok(Ok(_pong)) => {
+                look_over(&about);
+                Ok(connection)
+            }
+            Ok(Err(error)) => Err(classified(&error)),
+            Err(_elapsed) => Err(Trouble::Slow),
+        }
+    }
+}
+
+/// Makes connections as long as somebody holds the link.
+async fn keep(shared: Arc<Shared>) {
+    let mut number: u64 = 0;
+    let mut pause = PAUSE_FIRST;
+    let mut said = None;
+    let mut present = shared.present.subscribe();
+    loop {
+        match shared.connect(number + 1).await {
+            Ok(connection) => {
+                number += 1;
+                if said.take().is_some() || number == 1 {
+                    tracing::info!("Redis is there");
+                }
+                let since = Instant::now();
+                shared.present.send_replace(Present::Up { connection, number });
+                // The sender is in `shared`, so the channel is open.
+                let _open = present.wait_for(|present| matches!(present, Present::Away(_))).await.is_ok();
+                if since.elapsed() >= STEADY_AFTER {
+                    pause = PAUSE_FIRST;
+                }
+            }
+            Err(trouble) => {
+                shared.present.send_if_modified(|present| {
+                    let other = !matches!(present, Present::Away(known) if *known == trouble);
+                    *present = Present::Away(trouble);
+                    other
+                });
+                // Once for each way of being away, not for each attempt.
+                if said.replace(trouble) != Some(trouble) {
+                    tracing::warn!(%trouble, "Redis is away; this replica keeps its own state until it is back");
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = pause.saturating_mul(2).min(PAUSE_MAX);
+    }
+}
+
+/// Called by the connection for everything that is no answer. Must not wait.
+fn take(push: PushInfo, words: &mpsc::Sender<Heard>) {
+    let Some(message) = Msg::from_push_info(push) else { return };
+    let heard = Heard { channel: message.get_channel_name().to_owned(), payload: message.get_payload_bytes().to_vec() };
+    // LINK-2.
+    let _full = words.try_send(heard);
+}
+
+/// What an error means for whoever called.
+fn classified(error: &RedisError) -> Trouble {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => Trouble::Denied,
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::RESP3NotSupported => Trouble::Garbled,
+        ErrorKind::Server(
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ReadOnly
+            | ServerErrorKind::Moved
+            | ServerErrorKind::Ask
+            | ServerErrorKind::TryAgain,
+        ) => Trouble::NotServing,
+        _ => match error.code() {
+            Some("OOM") => Trouble::Full,
+            Some("NOAUTH" | "WRONGPASS") => Trouble::Denied,
+            Some("BUSY" | "NOREPLICAS" | "MISCONF") => Trouble::NotServing,
+            Some(_) => Trouble::Garbled,
+            None => Trouble::Unreachable,
+        },
+    }
+}
+
+/// Says what an operator should know about the server. It is used all the same.
+fn look_over(about: &str) {
+    let field = |name: &str| about.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let major = field("redis_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    if major.is_some_and(|major| major < MAJOR_MIN) {
+        tracing::warn!("this Redis is older than {MAJOR_MIN}, which is the oldest that is tested");
+    }
+    let policy = field("maxmemory_policy").unwrap_or("noeviction");
+    if field("maxmemory").is_some_and(|bytes| bytes != "0") && policy != "noeviction" {
+        // X-42: what is thrown away is an open breaker or a used-up limit.
+        tracing::warn!(policy, "this Redis throws keys away when it is full; give Gantry one with `noeviction`");
+    }
+}
