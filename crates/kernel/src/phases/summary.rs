@@ -107,6 +107,10 @@ fn take(room: &mut usize, bytes: usize) -> bool {
 
 /// What can be shown of a value that is too large, before it is redacted: texts whole or not at all, the beginnings of lists.
 fn outlined(value: &Value, depth: usize, left: &mut usize) -> Value {
+    // What stands for what was left out is looked at too.
+    if !take(left, LEFT_OUT.len()) {
+        return LEFT_OUT.into();
+    }
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         Value::String(text) if text.len() <= TEXT_BYTES_MAX && take(left, text.len()) => value.clone(),
