@@ -208,7 +208,8 @@ fn call(dice: &mut Dice, number: usize, echo: &str, words: &[String; 2], wanted:
             ("text_transform", json!({ "text": text, "operation": operation }), json!({}))
         }
     };
-    let header = number.is_multiple_of(3)
+    let header = number
+        .is_multiple_of(3)
         .then(|| plant(planted::by_looks(dice)))
         .filter(|text| text.chars().all(|c| c.is_ascii_graphic() || c == ' ') && !text.contains(['=', ',']));
     Call { body: json!({ "tool_id": tool, "parameters": parameters, "execution_options": options }), header }
