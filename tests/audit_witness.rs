@@ -29,7 +29,6 @@ impl Witness {
         let (status, told): (_, Arc<Mutex<Vec<String>>>) = (Arc::new(AtomicU16::new(200)), Arc::default());
         let (answering, kept) = (Arc::clone(&status), Arc::clone(&told));
         std::thread::spawn(move || {
-            let mut silent = Vec::new();
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let (mut text, mut buffer) = (String::new(), [0; 4_096]);
@@ -42,7 +41,8 @@ impl Witness {
                 }
                 kept.lock().unwrap().push(text);
                 match answering.load(Ordering::SeqCst) {
-                    SILENT => silent.push(stream),
+                    // Nothing is said, and nothing is closed.
+                    SILENT => std::mem::forget(stream),
                     status => {
                         let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
                         let _ = stream.write_all(head.as_bytes());

@@ -96,6 +96,7 @@ fn parameters() -> Value {
         "contact": { "type": "object", "properties": { "line": { "type": "string", "x-sensitivity": true } } } } })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better at its callers")]
 fn tool(id: &str, change: Value) -> Value {
     let mut made = manifest(json!({ "tool_id": id, "namespace": "t", "timeout_class": "long_running",
         "parameters": parameters(), "result_schema": {} }));
@@ -197,7 +198,7 @@ fn call(dice: &mut Dice, number: usize, echo: &str, words: &[String; 2], wanted:
         }
         // Neither is an expression, and the second not even an object of the schema.
         9 => ("calculator", json!({ "expression": text }), json!({})),
-        10 => ("calculator", json!({ "expression": 1, text.clone(): looks }), json!({})),
+        10 => ("calculator", json!({ "expression": 1, text: looks }), json!({})),
         11 => ("json_parser", json!({ "json": text, "operation": "parse" }), json!({})),
         12 => ("no.such.tool", given, json!({})),
         13 => ("t.sum", json!({ "expression": "1 + 1", "text": text, "password": password, looks: 1 }), keyed),
@@ -207,7 +208,8 @@ fn call(dice: &mut Dice, number: usize, echo: &str, words: &[String; 2], wanted:
             ("text_transform", json!({ "text": text, "operation": operation }), json!({}))
         }
     };
-    let header = (number % 3 == 0)
+    let header = number
+        .is_multiple_of(3)
         .then(|| plant(planted::by_looks(dice)))
         .filter(|text| text.chars().all(|c| c.is_ascii_graphic() || c == ' ') && !text.contains(['=', ',']));
     Call { body: json!({ "tool_id": tool, "parameters": parameters, "execution_options": options }), header }

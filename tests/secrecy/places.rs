@@ -139,7 +139,8 @@ fn forms_of(value: &str) -> Vec<Vec<u8>> {
         let bytes = [&vec![0; before][..], value.as_bytes()].concat();
         let (first, end) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
         forms.extend(
-            [STANDARD_NO_PAD.encode(&bytes), URL_SAFE_NO_PAD.encode(&bytes)].map(|text| text[first..end].to_owned()),
+            [STANDARD_NO_PAD.encode(&bytes), URL_SAFE_NO_PAD.encode(&bytes)]
+                .map(|text| text.chars().skip(first).take(end - first).collect()),
         );
     }
     forms.sort_unstable();

@@ -84,8 +84,8 @@ pub(super) fn by_looks(dice: &mut Dice) -> Planted {
         }
         _ => {
             let body = STANDARD.encode(dice.mixed(138));
-            let lines: Vec<&str> = (0..body.len()).step_by(64).map(|at| &body[at..(at + 64).min(body.len())]).collect();
-            let wanted = lines[1].to_owned();
+            let lines = pieces(&body, 64);
+            let wanted = lines[1].clone();
             let text = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", lines.join("\n"));
             Planted { text, wanted }
         }
@@ -102,6 +102,11 @@ pub(super) fn words(dice: &mut Dice) -> Planted {
     Planted::new(format!("{} \"{}\"/{}+{}", dice.letters(7), dice.letters(6), dice.letters(8), dice.letters(5)))
 }
 
+/// A text of ASCII in pieces of this length.
+fn pieces(text: &str, length: usize) -> Vec<String> {
+    text.as_bytes().chunks(length).map(|piece| String::from_utf8_lossy(piece).into_owned()).collect()
+}
+
 /// A Visa card whose check digit is right.
 fn card(dice: &mut Dice) -> String {
     let mut digits: Vec<u32> = format!("4{}", dice.digits(14)).chars().filter_map(|c| c.to_digit(10)).collect();
@@ -116,7 +121,7 @@ fn card(dice: &mut Dice) -> String {
         .sum();
     digits.push((10 - sum % 10) % 10);
     let text: String = digits.iter().map(ToString::to_string).collect();
-    format!("{} {} {} {}", &text[..4], &text[4..8], &text[8..12], &text[12..])
+    pieces(&text, 4).join(" ")
 }
 
 /// A German account whose checksum is right.

@@ -117,12 +117,12 @@ fn built(what: &[&str], name: &str) -> Result<PathBuf> {
         .context("cannot run cargo")?;
     ensure!(output.status.success(), "`{name}` does not build");
     let text = String::from_utf8_lossy(&output.stdout);
-    let built =
+    let mut built =
         text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).filter_map(|line| {
             let is_it = line.pointer("/target/name").and_then(serde_json::Value::as_str) == Some(name);
             is_it.then(|| line.get("executable")?.as_str().map(PathBuf::from)).flatten()
         });
-    built.last().with_context(|| format!("cargo built no `{name}`"))
+    built.next_back().with_context(|| format!("cargo built no `{name}`"))
 }
 
 fn reader() -> Result<PathBuf> {
