@@ -6,10 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::services_folder;
-
 fn linters() -> PathBuf {
-    services_folder().join("linters")
+    test_servers::kit("linters").unwrap()
 }
 
 fn deploy(file: &str) -> PathBuf {

@@ -13,6 +13,7 @@ mod checkpoints;
 mod command_line;
 mod crash;
 mod crash_effects;
+mod deployment;
 mod escape;
 mod first_minute;
 mod identity;
