@@ -14,6 +14,7 @@ mod checkpoints;
 mod command_line;
 mod crash;
 mod crash_effects;
+mod deployment;
 mod escape;
 mod faults;
 mod first_minute;

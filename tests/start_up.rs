@@ -179,6 +179,19 @@ async fn the_api_describes_itself() {
     assert_eq!(health.status, 200, "{}", health.text);
 }
 
+#[tokio::test]
+async fn health_says_how_each_dependency_is_and_its_exit_code_whether_all_are_well() {
+    let gantry = Gantry::start().await;
+    let ran = gantry.cli(&["health"]).ok();
+    assert!(ran.out().contains("store") && ran.out().contains("OK"), "{}", ran.out());
+    let document = gantry.cli(&["health", "--required", "--json"]).ok().json();
+    assert_eq!(document["checks"]["store"]["healthy"], true);
+    gantry.kill();
+    let home = tempfile::tempdir().unwrap();
+    let gone = run(crate::support::gantry(home.path()).args(["health", "--server", "http://127.0.0.1:9"]));
+    assert_eq!(gone.code(), 1);
+}
+
 #[test]
 fn without_a_server_the_command_says_how_to_start_one() {
     let home = tempfile::tempdir().unwrap();

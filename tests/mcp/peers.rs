@@ -12,14 +12,8 @@ pub(super) const PYTHON: &str = "/usr/bin/python3";
 
 /// Something in the folder where `cargo xtask services start` puts them.
 pub(super) fn kit(path: &str) -> PathBuf {
-    let folder = std::env::var("GANTRY_SERVICES_DIR").map_or_else(
-        |_| match std::env::var("HOME").as_deref() {
-            Ok(home) if home != "/root" => PathBuf::from(home).join(".cache/gantry-services"),
-            _ => PathBuf::from("/opt/gantry-services"),
-        },
-        PathBuf::from,
-    );
-    let place = folder.join(path);
+    let (kit, within) = path.split_once('/').unwrap_or((path, ""));
+    let place = test_servers::kit(kit).unwrap().join(within);
     assert!(place.try_exists().unwrap(), "`{path}` is not installed: run `cargo xtask services start`");
     place
 }

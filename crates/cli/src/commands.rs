@@ -13,6 +13,7 @@ mod call;
 mod completions;
 mod config_reference;
 mod doctor;
+mod health;
 mod import;
 mod jobs;
 mod keys;
@@ -71,6 +72,7 @@ pub(crate) enum Command {
     Webhook(webhook::Webhook),
     Usage(usage::Usage),
     Worker(worker::Worker),
+    Health(health::Health),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -93,6 +95,7 @@ impl Command {
         match self {
             Self::Serve(command) => return command.run(context).await,
             Self::Doctor(command) => return command.run(context).await,
+            Self::Health(command) => return command.run(context).await,
             Self::Token(command) => return command.run(context).await,
             Self::Audit(command) => return command.run(context).await,
             Self::Policy(command) => return command.run(context).await,

@@ -33,6 +33,7 @@ const ALL: &[&str] = &[
     "kafka-sink",
     "telemetry",
     "redaction",
+    "test-servers",
     "scan",
     "affordances",
     "upstreams",
@@ -47,7 +48,7 @@ const ROOMS: &[Room] = &[
     Room { name: "policy", may: &["contract"], may_in_tests: &[] },
     // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
     Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store", "shared-state", "redaction"] },
-    Room { name: "store", may: &["contract", "policy", "kernel"], may_in_tests: &[] },
+    Room { name: "store", may: &["contract", "policy", "kernel"], may_in_tests: &["test-servers"] },
     Room { name: "shared-state", may: &["kernel"], may_in_tests: &["contract"] },
     // Usable on its own: it knows programs and what they may have, and nothing of tools.
     Room { name: "sandbox", may: &[], may_in_tests: &[] },
@@ -58,6 +59,7 @@ const ROOMS: &[Room] = &[
     Room { name: "kafka-sink", may: &["audit"], may_in_tests: &[] },
     Room { name: "telemetry", may: &["contract", "kernel"], may_in_tests: &["policy"] },
     Room { name: "redaction", may: &[], may_in_tests: &[] },
+    Room { name: "test-servers", may: &[], may_in_tests: &[] },
     Room { name: "scan", may: &[], may_in_tests: &[] },
     Room { name: "affordances", may: &["contract"], may_in_tests: &[] },
     Room { name: "upstreams", may: &["contract", "policy", "kernel", "sandbox", "executors", "scan"], may_in_tests: &["store", "shared-state", "policy"] },
@@ -69,7 +71,7 @@ const ROOMS: &[Room] = &[
 
 /// Third parties that stop at a seam: outside the rooms named here their types do not exist. Tests are free.
 const SEAMS: &[(&str, &[&str])] = &[
-    ("anyhow", &["cli", "xtask"]),
+    ("anyhow", &["cli", "test-servers", "xtask"]),
     ("axum", &["server"]),
     ("bs58", &["policy"]),
     ("cedar-policy", &["policy"]),
@@ -91,6 +93,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),
     ("tiktoken-rs", &["affordances"]),
+    ("tokio-postgres", &["store"]),
     ("tokio-rustls", &["executors"]),
     ("tower", &["server"]),
     ("unicode-security", &["scan"]),

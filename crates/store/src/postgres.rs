@@ -1,0 +1,92 @@
+//! The store of many instances: one PostgreSQL database, which all of them write. (STORE-001…014, DESIGN §4, §5)
+//!
+//! ```text
+//!  one statement ──────▶ pool ──▶ BEGIN, whose rows, statement, COMMIT in one round trip
+//!  several statements ─▶ pool ──▶ transaction, tried again when the server says that it lost a race
+//! ```
+//!
+//! Invariants
+//! - PG-1: an answered write is committed. A commit whose answer was lost is an error and is not repeated here.
+//! - PG-2: no state lives in a connection: whatever a pooler hands out (PgBouncer in transaction mode) will do, so there are
+//!   no prepared statements, no session settings and no session locks.
+//! - PG-3: every statement runs for one tenant or, named as such, for the whole system; the server's row level security
+//!   holds it to that.
+//! - PG-4: leases and windows are measured by the server's clock, which all instances share.
+//!
+//! Not here: when a database is refused (`opening`), its shape (`migrations`), the statements (a module for each port).
+
+mod faults;
+mod migrations;
+mod opening;
+mod pool;
+mod statement;
+mod transaction;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kernel::ports::clock::Clock;
+
+pub use opening::OpenError;
+pub use pool::Connections;
+use pool::Pool;
+
+use crate::time::StoreTime;
+
+/// What can be chosen when a store is opened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Most connections of this instance.
+    pub connections_max: usize,
+    /// How long a caller waits for a connection, a new one included.
+    pub connection_wait: Duration,
+    /// How long one statement may take.
+    pub statement_max: Duration,
+    /// For tests: what leases and windows are measured by in the place of the server's clock.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections_max: 16,
+            connection_wait: Duration::from_secs(5),
+            statement_max: Duration::from_secs(10),
+            clock: None,
+        }
+    }
+}
+
+/// A store in a PostgreSQL database.
+#[derive(Debug)]
+pub struct PostgresStore {
+    pool: Pool,
+    /// `None`: the server's clock.
+    time: Option<StoreTime>,
+}
+
+impl PostgresStore {
+    /// Connects, refuses what cannot work, and migrates the database if need be.
+    pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
+        let pool = opening::connect(url, options).await?;
+        migrations::migrate(&pool).await?;
+        let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
+        Ok(Self { pool, time })
+    }
+
+    /// Numbers for metrics.
+    pub fn connections(&self) -> Connections {
+        self.pool.connections()
+    }
+
+    /// Takes no more work and closes the connections.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// The present by which leases and windows are judged: `NULL` for the server's own, see [`statement::NOW`].
+    fn now(&self) -> Option<i64> {
+        self.time.as_ref().map(|time| time.now().0)
+    }
+}

@@ -1,0 +1,82 @@
+//! What a fault of PostgreSQL means to the kernel: try again now, try again later, or have a person look.
+
+use kernel::ports::registry_store::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Why the store could not take work, apart from what the server says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Busy {
+    /// All connections stayed taken for the whole bounded wait.
+    #[error("all connections to the database are taken")]
+    ConnectionsTaken,
+    /// The server did not answer in time.
+    #[error("the database did not answer in time")]
+    NoAnswer,
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// A stored value that cannot be what this program wrote.
+#[derive(Debug, thiserror::Error)]
+#[error("stored `{column}` of `{of}` cannot be read")]
+pub(super) struct Unreadable {
+    pub(super) column: &'static str,
+    /// What it belongs to: a tool, tenant, agent, token or job.
+    pub(super) of: String,
+}
+
+/// What went wrong inside one piece of work.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Postgres(#[from] tokio_postgres::Error),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error(transparent)]
+    Busy(#[from] Busy),
+}
+
+impl Fault {
+    /// Did the server undo the transaction because another one was in its way? Then trying again may help at once.
+    pub(super) fn is_lost_race(&self) -> bool {
+        let Self::Postgres(error) = self else { return false };
+        matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+    }
+
+    /// Is the connection of no more use? Also one to a server that has become a read-only standby: the next one may reach
+    /// the new primary.
+    pub(super) fn spoils_connection(&self) -> bool {
+        match self {
+            Self::Postgres(error) => match error.as_db_error() {
+                None => true,
+                Some(said) => {
+                    *said.code() == SqlState::READ_ONLY_SQL_TRANSACTION
+                        || said.code().code().starts_with("57P")
+                        || said.code().code().starts_with("08")
+                }
+            },
+            Self::Busy(_) => true,
+            Self::Unreadable(_) => false,
+        }
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unreadable(_) => Self::Corrupt(Box::new(fault)),
+            Fault::Postgres(ref error) if is_damage(error) => Self::Corrupt(Box::new(fault)),
+            Fault::Postgres(_) | Fault::Busy(_) => Self::Unavailable(Box::new(fault)),
+        }
+    }
+}
+
+/// Does the fault say that the database holds something it should not?
+fn is_damage(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        Some(code) => matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED | SqlState::UNDEFINED_TABLE),
+        // A column of another type than the program expects. The library has no word for it but its text.
+        None => error.to_string().starts_with("error deserializing column"),
+    }
+}

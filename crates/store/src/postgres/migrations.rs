@@ -1,0 +1,78 @@
+//! The shapes the database has had, and the way from each to the next. (STORE-007)
+//!
+//! All missing steps are one transaction under a lock of the server, so instances that start together take them once, and
+//! a step that fails leaves the shape before. Steps only add: the release before can go on beside this one while instances
+//! are replaced one by one. A step, once released, is never edited: its digest is kept and compared.
+//!
+//! The numbers are not those of SQLite's steps: each adapter has its own way here.
+
+use contract::canonical::Digest;
+
+use super::faults::Fault;
+use super::opening::OpenError;
+use super::pool::Pool;
+use super::statement::{column, int, text};
+use super::transaction::{Scope, Transaction};
+
+/// All steps, oldest first.
+const STEPS: &[&str] = &[include_str!("../../migrations/postgres/0001_registry.sql")];
+
+/// "GNTR": the server's lock under which steps are taken.
+const LOCK: i64 = 0x474e_5452;
+
+/// Takes the steps that are missing.
+pub(super) async fn migrate(pool: &Pool) -> Result<(), OpenError> {
+    let transaction = pool.begin(Scope::System).await?;
+    match take_steps(&transaction).await {
+        Ok(()) => Ok(transaction.commit().await?),
+        Err(error) => Err(error),
+    }
+}
+
+async fn take_steps(transaction: &Transaction) -> Result<(), OpenError> {
+    // Waiting for another instance's steps may take longer than a statement normally may, and so may the steps.
+    transaction.batch("SET LOCAL statement_timeout = 0").await?;
+    transaction.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
+    transaction
+        .batch(
+            "CREATE TABLE IF NOT EXISTS gantry_steps (
+                 step integer PRIMARY KEY, digest text NOT NULL, taken_at timestamptz NOT NULL DEFAULT now())",
+        )
+        .await
+        .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
+    let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
+    let mut taken = 0;
+    for row in transaction.query("SELECT step, digest FROM gantry_steps ORDER BY step", &[]).await? {
+        let step: i32 = column(&row, "step")?;
+        let Some(text) = usize::try_from(step - 1).ok().and_then(|index| STEPS.get(index)) else {
+            return Err(OpenError::Newer { found: step, known });
+        };
+        if column::<&str>(&row, "digest")? != digest(text) {
+            return Err(OpenError::OtherStep { step });
+        }
+        taken = step;
+    }
+    for (step, statements) in (1_i32..).zip(STEPS).filter(|(step, _)| *step > taken) {
+        take_step(transaction, step, statements)
+            .await
+            .map_err(|fault| OpenError::Step { step, source: Box::new(fault) })?;
+        tracing::info!(step, "store migrated");
+    }
+    Ok(())
+}
+
+async fn take_step(transaction: &Transaction, step: i32, statements: &str) -> Result<(), Fault> {
+    transaction.batch(statements).await?;
+    transaction
+        .execute(
+            "INSERT INTO gantry_steps (step, digest) VALUES ($1, $2)",
+            &[(&step, tokio_postgres::types::Type::INT4), text(&digest(statements))],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Tells steps apart.
+fn digest(statements: &str) -> String {
+    Digest::of_bytes(statements.as_bytes()).to_string()
+}

@@ -1,0 +1,95 @@
+//! Connecting for the first time: what is refused, and with which words.
+
+use tokio_postgres::Config;
+use tokio_postgres::error::SqlState;
+
+use super::Options;
+use super::faults::Fault;
+use super::pool::Pool;
+use super::transaction::Scope;
+
+/// The oldest server that will do, as `server_version_num` has it.
+const SERVER_MIN: i32 = 160_000;
+
+/// Why a store could not be opened. The texts are for the person at the terminal; none has the password.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not an address at all.
+    #[error("the store's address cannot be read: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`")]
+    Address(#[source] tokio_postgres::Error),
+    /// Nobody there, or nobody who lets us in.
+    #[error("the database cannot be reached: check that PostgreSQL runs there, and the user, password and database")]
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The server is too old.
+    #[error("the server is PostgreSQL {found}, and 16 or newer is needed: upgrade it, or use another")]
+    TooOld { found: i32 },
+    /// The extension for vectors is not there.
+    #[error(
+        "the database has no extension `vector`: install pgvector, then run `CREATE EXTENSION vector` in it as superuser"
+    )]
+    NoVector(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A newer release has changed its shape.
+    #[error("the database was migrated by a newer Gantry (step {found}, this one knows {known}): upgrade this binary")]
+    Newer { found: i32, known: i32 },
+    /// A step was edited after it had been taken.
+    #[error(
+        "step {step} of the database is not the one this Gantry knows: it was made by another build; restore a backup"
+    )]
+    OtherStep { step: i32 },
+    /// A step could not be taken; nothing was changed.
+    #[error(
+        "step {step} of the migration failed and was undone: the user needs the right to create tables in the database"
+    )]
+    Step {
+        step: i32,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Something else, likely passing.
+    #[error("the database cannot be used at the moment: look at its log, then try again")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        Self::Unavailable(Box::new(fault))
+    }
+}
+
+/// Connects and looks at the server.
+pub(super) async fn connect(url: &str, options: &Options) -> Result<Pool, OpenError> {
+    let mut config: Config = url.parse().map_err(OpenError::Address)?;
+    config.connect_timeout(options.connection_wait);
+    if config.get_application_name().is_none() {
+        config.application_name("gantry");
+    }
+    let pool = Pool::new(config, options);
+    let rows = pool
+        .query(Scope::System, "SELECT current_setting('server_version_num')::int AS version", &[])
+        .await
+        .map_err(|fault| OpenError::Unreachable(Box::new(fault)))?;
+    let version: i32 = match rows.first() {
+        Some(row) => row.try_get(0).map_err(Fault::from)?,
+        None => 0,
+    };
+    if version < SERVER_MIN {
+        return Err(OpenError::TooOld { found: version / 10_000 });
+    }
+    provide_vector(&pool).await?;
+    Ok(pool)
+}
+
+/// The extension, made if we may.
+async fn provide_vector(pool: &Pool) -> Result<(), OpenError> {
+    let there = pool.query(Scope::System, "SELECT 1 FROM pg_extension WHERE extname = 'vector'", &[]).await?;
+    if !there.is_empty() {
+        return Ok(());
+    }
+    match pool.execute(Scope::System, "CREATE EXTENSION IF NOT EXISTS vector", &[]).await {
+        Ok(_) => Ok(()),
+        // Another instance was quicker.
+        Err(Fault::Postgres(error)) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(()),
+        Err(fault) => Err(OpenError::NoVector(Box::new(fault))),
+    }
+}

@@ -1,0 +1,89 @@
+//! A server that ends with whoever started it, however that ends.
+//!
+//! A shell stands between: it starts the server, waits until its standard input is closed, which the system does even
+//! for a test that was killed, and then ends the server and removes its folder, unless it was told to keep it. So nothing
+//! is left running, and no `unsafe` is needed for it.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// `$1` is the signal that ends the server, `$2` the folder to remove (or nothing), the rest the server.
+const KEEPER: &str = r#"
+signal=$1 folder=$2; shift 2
+"$@" </dev/null & server=$!
+echo $server
+said=$(cat)
+kill -CONT $server 2>/dev/null
+kill -s "$signal" $server 2>/dev/null
+wait $server
+[ -z "$folder" ] || [ "$said" = keep ] || rm -rf -- "$folder"
+"#;
+
+/// A running server and its keeper.
+#[derive(Debug)]
+pub struct Guarded {
+    keeper: Child,
+    server: u32,
+}
+
+impl Guarded {
+    /// Starts the server. `signal` ends it in the quickest way that is not a crash.
+    pub fn start(server: &[&str], signal: &str, folder: Option<&Path>, log: &Path) -> Result<Self> {
+        let log = std::fs::File::create(log).context("cannot make the log of a server")?;
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER, "keeper", signal])
+            .arg(folder.unwrap_or_else(|| Path::new("")))
+            .args(server)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("cannot start a shell")?;
+        let said = keeper.stdout.take().context("the keeper has no output")?;
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line)
+            .context("the keeper says nothing")?;
+        let server = line.trim().parse().with_context(|| format!("`{}` is no process", line.trim()))?;
+        Ok(Self { keeper, server })
+    }
+
+    /// The server's process id.
+    pub const fn pid(&self) -> u32 {
+        self.server
+    }
+
+    /// Sends the server a signal by its name, for example `STOP`, `CONT` or `KILL`.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let status = Command::new("kill").args(["-s", name, &self.server.to_string()]).status()?;
+        anyhow::ensure!(status.success(), "the server is gone");
+        Ok(())
+    }
+
+    /// Is it still there? It may have refused to start.
+    pub fn is_running(&self) -> bool {
+        Path::new(&format!("/proc/{}", self.server)).exists()
+    }
+
+    /// Ends the server, waits for its end, and leaves its folder where it is.
+    pub fn stop(mut self) {
+        if let Some(keeper) = self.keeper.stdin.as_mut() {
+            // A keeper that is gone removes nothing either.
+            let _ = std::io::Write::write_all(keeper, b"keep");
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        drop(self.keeper.stdin.take());
+        // It ends when the server has; if it is gone already, there is nothing to wait for.
+        let _ = self.keeper.wait();
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
