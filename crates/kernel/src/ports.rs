@@ -16,6 +16,7 @@ pub mod did_resolver;
 pub mod entropy;
 pub mod executor;
 pub mod health_store;
+pub mod installation_store;
 pub mod job_entrance;
 pub mod job_store;
 pub mod key_source;

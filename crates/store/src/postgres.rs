@@ -16,6 +16,7 @@
 //! Not here: when a database is refused (`opening`), its shape (`migrations`), the statements (a module for each port).
 
 mod faults;
+mod installation;
 mod migrations;
 mod opening;
 mod pool;
