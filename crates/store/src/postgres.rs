@@ -15,18 +15,29 @@
 //!
 //! Not here: when a database is refused (`opening`), its shape (`migrations`), the statements (a module for each port).
 
+mod access;
+mod address;
+mod bus;
 mod faults;
+mod index;
 mod migrations;
 mod opening;
 mod pool;
+mod registry;
+mod search;
 mod statement;
+mod stored_text;
+mod tls;
 mod transaction;
+mod upstreams;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kernel::ports::clock::Clock;
 
+pub use address::without_password;
+pub use bus::PostgresBus;
 pub use opening::OpenError;
 pub use pool::Connections;
 use pool::Pool;
@@ -71,6 +82,7 @@ impl PostgresStore {
     pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
         let pool = opening::connect(url, options).await?;
         migrations::migrate(&pool).await?;
+        index::bring_up_to_date(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
         Ok(Self { pool, time })
     }

@@ -4,6 +4,7 @@
 //! only what the policies in force read. It is consulted after the token has been verified and its tool checked, never before.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
@@ -33,6 +34,7 @@ pub(crate) struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     epoch: u64,
+    round: u64,
     caller: [u8; 32],
     owner: TenantId,
     /// The digest of the manifest, which holds id and version.
@@ -58,11 +60,20 @@ struct Denial {
 pub(super) struct Decisions {
     remembered: Cache<Key, Remembered>,
     ttl_ms: i64,
+    /// Rises when an authority outside says that it decides otherwise now. Part of the key, so that what was asked before
+    /// the word came and is answered after it is not remembered past it.
+    round: AtomicU64,
 }
 
 impl Decisions {
     pub(super) fn new(ttl_ms: i64) -> Self {
-        Self { remembered: Cache::new(REMEMBERED_MAX), ttl_ms }
+        Self { remembered: Cache::new(REMEMBERED_MAX), ttl_ms, round: AtomicU64::new(0) }
+    }
+
+    /// No decision made so far is used again.
+    pub(super) fn forget(&self) {
+        self.round.fetch_add(1, Ordering::AcqRel);
+        self.remembered.clear();
     }
 }
 
@@ -92,6 +103,7 @@ impl Access {
         );
         let key = Key {
             epoch: snapshot.epoch,
+            round: self.decisions().round.load(Ordering::Acquire),
             caller: *call.caller.digest(),
             owner: call.tool.tenant.clone(),
             tool: call.tool.digest,

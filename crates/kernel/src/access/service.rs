@@ -101,7 +101,13 @@ impl Access {
             };
             match told {
                 Ok(Change::Access { epoch }) if epoch <= self.snapshot().epoch => {}
-                Ok(Change::Access { .. }) | Err(RecvError::Lagged(_)) => {
+                Ok(Change::Registry { .. }) => {}
+                Ok(Change::Decisions) => self.decisions.forget(),
+                Ok(Change::Access { .. } | Change::Lost) | Err(RecvError::Lagged(_)) => {
+                    // A word from an authority outside may be among those that were lost; an epoch tells nothing of it.
+                    if !matches!(told, Ok(Change::Access { .. }) | Err(RecvError::Lagged(0))) {
+                        self.decisions.forget();
+                    }
                     let _turn = self.turn.lock().await;
                     if let Err(error) = self.reload().await {
                         tracing::error!(%error, "access could not be read anew; what was in force stays in force");

@@ -13,6 +13,12 @@ use tokio::sync::broadcast;
 pub enum Change {
     /// Tenants, agents, activations, policies or revocations; the epoch after it.
     Access { epoch: u64 },
+    /// Tools or versions of them; the generation after it.
+    Registry { generation: u64 },
+    /// An authority outside decides otherwise from now on: remembered decisions are void. (AUTH-011)
+    Decisions,
+    /// Words may have been lost, or say what this build does not understand: whoever hears it reads everything anew.
+    Lost,
 }
 
 /// Carries changes between instances, the own one included.

@@ -15,14 +15,19 @@ use super::statement::{column, int, text};
 use super::transaction::{Scope, Transaction};
 
 /// All steps, oldest first.
-const STEPS: &[&str] = &[include_str!("../../migrations/postgres/0001_registry.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_registry.sql"),
+    include_str!("../../migrations/postgres/0002_search.sql"),
+    include_str!("../../migrations/postgres/0003_access.sql"),
+    include_str!("../../migrations/postgres/0004_upstreams.sql"),
+];
 
 /// "GNTR": the server's lock under which steps are taken.
 const LOCK: i64 = 0x474e_5452;
 
 /// Takes the steps that are missing.
 pub(super) async fn migrate(pool: &Pool) -> Result<(), OpenError> {
-    let transaction = pool.begin(Scope::System).await?;
+    let transaction = pool.begin(Scope::System).await?.patient();
     match take_steps(&transaction).await {
         Ok(()) => Ok(transaction.commit().await?),
         Err(error) => Err(error),
