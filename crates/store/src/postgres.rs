@@ -32,6 +32,7 @@ mod transaction;
 mod upstreams;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use kernel::ports::clock::Clock;
@@ -42,6 +43,7 @@ pub use opening::OpenError;
 pub use pool::Connections;
 use pool::Pool;
 
+use crate::Steps;
 use crate::time::StoreTime;
 
 /// What can be chosen when a store is opened.
@@ -75,6 +77,8 @@ pub struct PostgresStore {
     pool: Pool,
     /// `None`: the server's clock.
     time: Option<StoreTime>,
+    /// Who this is on the change bus, once it listens; 0 before.
+    instance: AtomicI64,
 }
 
 impl PostgresStore {
@@ -84,7 +88,15 @@ impl PostgresStore {
         migrations::migrate(&pool).await?;
         index::bring_up_to_date(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
-        Ok(Self { pool, time })
+        Ok(Self { pool, time, instance: AtomicI64::new(0) })
+    }
+
+    /// How far the database has been migrated; looks only.
+    pub async fn steps(url: &str, options: &Options) -> Result<Steps, OpenError> {
+        let pool = opening::reach(url, options).await?;
+        let steps = migrations::steps(&pool).await;
+        pool.close().await;
+        steps
     }
 
     /// Numbers for metrics.

@@ -24,6 +24,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::sinks::SinkMetrics;
+use crate::store::StoreMetrics;
 use crate::traces::{Redaction, TraceConfig, TraceCounts, TraceError, Tracer, TracerHandle};
 use crate::upstreams::UpstreamMetrics;
 use calls::CallMetrics;
@@ -79,6 +80,7 @@ pub struct Metrics {
     ledger: Family<LedgerLabel, Counter>,
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
+    store: StoreMetrics,
     trace_counts: TraceCounts,
     /// There if a collector is configured.
     tracer: OnceLock<Tracer>,
@@ -125,6 +127,7 @@ impl Metrics {
         registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
         let upstreams = UpstreamMetrics::new(&mut registry);
         let sinks = SinkMetrics::new(&mut registry);
+        let store = StoreMetrics::new(&mut registry);
         Self {
             registry,
             plain,
@@ -141,9 +144,15 @@ impl Metrics {
             ledger,
             upstreams,
             sinks,
+            store,
             trace_counts,
             tracer: OnceLock::new(),
         }
+    }
+
+    /// What is measured of the store.
+    pub fn store(&self) -> &StoreMetrics {
+        &self.store
     }
 
     /// What is counted of the servers behind Gantry.

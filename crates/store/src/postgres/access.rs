@@ -42,7 +42,8 @@ impl AccessStore for PostgresStore {
     }
 
     async fn put_tenants(&self, tenants: &[TenantRecord]) -> Result<u64, StoreError> {
-        let last: BTreeMap<&str, &TenantRecord> = tenants.iter().map(|record| (record.tenant.as_str(), record)).collect();
+        let last: BTreeMap<&str, &TenantRecord> =
+            tenants.iter().map(|record| (record.tenant.as_str(), record)).collect();
         let records = || last.values();
         let ids: Vec<&str> = last.keys().copied().collect();
         let names: Vec<_> = records().map(|record| kept(&record.name)).collect();

@@ -39,7 +39,11 @@ pub fn without_password(url: &str) -> String {
     let user = authority.rsplit_once('@').map_or("", |(user, _)| user.split(':').next().unwrap_or(""));
     // The password may also be a setting, and settings say little to people.
     let database = after.split('?').next().unwrap_or("");
-    if user.is_empty() { format!("{scheme}://{place}{database}") } else { format!("{scheme}://{user}@{place}{database}") }
+    if user.is_empty() {
+        format!("{scheme}://{place}{database}")
+    } else {
+        format!("{scheme}://{user}@{place}{database}")
+    }
 }
 
 /// `%2F` and the like as the characters they stand for.

@@ -42,8 +42,8 @@ use super::pool::Pool;
 use super::statement::{column, text, unreadable};
 use super::transaction::Scope;
 use line::Heard;
-pub(super) use words::{ACCESS_WORD, REGISTRY_WORD};
 use words::Word;
+pub(super) use words::{ACCESS_WORD, REGISTRY_WORD};
 
 /// Where changes are told.
 pub(super) const CHANNEL: &str = "gantry_changes";
@@ -68,9 +68,11 @@ impl PostgresStore {
         let number = "UPDATE store_numbers SET value = value + 1 WHERE name = 'listeners' RETURNING value";
         let rows = self.pool.query(Scope::System, number, &[]).await?;
         let row = rows.first().ok_or_else(|| Fault::from(unreadable("listeners", "store_numbers")))?;
+        let instance = column(row, "value")?;
+        self.instance.store(instance, Ordering::Release);
         let voice = Arc::new(Voice {
             pool: self.pool.clone(),
-            instance: column(row, "value")?,
+            instance,
             told: broadcast::Sender::new(WAITING_MAX),
             owed: AtomicBool::new(false),
         });

@@ -121,8 +121,9 @@ async fn replace(
             "WITH gone AS (DELETE FROM search_documents WHERE tool_key = $1 RETURNING length, terms),
                   fewer AS (UPDATE search_terms SET documents = documents - 1
                             WHERE tenant_id = $2 AND term = ANY (SELECT unnest(terms) FROM gone)),
-                  smaller AS (UPDATE search_corpora SET documents = documents - 1, length = length - gone.length
-                              FROM gone WHERE tenant_id = $2)
+                  smaller AS (UPDATE search_corpora AS corpus
+                              SET documents = corpus.documents - 1, length = corpus.length - gone.length
+                              FROM gone WHERE corpus.tenant_id = $2)
              SELECT terms FROM gone",
             &[int(&key), text(&tenant)],
         )

@@ -76,8 +76,15 @@ fn refuse_old(version: i32) -> Result<(), OpenError> {
     if version < SERVER_MIN { Err(OpenError::TooOld { found: version / 10_000 }) } else { Ok(()) }
 }
 
-/// Connects and looks at the server.
+/// Connects, and makes sure that the database has what the steps need.
 pub(super) async fn connect(url: &str, options: &Options) -> Result<Pool, OpenError> {
+    let pool = reach(url, options).await?;
+    provide_vector(&pool).await?;
+    Ok(pool)
+}
+
+/// Connects and looks at the server.
+pub(super) async fn reach(url: &str, options: &Options) -> Result<Pool, OpenError> {
     let Address { mut config, roots } = Address::parse(url).map_err(OpenError::Address)?;
     let tls = Tls::new(roots.as_ref()).map_err(|error| OpenError::Roots(Box::new(error)))?;
     // A server that is gone without a word is noticed before somebody needs it.
@@ -96,7 +103,6 @@ pub(super) async fn connect(url: &str, options: &Options) -> Result<Pool, OpenEr
         None => 0,
     };
     refuse_old(version)?;
-    provide_vector(&pool).await?;
     Ok(pool)
 }
 
@@ -127,12 +133,9 @@ mod tests {
 
     #[test]
     fn old_servers_are_refused_with_their_version() {
-        for (version, refusal) in [
-            (90_600, Some("PostgreSQL 9")),
-            (150_004, Some("PostgreSQL 15")),
-            (160_000, None),
-            (170_002, None),
-        ] {
+        for (version, refusal) in
+            [(90_600, Some("PostgreSQL 9")), (150_004, Some("PostgreSQL 15")), (160_000, None), (170_002, None)]
+        {
             match (refuse_old(version), refusal) {
                 (Ok(()), None) => {}
                 (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),

@@ -10,6 +10,8 @@
 //!
 //! Not here: the search index (`index`), who listens (`bus`).
 
+use std::sync::atomic::Ordering;
+
 use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
@@ -54,7 +56,7 @@ impl RegistryStore for PostgresStore {
         }
         let manifest =
             serde_json::to_string(&version.manifest).map_err(|error| StoreError::Corrupt(Box::new(error)))?;
-        let done = in_transaction!(self.pool, scope, |tx| publish(tx, &version, &manifest).await);
+        let done = in_transaction!(self.pool, scope, |tx| publish(tx, &version, &manifest, self.instance()).await);
         Ok(done?)
     }
 
@@ -68,8 +70,14 @@ impl RegistryStore for PostgresStore {
     ) -> Result<LifecycleChange, StoreError> {
         let (tenant, tool) = (tenant.as_str(), tool.as_str());
         let scope = Scope::Tenant(tenant);
-        let done =
-            in_transaction!(self.pool, scope, |tx| change_lifecycle(tx, (tenant, tool), version, from, to).await);
+        let done = in_transaction!(self.pool, scope, |tx| change_lifecycle(
+            tx,
+            (tenant, tool),
+            version,
+            (from, to),
+            self.instance()
+        )
+        .await);
         Ok(done?)
     }
 
@@ -83,7 +91,14 @@ impl RegistryStore for PostgresStore {
 
 const DIGEST: &str = "SELECT digest FROM tool_versions WHERE tenant_id = $1 AND tool_id = $2 AND version = $3";
 
-async fn publish(tx: &Transaction, new: &StoredVersion, manifest: &str) -> Result<Published, Fault> {
+impl PostgresStore {
+    /// Who tells of a change.
+    fn instance(&self) -> i64 {
+        self.instance.load(Ordering::Acquire)
+    }
+}
+
+async fn publish(tx: &Transaction, new: &StoredVersion, manifest: &str, by: i64) -> Result<Published, Fault> {
     let (tenant, tool) = (new.tenant.as_str(), new.tool.as_str());
     // VER-1: build metadata takes no part in what a version is.
     let version = new.version.without_build().to_string();
@@ -118,7 +133,7 @@ async fn publish(tx: &Transaction, new: &StoredVersion, manifest: &str) -> Resul
         let row = tx.query_opt(DIGEST, &[text(&tenant), text(&tool), text(&version)]).await?;
         return published_before(&row.ok_or_else(|| unreadable("digest", tool))?, new);
     }
-    follow(tx, key, (tenant, tool), Some(new)).await?;
+    follow(tx, key, (tenant, tool), Some(new), by).await?;
     Ok(Published::New)
 }
 
@@ -126,8 +141,8 @@ async fn change_lifecycle(
     tx: &Transaction,
     (tenant, tool): (&str, &str),
     version: &Version,
-    from: &Lifecycle,
-    to: &Lifecycle,
+    (from, to): (&Lifecycle, &Lifecycle),
+    by: i64,
 ) -> Result<LifecycleChange, Fault> {
     let lock = "SELECT tool_key FROM tool_definitions WHERE tenant_id = $1 AND tool_id = $2 FOR UPDATE";
     let Some(row) = tx.query_opt(lock, &[text(&tenant), text(&tool)]).await? else {
@@ -135,9 +150,8 @@ async fn change_lifecycle(
     };
     let key: i64 = column(&row, "tool_key")?;
     let version = version.without_build().to_string();
-    let select = format!(
-        "SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = $1 AND tool_id = $2 AND version = $3"
-    );
+    let select =
+        format!("SELECT {LIFECYCLE_COLUMNS} FROM tool_versions WHERE tenant_id = $1 AND tool_id = $2 AND version = $3");
     let Some(row) = tx.query_opt(&select, &[text(&tenant), text(&tool), text(&version)]).await? else {
         return Ok(LifecycleChange::Unknown);
     };
@@ -164,7 +178,7 @@ async fn change_lifecycle(
         ],
     )
     .await?;
-    follow(tx, key, (tenant, tool), None).await?;
+    follow(tx, key, (tenant, tool), None, by).await?;
     Ok(LifecycleChange::Done)
 }
 
@@ -200,15 +214,16 @@ async fn follow(
     key: i64,
     (tenant, tool): (&str, &str),
     new: Option<&StoredVersion>,
+    by: i64,
 ) -> Result<(), Fault> {
     index::refresh(tx, key, (tenant, tool), new).await?;
     let raise = format!(
         "WITH raised AS (
              UPDATE store_numbers SET value = value + 1 WHERE name = 'registry_generation' RETURNING value)
-         SELECT pg_notify('{}', '{REGISTRY_WORD} ' || value) FROM raised",
+         SELECT pg_notify('{}', '{REGISTRY_WORD} ' || value || ' ' || $1) FROM raised",
         super::bus::CHANNEL
     );
-    tx.query(&raise, &[]).await?;
+    tx.query(&raise, &[int(&by)]).await?;
     Ok(())
 }
 

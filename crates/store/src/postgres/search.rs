@@ -193,8 +193,7 @@ impl Known {
             let statement = "
                 SELECT term, sum(documents)::bigint AS documents FROM search_terms
                 WHERE tenant_id IN ($1, $2) AND term BETWEEN $3 AND $4 GROUP BY term ORDER BY term LIMIT $5";
-            let values =
-                [text(&tenant), text(&HOME_TENANT), text(beginning), text(&last), int(&COMPLETIONS_MAX)];
+            let values = [text(&tenant), text(&HOME_TENANT), text(beginning), text(&last), int(&COMPLETIONS_MAX)];
             let found = self.learn(&pool.query(scope, statement, &values).await?)?;
             self.beginning.insert(beginning.clone(), found);
         }
@@ -202,7 +201,7 @@ impl Known {
             let (least, most) = (i64::try_from(*min).unwrap_or(i64::MAX), i64::try_from(*max).unwrap_or(i64::MAX));
             let statement = "
                 SELECT term, sum(documents)::bigint AS documents FROM search_terms
-                WHERE tenant_id IN ($1, $2) AND char_length(term) BETWEEN $3 AND $4
+                WHERE tenant_id IN ($1, $2) AND characters BETWEEN $3 AND $4
                 GROUP BY term ORDER BY term LIMIT $5";
             let values = [text(&tenant), text(&HOME_TENANT), int(&least), int(&most), int(&CORRECTIONS_MAX)];
             let found = self.learn(&pool.query(scope, statement, &values).await?)?;

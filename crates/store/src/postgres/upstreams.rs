@@ -166,12 +166,7 @@ fn pin(row: &Row) -> Result<PinRecord, Fault> {
 }
 
 /// A definition whose digest is another one was changed behind our back; to offer it would be to accept that.
-fn definition(
-    row: &Row,
-    name: &'static str,
-    digest_name: &'static str,
-    of: &str,
-) -> Result<Option<Definition>, Fault> {
+fn definition(row: &Row, name: &'static str, digest_name: &'static str, of: &str) -> Result<Option<Definition>, Fault> {
     if column::<Option<&str>>(row, name)?.is_none() {
         return Ok(None);
     }

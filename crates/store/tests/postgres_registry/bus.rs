@@ -1,7 +1,7 @@
 //! The change bus by `LISTEN` and `NOTIFY`: what the store tells by itself, and what heals when words are lost.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gantry_store::conformance::{new_version, sample_manifest};
 use gantry_store::postgres::PostgresStore;
@@ -97,7 +97,7 @@ async fn a_line_that_was_cut_is_made_again_and_listeners_are_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_are_looked_at_where_no_word_can_come() {
     let url = SERVER.database().unwrap();
-    let other = open_at(&url).await;
+    let (one, other) = (open_at(&url).await, open_at(&url).await);
     let bus = join(&other).await;
     let mut listener = bus.subscribe();
     // As behind a pooler that gives every transaction another connection: the line is there, and silent.
@@ -106,7 +106,14 @@ async fn numbers_are_looked_at_where_no_word_can_come() {
                 CREATE FUNCTION mute.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT'";
     SERVER.sql(name, mute).unwrap();
     SERVER.sql(name, &format!("ALTER DATABASE {name} SET search_path = mute, pg_catalog, public")).unwrap();
-    let one = open_at(&url).await;
+    let cut = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND query NOT LIKE 'LISTEN%'"
+    );
+    SERVER.sql("postgres", &cut).unwrap();
+    let start = Instant::now();
+    while let Err(error) = one.ping().await {
+        assert!(start.elapsed() < PATIENCE, "{error}");
+    }
     let epoch = change_policies(&one, 1).await;
     until(&mut listener, |heard| *heard == Change::Access { epoch }).await;
     // What has no number of its own in the store is told as lost.

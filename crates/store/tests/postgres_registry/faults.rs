@@ -113,7 +113,8 @@ async fn connections_that_were_cut_are_replaced() {
     let url = SERVER.database().unwrap();
     let store = open_at(&url).await;
     for _ in 0..5 {
-        let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'", database(&url));
+        let cut =
+            format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'", database(&url));
         SERVER.sql("postgres", &cut).unwrap();
         until_it_works(&store).await;
     }
@@ -139,4 +140,19 @@ async fn a_primary_that_has_become_read_only_is_left_for_the_next() {
     SERVER.sql("postgres", &format!("ALTER DATABASE {} RESET default_transaction_read_only", database(&url))).unwrap();
     // Nobody cuts anything now: a connection that has met a read-only server is not used again.
     until_it_works(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_are_counted_without_taking_any() {
+    let url = SERVER.database().unwrap();
+    let before = PostgresStore::steps(&url, &Options::default()).await.unwrap();
+    assert!(before.taken == 0 && before.known > 3, "{before:?}");
+    assert_eq!(PostgresStore::steps(&url, &Options::default()).await.unwrap(), before, "looking changes nothing");
+    drop(open_at(&url).await);
+    assert_eq!(PostgresStore::steps(&url, &Options::default()).await.unwrap().missing(), 0);
+    // Whoever runs the server need not be allowed to change the shape of the database.
+    let name = database(&url);
+    SERVER.sql(name, "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE caretaker LOGIN").unwrap();
+    SERVER.sql(name, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO caretaker").unwrap();
+    open_at(&url.replacen("gantry@", "caretaker@", 1)).await.ping().await.unwrap();
 }

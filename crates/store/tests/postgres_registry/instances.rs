@@ -26,9 +26,7 @@ async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &[Arc<PostgresStore>; 2],
     work: impl Fn(Arc<PostgresStore>, usize) -> F,
 ) -> Vec<T> {
-    let running: Vec<_> = (0..8)
-        .map(|number| tokio::spawn(work(Arc::clone(&stores[number % 2]), number)))
-        .collect();
+    let running: Vec<_> = (0..8).map(|number| tokio::spawn(work(Arc::clone(&stores[number % 2]), number))).collect();
     let mut outcomes = Vec::new();
     for one in running {
         outcomes.push(one.await.unwrap());
@@ -128,7 +126,8 @@ async fn budgets_hold_across_instances_whatever_the_order_of_tokens() {
     let stores = two(&SERVER.database().unwrap()).await;
     for round in 0..ROUNDS {
         let counted = race(&stores, |store, number| {
-            let mut chain = ["child", "parent"].map(|token| Spending { token: format!("{token}-{round}"), calls_max: 5 });
+            let mut chain =
+                ["child", "parent"].map(|token| Spending { token: format!("{token}-{round}"), calls_max: 5 });
             if number % 2 == 0 {
                 chain.reverse();
             }

@@ -1,7 +1,7 @@
 //! What is said on the channel.
 //!
-//! A change of the store says `access 12` or `registry 7` itself, from its statement. What is published has before it the
-//! number of the word and who says it: `31 4 decisions`. Words of a newer release that are not understood are told as
+//! A change of the store says `access 12` or, with who made it, `registry 7 4` itself, from its statement. What is published
+//! has before it the number of the word and who says it: `31 4 decisions`. Words of a newer release that are not understood are told as
 //! `Lost`: whoever hears that reads everything anew.
 
 use kernel::ports::change_bus::Change;
@@ -37,12 +37,13 @@ pub(super) fn understood(said: &str) -> Option<Word> {
     let mut parts = said.split(' ');
     let first = parts.next()?;
     let Ok(number) = first.parse() else {
-        let change = match (first, parts.next()?.parse().ok()?, parts.next()) {
-            (ACCESS_WORD, epoch, None) => Change::Access { epoch },
-            (REGISTRY_WORD, generation, None) => Change::Registry { generation },
+        let (raised, instance) = (parts.next()?.parse().ok()?, parts.next().map(str::parse));
+        let (change, instance) = match (first, instance, parts.next()) {
+            (ACCESS_WORD, None, None) => (Change::Access { epoch: raised }, None),
+            (REGISTRY_WORD, Some(Ok(instance)), None) => (Change::Registry { generation: raised }, Some(instance)),
             _ => return None,
         };
-        return Some(Word { number: None, instance: None, change });
+        return Some(Word { number: None, instance, change });
     };
     let instance = parts.next()?.parse().ok()?;
     let change = match (parts.next()?, parts.next().map(str::parse), parts.next()) {
@@ -60,12 +61,8 @@ mod tests {
 
     #[test]
     fn every_change_is_understood_as_it_was_said() {
-        let changes = [
-            Change::Access { epoch: u64::MAX },
-            Change::Registry { generation: 0 },
-            Change::Decisions,
-            Change::Lost,
-        ];
+        let changes =
+            [Change::Access { epoch: u64::MAX }, Change::Registry { generation: 0 }, Change::Decisions, Change::Lost];
         for change in changes {
             let word = Word { number: Some(7), instance: Some(3), change: change.clone() };
             assert_eq!(understood(&format!("7 {}", spoken(3, &change))), Some(word));
@@ -74,14 +71,27 @@ mod tests {
 
     #[test]
     fn words_of_the_store_have_no_number() {
-        let word = |change| Some(Word { number: None, instance: None, change });
-        assert_eq!(understood("access 12"), word(Change::Access { epoch: 12 }));
-        assert_eq!(understood("registry 3"), word(Change::Registry { generation: 3 }));
+        let word = |instance, change| Some(Word { number: None, instance, change });
+        assert_eq!(understood("access 12"), word(None, Change::Access { epoch: 12 }));
+        assert_eq!(understood("registry 3 7"), word(Some(7), Change::Registry { generation: 3 }));
     }
 
     #[test]
     fn noise_is_not_understood_and_news_count_as_lost() {
-        for noise in ["", " ", "access", "access -1", "access 1 2", "hello 1", "7", "7 x lost", "-7 3 lost", "\u{10ffff}"] {
+        for noise in [
+            "",
+            " ",
+            "access",
+            "access -1",
+            "access 1 2",
+            "hello 1",
+            "registry 3",
+            "registry 3 x",
+            "7",
+            "7 x lost",
+            "-7 3 lost",
+            "\u{10ffff}",
+        ] {
             assert_eq!(understood(noise), None, "{noise:?}");
         }
         for news in ["7 3 quotas 12", "7 3 access many", "7 3 decisions now"] {
