@@ -17,6 +17,7 @@ mod jobs;
 mod keys;
 mod log_level;
 mod mcp;
+mod migrate;
 mod policy;
 mod serve;
 mod server;
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Webhook(webhook::Webhook),
     Usage(usage::Usage),
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
     Worker(worker::Worker),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -97,6 +100,7 @@ impl Command {
             Self::Server(command) => return command.run(context).await,
             Self::Import(command) => return command.run(context).await,
             Self::Webhook(command) => return command.run(context).await,
+            Self::Migrate(command) => return command.run(context).await,
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
             Self::Jobs(command) => command.run(context).await?,

@@ -90,13 +90,14 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),
     ("tiktoken-rs", &["affordances"]),
-    ("tokio-rustls", &["executors"]),
+    ("tokio-postgres", &["store"]),
+    ("tokio-rustls", &["executors", "store"]),
     ("tower", &["server"]),
     ("unicode-security", &["scan"]),
     ("wasmtime", &["executors"]),
     ("wasmtime-wasi", &["executors"]),
     ("wasmtime-wasi-http", &["executors"]),
-    ("webpki-roots", &["executors"]),
+    ("webpki-roots", &["executors", "store"]),
 ];
 
 /// Arrows that the tables do not have.
