@@ -19,6 +19,7 @@ mod jobs;
 mod keys;
 mod log_level;
 mod mcp;
+mod migrate;
 mod policy;
 mod serve;
 mod server;
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Webhook(webhook::Webhook),
     Usage(usage::Usage),
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
     Worker(worker::Worker),
     Health(health::Health),
     Doctor(doctor::Doctor),
@@ -103,6 +106,7 @@ impl Command {
             Self::Server(command) => return command.run(context).await,
             Self::Import(command) => return command.run(context).await,
             Self::Webhook(command) => return command.run(context).await,
+            Self::Migrate(command) => return command.run(context).await,
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
             Self::Jobs(command) => command.run(context).await?,

@@ -257,8 +257,7 @@ mod tests {
     #[test]
     fn backends_of_other_builds_are_refused_by_name() {
         for (text, word) in [
-            ("[store]\nurl = 'postgres://me:pw@host/db'", "not in this build"),
-            ("[store]\nurl = 'mysql://host'", "sqlite:"),
+            ("[store]\nurl = 'mysql://me:pw@host/db'", "postgres://"),
             ("[shared_state]\nurl = 'redis://u:secret@host:port'", "must be redis://"),
             ("[shared_state]\nurl = 'redis://host'\nnamespace = 'a b'", "namespace"),
             ("[shared_state]\nurl = 'memcached://host'", "memory:"),

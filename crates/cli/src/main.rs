@@ -19,6 +19,7 @@ mod lifespan;
 mod machine;
 mod manifest_file;
 mod offline;
+mod open_store;
 mod outside;
 mod policy_files;
 mod printer;

@@ -29,7 +29,16 @@ pub(crate) struct OfflineRegistry {
 impl OfflineRegistry {
     /// Opens the store of the data directory.
     pub(crate) async fn open(context: &Context) -> Result<Self, Failure> {
-        let file = context.config(Vec::new())?.store.file(context.data_dir().path());
+        let config = context.config(Vec::new())?;
+        if let Some(database) = config.store.database() {
+            return Err(Failure::new(format!(
+                "no server answers at {}, and {} is read by servers only",
+                context.server_url(),
+                database.shown()
+            ))
+            .hint("start one with `gantry serve`, or name a server with --server"));
+        }
+        let file = config.store.file(context.data_dir().path());
         let store = SqliteStore::open_read_only(&file).map_err(|error| {
             Failure::new(format!("no server answers at {}, and {error}", context.server_url()))
                 .hint("start one with `gantry serve`, or name a server or data directory with --server or --data-dir")

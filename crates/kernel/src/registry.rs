@@ -3,6 +3,7 @@
 //! Truth is in the [`RegistryStore`](crate::ports::registry_store::RegistryStore). Calls never go there: they read an
 //! immutable [`Snapshot`] that is swapped atomically after each durable change.
 
+mod following;
 mod lifecycle;
 mod rules;
 mod service;

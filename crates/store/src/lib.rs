@@ -15,4 +15,7 @@ pub mod memory;
 pub mod postgres;
 mod search;
 pub mod sqlite;
+mod steps;
 mod time;
+
+pub use steps::Steps;

@@ -15,23 +15,36 @@
 //!
 //! Not here: when a database is refused (`opening`), its shape (`migrations`), the statements (a module for each port).
 
+mod access;
+mod address;
+mod bus;
 mod faults;
+mod index;
 mod installation;
 mod migrations;
 mod opening;
 mod pool;
+mod registry;
+mod search;
 mod statement;
+mod stored_text;
+mod tls;
 mod transaction;
+mod upstreams;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use kernel::ports::clock::Clock;
 
+pub use address::without_password;
+pub use bus::PostgresBus;
 pub use opening::OpenError;
 pub use pool::Connections;
 use pool::Pool;
 
+use crate::Steps;
 use crate::time::StoreTime;
 
 /// What can be chosen when a store is opened.
@@ -65,6 +78,8 @@ pub struct PostgresStore {
     pool: Pool,
     /// `None`: the server's clock.
     time: Option<StoreTime>,
+    /// Who this is on the change bus, once it listens; 0 before.
+    instance: AtomicI64,
 }
 
 impl PostgresStore {
@@ -72,8 +87,17 @@ impl PostgresStore {
     pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
         let pool = opening::connect(url, options).await?;
         migrations::migrate(&pool).await?;
+        index::bring_up_to_date(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
-        Ok(Self { pool, time })
+        Ok(Self { pool, time, instance: AtomicI64::new(0) })
+    }
+
+    /// How far the database has been migrated; looks only.
+    pub async fn steps(url: &str, options: &Options) -> Result<Steps, OpenError> {
+        let pool = opening::reach(url, options).await?;
+        let steps = migrations::steps(&pool).await;
+        pool.close().await;
+        steps
     }
 
     /// Numbers for metrics.

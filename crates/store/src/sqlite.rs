@@ -50,6 +50,7 @@ pub use opening::OpenError;
 use readers::Readers;
 use writer::Writer;
 
+use crate::Steps;
 use crate::time::StoreTime;
 
 /// What can be chosen when a store is opened.
@@ -100,6 +101,11 @@ impl SqliteStore {
         let location = Location::new(path);
         location.check_for_reading()?;
         Ok(Self { readers: Readers::new(location), writer: None, time: StoreTime::default() })
+    }
+
+    /// How far the file has been migrated; looks only. A file that is not there has taken no step.
+    pub fn steps(path: &Path) -> Result<Steps, OpenError> {
+        Location::new(path).steps()
     }
 
     /// Changes [`Options::bytes_max`] of an open store.

@@ -3,11 +3,13 @@
 mod logging;
 mod metrics;
 mod sinks;
+mod store;
 mod traces;
 mod upstreams;
 
 pub use logging::{LogControl, LogFormat, LoggingError, init_logging};
 pub use metrics::{Metrics, MetricsFormat};
 pub use sinks::SinkMetrics;
+pub use store::StoreMetrics;
 pub use traces::{Ratio, RatioError, Redaction, TraceConfig, TraceError, TracerHandle};
 pub use upstreams::UpstreamMetrics;

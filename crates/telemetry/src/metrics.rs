@@ -27,6 +27,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::sinks::SinkMetrics;
+use crate::store::StoreMetrics;
 use crate::traces::{Redaction, TraceConfig, TraceCounts, TraceError, Tracer, TracerHandle};
 use crate::upstreams::UpstreamMetrics;
 use calls::CallMetrics;
@@ -85,6 +86,7 @@ pub struct Metrics {
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
     resilience: ResilienceMetrics,
+    store: StoreMetrics,
     trace_counts: TraceCounts,
     /// There if a collector is configured.
     tracer: OnceLock<Tracer>,
@@ -134,6 +136,7 @@ impl Metrics {
         let upstreams = UpstreamMetrics::new(&mut registry);
         let sinks = SinkMetrics::new(&mut registry);
         let resilience = ResilienceMetrics::new(&mut registry);
+        let store = StoreMetrics::new(&mut registry);
         Self {
             registry,
             plain,
@@ -152,9 +155,15 @@ impl Metrics {
             upstreams,
             sinks,
             resilience,
+            store,
             trace_counts,
             tracer: OnceLock::new(),
         }
+    }
+
+    /// What is measured of the store.
+    pub fn store(&self) -> &StoreMetrics {
+        &self.store
     }
 
     /// What is counted of the servers behind Gantry.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use executors::ProcessExecutor;
 use kernel::Kernel;
+use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::clock::Clock;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -76,10 +77,10 @@ impl Serve {
         let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
             .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
-        let house = wiring::build(context, &config, redacting)?;
+        let house = wiring::build(context, &config, redacting).await?;
         let listener = bind(&config).await?;
         let traces = house.send_traces(&config)?;
-        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared } =
+        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared, news } =
             house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
@@ -91,7 +92,7 @@ impl Serve {
             tracing::warn!("{warning}");
         }
 
-        let catalogue = upstreams::open(&kernel, Arc::clone(&house.store) as _, &upstreams, &config).await?;
+        let catalogue = upstreams::open(&kernel, Arc::clone(&house.store.upstreams), &upstreams, &config).await?;
 
         ledger_keeping::begin(&kernel).await?;
 
@@ -104,6 +105,7 @@ impl Serve {
         door.control_log(log);
         let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
+        keepers.extend(follow_registry(&kernel, news));
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
         let tools = kernel.registry().snapshot().tool_count();
@@ -241,6 +243,12 @@ fn keepers(
     keepers.extend(learning.map(|insights| tokio::spawn(async move { insights.keep().await })));
     keepers.extend(policies.map(|policies| tokio::spawn(policies.run(clock()))));
     keepers
+}
+
+/// Keeps the registry what other instances on the same store make of it.
+fn follow_registry(kernel: &Arc<Kernel>, news: Option<Arc<dyn ChangeBus>>) -> Option<JoinHandle<()>> {
+    let kernel = Arc::clone(kernel);
+    news.map(|news| tokio::spawn(async move { kernel.registry().follow(&*news).await }))
 }
 
 /// Frees what is over once after the start and then once a day.

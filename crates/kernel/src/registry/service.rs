@@ -75,13 +75,13 @@ pub struct ToolPage {
 /// The registry.
 #[derive(Debug)]
 pub struct Registry {
-    snapshot: ArcSwap<Snapshot>,
-    store: Arc<dyn RegistryStore>,
+    pub(super) snapshot: ArcSwap<Snapshot>,
+    pub(super) store: Arc<dyn RegistryStore>,
     search: Arc<dyn ToolSearch>,
-    clock: Arc<dyn Clock>,
-    observer: Arc<dyn Observer>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) observer: Arc<dyn Observer>,
     /// Orders "store, then snapshot" of concurrent writers. Never taken by calls.
-    turns: Turns,
+    pub(super) turns: Turns,
 }
 
 impl Registry {

@@ -13,36 +13,57 @@ use super::opening::OpenError;
 use super::pool::Pool;
 use super::statement::{column, int, text};
 use super::transaction::{Scope, Transaction};
+use crate::Steps;
 
 /// All steps, oldest first.
 const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_registry.sql"),
+    include_str!("../../migrations/postgres/0002_search.sql"),
+    include_str!("../../migrations/postgres/0003_access.sql"),
+    include_str!("../../migrations/postgres/0004_upstreams.sql"),
     include_str!("../../migrations/postgres/0013_installation.sql"),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.
 const LOCK: i64 = 0x474e_5452;
 
+/// Is there a table of steps?
+const STEPS_TABLE: &str = "SELECT 1 FROM pg_class WHERE relname = 'gantry_steps' AND pg_table_is_visible(oid)";
+
 /// Takes the steps that are missing.
 pub(super) async fn migrate(pool: &Pool) -> Result<(), OpenError> {
-    let transaction = pool.begin(Scope::System).await?;
+    let transaction = pool.begin(Scope::System).await?.patient();
     match take_steps(&transaction).await {
         Ok(()) => Ok(transaction.commit().await?),
         Err(error) => Err(error),
     }
 }
 
+/// Looks at the steps without taking any.
+pub(super) async fn steps(pool: &Pool) -> Result<Steps, OpenError> {
+    let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
+    if pool.query(Scope::System, STEPS_TABLE, &[]).await?.is_empty() {
+        return Ok(Steps { taken: 0, known });
+    }
+    let rows = pool.query(Scope::System, "SELECT coalesce(max(step), 0) AS taken FROM gantry_steps", &[]).await?;
+    let taken: i32 = rows.first().map_or(Ok(0), |row| column(row, "taken"))?;
+    Ok(Steps { taken: u32::try_from(taken).unwrap_or(0), known })
+}
+
 async fn take_steps(transaction: &Transaction) -> Result<(), OpenError> {
     // Waiting for another instance's steps may take longer than a statement normally may, and so may the steps.
     transaction.batch("SET LOCAL statement_timeout = 0").await?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
-    transaction
-        .batch(
-            "CREATE TABLE IF NOT EXISTS gantry_steps (
-                 step integer PRIMARY KEY, digest text NOT NULL, taken_at timestamptz NOT NULL DEFAULT now())",
-        )
-        .await
-        .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
+    // Not IF NOT EXISTS: that asks for the right to create tables also where there is nothing to create.
+    if transaction.query(STEPS_TABLE, &[]).await?.is_empty() {
+        transaction
+            .batch(
+                "CREATE TABLE gantry_steps (
+                     step integer PRIMARY KEY, digest text NOT NULL, taken_at timestamptz NOT NULL DEFAULT now())",
+            )
+            .await
+            .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
+    }
     let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
     let mut taken = 0;
     for row in transaction.query("SELECT step, digest FROM gantry_steps ORDER BY step", &[]).await? {

@@ -1,15 +1,21 @@
 //! Connecting for the first time: what is refused, and with which words.
 
-use tokio_postgres::Config;
+use std::time::Duration;
+
 use tokio_postgres::error::SqlState;
 
 use super::Options;
+use super::address::Address;
 use super::faults::Fault;
 use super::pool::Pool;
+use super::tls::Tls;
 use super::transaction::Scope;
 
 /// The oldest server that will do, as `server_version_num` has it.
 const SERVER_MIN: i32 = 160_000;
+
+/// How long a connection is quiet before the server is asked whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Why a store could not be opened. The texts are for the person at the terminal; none has the password.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +27,15 @@ pub enum OpenError {
     /// Nobody there, or nobody who lets us in.
     #[error("the database cannot be reached: check that PostgreSQL runs there, and the user, password and database")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The file with the roots of trust is of no use.
+    #[error("the file that `sslrootcert` of the store's address names has no certificates that can be used")]
+    Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// No TLS, or not with whom it should be.
+    #[error(
+        "no encrypted connection to the database: its certificate is not trusted, or it has none; \
+         name its authority with `sslrootcert=FILE`, or on a network you trust set `sslmode=disable`"
+    )]
+    Untrusted(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The server is too old.
     #[error("the server is PostgreSQL {found}, and 16 or newer is needed: upgrade it, or use another")]
     TooOld { found: i32 },
@@ -57,27 +72,45 @@ impl From<Fault> for OpenError {
     }
 }
 
-/// Connects and looks at the server.
+fn refuse_old(version: i32) -> Result<(), OpenError> {
+    if version < SERVER_MIN { Err(OpenError::TooOld { found: version / 10_000 }) } else { Ok(()) }
+}
+
+/// Connects, and makes sure that the database has what the steps need.
 pub(super) async fn connect(url: &str, options: &Options) -> Result<Pool, OpenError> {
-    let mut config: Config = url.parse().map_err(OpenError::Address)?;
+    let pool = reach(url, options).await?;
+    provide_vector(&pool).await?;
+    Ok(pool)
+}
+
+/// Connects and looks at the server.
+pub(super) async fn reach(url: &str, options: &Options) -> Result<Pool, OpenError> {
+    let Address { mut config, roots } = Address::parse(url).map_err(OpenError::Address)?;
+    let tls = Tls::new(roots.as_ref()).map_err(|error| OpenError::Roots(Box::new(error)))?;
+    // A server that is gone without a word is noticed before somebody needs it.
+    config.keepalives_idle(KEEPALIVE);
     config.connect_timeout(options.connection_wait);
     if config.get_application_name().is_none() {
         config.application_name("gantry");
     }
-    let pool = Pool::new(config, options);
+    let pool = Pool::new(config, tls, options);
     let rows = pool
         .query(Scope::System, "SELECT current_setting('server_version_num')::int AS version", &[])
         .await
-        .map_err(|fault| OpenError::Unreachable(Box::new(fault)))?;
+        .map_err(unreachable_because)?;
     let version: i32 = match rows.first() {
         Some(row) => row.try_get(0).map_err(Fault::from)?,
         None => 0,
     };
-    if version < SERVER_MIN {
-        return Err(OpenError::TooOld { found: version / 10_000 });
-    }
-    provide_vector(&pool).await?;
+    refuse_old(version)?;
     Ok(pool)
+}
+
+/// Nobody there, or somebody who cannot show who they are.
+fn unreachable_because(fault: Fault) -> OpenError {
+    // The library has no word for it but its text.
+    let untrusted = fault.to_string().starts_with("error performing TLS handshake");
+    if untrusted { OpenError::Untrusted(Box::new(fault)) } else { OpenError::Unreachable(Box::new(fault)) }
 }
 
 /// The extension, made if we may.
@@ -91,5 +124,23 @@ async fn provide_vector(pool: &Pool) -> Result<(), OpenError> {
         // Another instance was quicker.
         Err(Fault::Postgres(error)) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(()),
         Err(fault) => Err(OpenError::NoVector(Box::new(fault))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_are_refused_with_their_version() {
+        for (version, refusal) in
+            [(90_600, Some("PostgreSQL 9")), (150_004, Some("PostgreSQL 15")), (160_000, None), (170_002, None)]
+        {
+            match (refuse_old(version), refusal) {
+                (Ok(()), None) => {}
+                (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (found, _) => panic!("{version}: {found:?}"),
+            }
+        }
     }
 }

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::Options;
 use super::faults::{Busy, Fault};
+use super::tls::{Encrypted, Tls};
 
 /// Connections to one database.
 #[derive(Clone)]
@@ -24,6 +25,7 @@ pub(super) struct Pool(Arc<Shared>);
 
 struct Shared {
     config: Config,
+    tls: Tls,
     idle: Mutex<Vec<Client>>,
     places: Arc<Semaphore>,
     wait_max: Duration,
@@ -51,9 +53,10 @@ pub(super) struct Lease {
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, options: &Options) -> Self {
+    pub(super) fn new(config: Config, tls: Tls, options: &Options) -> Self {
         Self(Arc::new(Shared {
             config,
+            tls,
             idle: Mutex::new(Vec::new()),
             places: Arc::new(Semaphore::new(options.connections_max.max(1))),
             wait_max: options.connection_wait,
@@ -69,6 +72,11 @@ impl Pool {
             let taken = self.0.places.available_permits() == 0;
             Err(if taken { Busy::ConnectionsTaken } else { Busy::NoAnswer }.into())
         })
+    }
+
+    /// A connection that is not of the pool, for whoever needs one for good. Beyond the bound, so one for each instance.
+    pub(super) async fn connect_apart(&self) -> Result<(Client, Connection<Socket, Encrypted>), Fault> {
+        Ok(self.0.config.connect(self.0.tls.clone()).await?)
     }
 
     /// How long one statement may take.
@@ -110,7 +118,7 @@ impl Pool {
 
 impl Shared {
     async fn connect(&self) -> Result<Client, Fault> {
-        let (client, connection) = self.config.connect(NoTls).await?;
+        let (client, connection) = self.config.connect(self.tls.clone()).await?;
         // Ends when the client is dropped or the server goes; what went wrong is told to whoever waits for an answer.
         tokio::spawn(async move {
             if let Err(error) = connection.await {

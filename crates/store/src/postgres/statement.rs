@@ -50,6 +50,11 @@ pub(super) fn ints(value: &(dyn ToSql + Sync)) -> Value<'_> {
     (value, Type::INT8_ARRAY)
 }
 
+/// Several times yes or no.
+pub(super) fn booleans(value: &(dyn ToSql + Sync)) -> Value<'_> {
+    (value, Type::BOOL_ARRAY)
+}
+
 /// A column of a row by its name.
 pub(super) fn column<'r, T: FromSql<'r>>(row: &'r Row, name: &'static str) -> Result<T, Fault> {
     Ok(row.try_get(name)?)

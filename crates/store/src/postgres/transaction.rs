@@ -21,6 +21,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// What an answer may take beyond the statement's own time before the server counts as gone.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
+/// How long a statement may take that changes the shape of the database, or waits for another instance that does.
+const PATIENCE_MAX: Duration = Duration::from_secs(30 * 60);
+
 /// Whose rows a transaction may see and write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope<'a> {
@@ -100,7 +103,9 @@ impl Pool {
 
     fn beginning(&self, scope: Scope<'_>) -> String {
         let tenant = match scope {
-            // Names of tenants have no quotes; if ever one has, it is still one string.
+            // The word for everybody is no tenant's name: one that is called so gets nothing rather than everything.
+            Scope::Tenant("*") => String::new(),
+            // Names may have quotes; with each written twice, it is still one string.
             Scope::Tenant(tenant) => tenant.replace('\'', "''"),
             Scope::System => "*".to_owned(),
         };
@@ -110,6 +115,17 @@ impl Pool {
 }
 
 impl Transaction {
+    /// From here on the statements see one moment, and write nothing. Before the first of them.
+    pub(super) async fn as_of_one_moment(&self) -> Result<(), Fault> {
+        self.batch("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+    }
+
+    /// The same transaction, whose statements may take long: steps of the schema, and waiting for another's.
+    pub(super) fn patient(mut self) -> Self {
+        self.answer_max = PATIENCE_MAX;
+        self
+    }
+
     /// The rows of a statement.
     pub(super) async fn query(&self, statement: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Fault> {
         in_time(self.answer_max, self.lease.client()?.query_typed(statement, values)).await

@@ -23,6 +23,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::faults::is_damage;
 use super::{index, migrations};
+use crate::Steps;
 
 /// "GNTR": marks our files among all SQLite files.
 pub(super) const APPLICATION_ID: i32 = 0x474e_5452;
@@ -151,6 +152,19 @@ impl Location {
             std::cmp::Ordering::Equal => Ok(()),
             std::cmp::Ordering::Greater => Err(OpenError::Newer { file: self.file.clone() }),
         }
+    }
+
+    /// How far the file has been migrated.
+    pub(super) fn steps(&self) -> Result<Steps, OpenError> {
+        let taken = match self.examine()? {
+            Found::Ours { .. } => {
+                let connection = self.open_reader().map_err(|error| self.classify(error))?;
+                migrations::taken(&connection).map_err(|error| self.classify(error))?
+            }
+            Found::Nothing => 0,
+        };
+        let number = |steps: i64| u32::try_from(steps).unwrap_or(u32::MAX);
+        Ok(Steps { taken: number(taken), known: number(migrations::newest()) })
     }
 
     /// A connection that cannot write.

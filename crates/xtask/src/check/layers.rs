@@ -94,13 +94,13 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("rusqlite", &["store"]),
     ("tiktoken-rs", &["affordances"]),
     ("tokio-postgres", &["store"]),
-    ("tokio-rustls", &["executors"]),
+    ("tokio-rustls", &["executors", "store"]),
     ("tower", &["server"]),
     ("unicode-security", &["scan"]),
     ("wasmtime", &["executors"]),
     ("wasmtime-wasi", &["executors"]),
     ("wasmtime-wasi-http", &["executors"]),
-    ("webpki-roots", &["executors"]),
+    ("webpki-roots", &["executors", "store"]),
 ];
 
 /// Arrows that the tables do not have.

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use store::sqlite::{Options, SqliteStore};
 
 use crate::audit_log;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::machine::{OsEntropy, SystemClock};
+use crate::open_store::OpenStore;
 
 pub(super) async fn run(context: &Context) -> Result<(), Failure> {
     let key = match context.data_dir().running_server() {
@@ -32,8 +32,9 @@ async fn by_the_server(context: &Context) -> Result<String, Failure> {
 async fn in_the_files(context: &Context) -> Result<String, Failure> {
     let (data_dir, config) = (context.data_dir(), context.config(Vec::new())?);
     // Held while the audit log is written: a running server must not be written beside.
-    let store = SqliteStore::open(&config.store.file(data_dir.path()), &Options::default())
-        .map_err(|error| Failure::new(error.to_string()).hint("stop the server first; the key was not changed"))?;
+    let store = OpenStore::open(&config.store, data_dir.path())
+        .await
+        .map_err(|error| error.hint("stop the server first; the key was not changed"))?;
     let options =
         audit_log::options(&config, data_dir.path(), Arc::new(SystemClock::start()), Arc::new(OsEntropy::open()?));
     let failed = |error: &dyn std::error::Error| Failure::new(error.to_string()).hint("the key was not changed");

@@ -6,15 +6,18 @@ use contract::manifest::Execution;
 use kernel::ports::clock::Clock;
 use kernel::ports::registry_store::RegistryStore;
 use serde_json::Value;
+use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
 use super::{Finding, Health, isolation};
 use crate::client::ClientError;
 use crate::config::Config;
+use crate::config::store::Database;
 use crate::context::Context;
 use crate::data_dir::{DataDir, Kept};
 use crate::failure::Failure;
 use crate::machine::SystemClock;
+use crate::open_store::described;
 use crate::outside::Outside;
 use crate::policy_files::PolicyText;
 use crate::{key_vault, tool_folders};
@@ -93,7 +96,7 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
 /// Everything the configuration speaks about.
 pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
     let dir = context.data_dir();
-    let mut findings = vec![store(&config.store.file(dir.path())).await, audit(config, &dir)];
+    let mut findings = vec![store(config, &dir).await, audit(config, &dir)];
     let (tools, processes) = tools(config);
     findings.extend(tools);
     findings.extend(isolation::findings(config, processes).await);
@@ -110,7 +113,31 @@ pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Findin
     findings
 }
 
-async fn store(file: &std::path::Path) -> Finding {
+async fn store(config: &Config, dir: &DataDir) -> Finding {
+    match config.store.database() {
+        Some(database) => shared_store(database).await,
+        None => store_file(&config.store.file(dir.path())).await,
+    }
+}
+
+/// A database that instances share. Looked at only: who migrates it is decided elsewhere.
+async fn shared_store(database: &Database) -> Finding {
+    const WHAT: &str = "store";
+    let place = database.shown();
+    match PostgresStore::steps(&database.url, &database.options()).await {
+        Ok(steps) if steps.missing() == 0 => {
+            Finding::new(WHAT, Health::Well, format!("{place} is up to date, {} steps", steps.taken))
+        }
+        Ok(steps) => {
+            Finding::new(WHAT, Health::Notable, format!("{place} lacks {} of {} steps", steps.missing(), steps.known))
+                .hint("the next `gantry serve` takes them, or `gantry migrate up`")
+        }
+        Err(error) => Finding::new(WHAT, Health::Bad, format!("{place}: {}", described(&error)))
+            .hint("docs/postgres.md says what a database for Gantry needs"),
+    }
+}
+
+async fn store_file(file: &std::path::Path) -> Finding {
     const WHAT: &str = "store";
     if !file.try_exists().unwrap_or(true) {
         return Finding::new(WHAT, Health::Well, "not made yet; the first `gantry serve` makes it");

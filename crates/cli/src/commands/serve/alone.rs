@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::wiring::{self, Household};
-use super::{announcement, keepers, signals, watch};
+use super::{announcement, follow_registry, keepers, signals, watch};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -33,13 +33,13 @@ pub(in crate::commands) async fn serve(
     let log = telemetry::init_logging(config.log.format, &config.log.level, context.wants_colour(), redaction)
         .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
     let signals = signals::Signals::listen()?;
-    let house = wiring::build(context, &config, redacting)?;
+    let house = wiring::build(context, &config, redacting).await?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(here)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
     let traces = house.send_traces(&config)?;
-    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared: _ } =
+    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared: _, news } =
         house.open(&config).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
@@ -49,7 +49,7 @@ pub(in crate::commands) async fn serve(
     for warning in &round.warnings {
         tracing::warn!("{warning}");
     }
-    let catalogue = super::upstreams::open(&kernel, Arc::clone(&house.store) as _, &upstreams, &config).await?;
+    let catalogue = super::upstreams::open(&kernel, Arc::clone(&house.store.upstreams), &upstreams, &config).await?;
     let token = match given {
         Some(token) => token,
         None => {
@@ -64,6 +64,7 @@ pub(in crate::commands) async fn serve(
     door.control_log(log);
     let background = Box::pin(super::jobs::begin(&kernel, &house, &config, &door)).await?;
     let mut keepers = keepers(&kernel, &processes, policies, &house);
+    keepers.extend(follow_registry(&kernel, news));
     keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
     let ended = CancellationToken::new();
     let stopped = ended.clone();

@@ -37,7 +37,7 @@ impl Callbacks {
         let entrance = Arc::new(LateEntrance::default());
         let data_dir = house.data_dir();
         let webhooks = Arc::new(Webhooks::new(WebhookParts {
-            store: Arc::clone(&house.store) as _,
+            store: Arc::clone(&house.store.webhooks),
             calls: Arc::clone(&calls),
             queue: Arc::clone(&entrance) as _,
             secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir.path()))),
@@ -51,7 +51,7 @@ impl Callbacks {
             urls: door.map(|door| door.urls.clone()).unwrap_or_default(),
             secret: door.and_then(|door| door.secret.clone()),
             calls,
-            runs: Arc::clone(&house.store) as _,
+            runs: Arc::clone(&house.store.runs),
             webhooks: Some(Arc::clone(&webhooks)),
             clock: Arc::clone(&clock),
         }));
@@ -61,7 +61,7 @@ impl Callbacks {
                 public_url: door.public_url.clone(),
                 tenant: door.tenant.clone(),
                 bytes_max: door.bytes_max,
-                store: Arc::clone(&house.store) as _,
+                store: Arc::clone(&house.store.webhooks),
                 queue: Arc::clone(&entrance) as _,
                 calls: Arc::clone(&calls),
                 clock,

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 /// Goes on from what was kept.
 pub(super) async fn open(house: &House, config: &Config) -> Result<Arc<Insights>, Failure> {
     let parts = InsightParts {
-        usage: Arc::clone(&house.store) as _,
-        health: Arc::clone(&house.store) as _,
+        usage: Arc::clone(&house.store.usage),
+        health: Arc::clone(&house.store.health),
         clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
         entropy: house.entropy(),
         thresholds: config.health.thresholds,

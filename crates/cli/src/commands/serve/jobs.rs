@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kernel::Kernel;
 use kernel::jobs::{Jobs, Workers};
 use kernel::ports::clock::Clock;
-use kernel::ports::job_store::JobStore;
 use server::Door;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +29,7 @@ pub(super) async fn begin(
     config: &Config,
     door: &Door,
 ) -> Result<Background, Failure> {
-    let store = Arc::clone(&house.store) as Arc<dyn JobStore>;
+    let store = Arc::clone(&house.store.jobs);
     let callbacks = Callbacks::build(house, config)?;
     let jobs = Jobs::open(Arc::clone(kernel), store, config.jobs.clone(), callbacks.handlers(kernel)).await?;
     // Before the first worker: no end may go untold.

@@ -7,14 +7,15 @@ use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
 use kernel::ports::observer::Observer;
 use kernel::ports::shared_state::SharedState;
-use shared_state::{FallingBack, MemoryBus, MemoryState, RedisState};
+use shared_state::{FallingBack, MemoryState, RedisState};
 
 use crate::config::shared_state::SharedStateSection;
 use crate::failure::Failure;
 
 /// Both halves of it.
 pub(super) struct Shared {
-    pub(super) bus: Arc<dyn ChangeBus>,
+    /// None in memory: whoever shares a store but no state is told by the store.
+    pub(super) bus: Option<Arc<dyn ChangeBus>>,
     pub(super) state: Arc<dyn SharedState>,
 }
 
@@ -27,14 +28,12 @@ pub(super) fn open(
 ) -> Result<Shared, Failure> {
     let (clock, observer) = (Arc::clone(clock), Arc::clone(observer));
     match section {
-        SharedStateSection::Memory => {
-            Ok(Shared { bus: Arc::new(MemoryBus::default()), state: Arc::new(MemoryState::observed(clock, observer)) })
-        }
+        SharedStateSection::Memory => Ok(Shared { bus: None, state: Arc::new(MemoryState::observed(clock, observer)) }),
         SharedStateSection::Redis(redis) => {
             let opened = RedisState::open(&redis.settings(replica_name(entropy)))
                 .map_err(|error| Failure::new(error.to_string()).hint("mend `[shared_state]`"))?;
             Ok(Shared {
-                bus: opened.bus(),
+                bus: Some(opened.bus()),
                 state: Arc::new(FallingBack::new(Arc::new(opened), redis.fallback, clock, observer)),
             })
         }

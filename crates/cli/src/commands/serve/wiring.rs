@@ -10,17 +10,13 @@ use executors::{
     BuiltinExecutor, Confinement, Homes, ModelClient, OciExecutor, ProcessExecutor, ProcessIsolation, RuntimePrograms,
     Walls, WasmConfig, WasmExecutor,
 };
-use kernel::ports::access_store::AccessStore;
-use kernel::ports::checkpoint_store::CheckpointStore;
+use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
-use kernel::ports::ledger::Ledger;
 use kernel::ports::observer::Observer;
 use kernel::ports::redactor::Redactor;
-use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::shared_state::SharedState;
-use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Registry;
 use kernel::resilience::Resilience;
 use kernel::{
@@ -31,7 +27,7 @@ use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
 use sandbox::{Launch, Sandbox};
 use server::{Door, MetricsText};
-use store::sqlite::{Options, SqliteStore};
+use shared_state::MemoryBus;
 use telemetry::{Metrics, Redaction, TracerHandle};
 use upstreams::{UpstreamExecutor, Upstreams};
 
@@ -43,6 +39,7 @@ use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::key_vault::{self, DataDirVault};
 use crate::machine::{OsEntropy, SystemClock};
+use crate::open_store::OpenStore;
 use crate::outside::Outside;
 use crate::policy_files::following::PolicyFollower;
 use crate::reach::reach;
@@ -52,7 +49,7 @@ use crate::tool_folders::loading::Loader;
 
 /// What the kernel is built from.
 pub(super) struct House {
-    pub(super) store: Arc<SqliteStore>,
+    pub(super) store: Arc<OpenStore>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<SystemClock>,
     entropy: Arc<OsEntropy>,
@@ -81,6 +78,8 @@ pub(super) struct Household {
     pub(super) sinks: AuditSinks,
     /// What replicas share.
     pub(super) shared: Arc<dyn SharedState>,
+    /// What tells of changes that others make in the same store; none if there can be no others.
+    pub(super) news: Option<Arc<dyn ChangeBus>>,
 }
 
 /// What takes out of everything that is written what must not be seen. It is there before the log is.
@@ -91,12 +90,11 @@ pub(super) fn redacting(context: &Context, config: &Config) -> Result<Redacting,
 }
 
 /// Opens everything on disk, or says what is wrong. Makes keys at the first start.
-pub(super) fn build(context: &Context, config: &Config, redacting: Redacting) -> Result<House, Failure> {
+pub(super) async fn build(context: &Context, config: &Config, redacting: Redacting) -> Result<House, Failure> {
     let data_dir = context.data_dir();
     data_dir.create()?;
     let entropy = OsEntropy::open()?;
-    let store = SqliteStore::open(&config.store.file(data_dir.path()), &Options::default())
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let store = OpenStore::open(&config.store, data_dir.path()).await?;
     let admin = data_dir.admin_token_or_new(&entropy)?;
     let key = data_dir.signing_key_or_new(&entropy)?;
     for warning in [admin.warning, key.warning].into_iter().flatten() {
@@ -160,8 +158,8 @@ impl House {
         let (recorder, handle) = Recorder::start(Arc::clone(&log) as _, Arc::clone(&clock), Arc::clone(&observer));
         let handle = LogKeeping::begin(handle, Arc::clone(&log));
         let registry = Registry::open(
-            Arc::clone(&self.store) as Arc<dyn RegistryStore>,
-            Arc::clone(&self.store) as Arc<dyn ToolSearch>,
+            Arc::clone(&self.store.registry),
+            Arc::clone(&self.store.search),
             Arc::clone(&clock),
             Arc::clone(&observer),
         )
@@ -184,9 +182,11 @@ impl House {
         let upstreams = super::upstreams::keep(self, config, confinement, &clock)?;
         let Outside { issuer, did_resolver, engine } = outside;
         let shared = super::shared_state::open(&config.shared_state, &clock, &*self.entropy, &observer)?;
+        let news = self.store.news().await?;
+        let bus = shared.bus.or_else(|| news.clone()).unwrap_or_else(|| Arc::new(MemoryBus::default()));
         let access = Access::open(AccessParts {
-            store: Arc::clone(&self.store) as Arc<dyn AccessStore>,
-            bus: Arc::clone(&shared.bus),
+            store: Arc::clone(&self.store.access),
+            bus,
             engine,
             did_resolver,
             clock: Arc::clone(&clock),
@@ -203,7 +203,7 @@ impl House {
             mint: self.mint(config)?,
             recorder,
             books: Bookkeeper::new(
-                Arc::clone(&self.store) as Arc<dyn Ledger>,
+                Arc::clone(&self.store.ledger),
                 Arc::clone(&clock),
                 &*self.entropy,
                 Arc::clone(&observer),
@@ -226,7 +226,7 @@ impl House {
             observer,
             redactor: self.redactor(),
         });
-        let store = Arc::clone(&self.store) as Arc<dyn CheckpointStore>;
+        let store = Arc::clone(&self.store.checkpoints);
         let kernel = kernel.with_audit_log(log).with_resilience(Arc::new(resilience));
         let kernel = kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()));
         let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
@@ -248,7 +248,7 @@ impl House {
             last: None,
         });
         let shared = shared.state;
-        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams, sinks, shared })
+        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams, sinks, shared, news })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.
@@ -292,8 +292,13 @@ impl House {
 
 /// The doors, with everything they count beside what the kernel counts.
 pub(super) fn door(kernel: &Arc<Kernel>, house: &House, config: &Config) -> Arc<Door> {
-    let metrics = Arc::clone(&house.metrics);
-    let render = MetricsText::new(move || metrics.render());
+    let (metrics, store) = (Arc::clone(&house.metrics), Arc::clone(&house.store));
+    let render = MetricsText::new(move || {
+        if let Some(connections) = store.connections() {
+            metrics.store().connections(connections.used, connections.idle, connections.max);
+        }
+        metrics.render()
+    });
     Door::with_mcp(Arc::clone(kernel), render, config.server.limits.clone(), config.mcp.clone())
 }
 

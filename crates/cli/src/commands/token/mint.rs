@@ -12,7 +12,6 @@ use kernel::ports::entropy::{new_token_id, new_trace_id};
 use kernel::ports::registry_store::StoreError;
 use policy::{Claims, MintRequest, Role, ToolPattern};
 use serde_json::{Value, json};
-use store::sqlite::{Options, SqliteStore};
 
 use super::rights::{RightsFlags, role};
 use crate::audit_log;
@@ -21,6 +20,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::lifespan;
 use crate::machine::{OsEntropy, SystemClock};
+use crate::open_store::OpenStore;
 
 /// Mint a capability token; it is printed alone on stdout
 ///
@@ -102,8 +102,8 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
     };
     let config = context.config(Vec::new())?;
     // Held while the audit log is written: a server that runs but does not answer must not be written beside.
-    let store = SqliteStore::open(&config.store.file(data_dir.path()), &Options::default())
-        .map_err(|error| Failure::new(error.to_string()).hint("no token was made"))?;
+    let store =
+        OpenStore::open(&config.store, data_dir.path()).await.map_err(|error| error.hint("no token was made"))?;
     let (clock, entropy) = (Arc::new(SystemClock::start()), Arc::new(OsEntropy::open()?));
     let token_id = new_token_id(&*entropy).to_string();
     let (token, claims) = config
@@ -120,7 +120,7 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
     // The record is durable; a checkpoint that is missing is made when the log is opened again.
     let _ = log.close().await;
-    introduce(&store, request, clock.now()).await?;
+    introduce(&*store.access, request, clock.now()).await?;
     store.close().await;
     context.printer.note("no server is running: signed with the data directory's key");
     let expires_at = UnixMillis(claims.exp.saturating_mul(1000)).to_string();
@@ -128,11 +128,11 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
 }
 
 /// Whoever a token is for is thereby introduced to its tenant, as the server does it.
-async fn introduce(store: &SqliteStore, request: &MintRequest, now: UnixMillis) -> Result<(), Failure> {
+async fn introduce(store: &dyn AccessStore, request: &MintRequest, now: UnixMillis) -> Result<(), Failure> {
     let broken =
         |error: StoreError| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory");
     let Some(added_by) = administrator() else { return Ok(()) };
-    let state = AccessStore::load(store).await.map_err(broken)?;
+    let state = store.load().await.map_err(broken)?;
     if !request.tenant.is_home() && !state.tenants.iter().any(|record| record.tenant == request.tenant) {
         let tenant = TenantRecord {
             tenant: request.tenant.clone(),

@@ -1,0 +1,64 @@
+//! `gantry migrate …`: the shape of the store's tables. (STORE-007)
+//!
+//! A server migrates its store when it starts, so nobody has to run this. It is for whoever wants to do that apart from a
+//! rollout, or with a role that may create tables while the server's own may not.
+
+use clap::Subcommand;
+use serde_json::json;
+use store::Steps;
+use store::postgres::PostgresStore;
+use store::sqlite::SqliteStore;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::open_store::{OpenStore, described};
+
+/// Look at the shape of the store, or bring it up to date
+#[derive(Debug, Subcommand)]
+pub(crate) enum Migrate {
+    /// Say which steps are missing; exit code 1 if any is
+    Status,
+    /// Take the missing steps, all or none
+    ///
+    /// Steps only add, so instances of the release before go on working meanwhile.
+    Up,
+}
+
+impl Migrate {
+    pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        if matches!(self, Self::Up) {
+            let (config, data_dir) = (context.config(Vec::new())?, context.data_dir());
+            data_dir.create()?;
+            OpenStore::open(&config.store, data_dir.path()).await?.close().await;
+        }
+        let (place, steps) = look(context).await?;
+        let answer = json!({
+            "store": place,
+            "steps_taken": steps.taken,
+            "steps_known": steps.known,
+            "up_to_date": steps.missing() == 0,
+        });
+        context.printer.answer(&answer, |_| match steps.missing() {
+            0 => format!("{place}: up to date, {} steps", steps.taken),
+            missing => format!("{place}: {missing} of {} steps are missing", steps.known),
+        });
+        Ok(if steps.missing() == 0 { Outcome::Done } else { Outcome::Unfit })
+    }
+}
+
+async fn look(context: &Context) -> Result<(String, Steps), Failure> {
+    let config = context.config(Vec::new())?;
+    match config.store.database() {
+        Some(database) => {
+            let steps = PostgresStore::steps(&database.url, &database.options()).await;
+            let steps = steps.map_err(|error| Failure::new(format!("{}: {}", database.shown(), described(&error))))?;
+            Ok((database.shown(), steps))
+        }
+        None => {
+            let file = config.store.file(context.data_dir().path());
+            let steps = SqliteStore::steps(&file).map_err(|error| Failure::new(error.to_string()))?;
+            Ok((format!("sqlite:{}", file.display()), steps))
+        }
+    }
+}

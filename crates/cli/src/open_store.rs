@@ -1,0 +1,141 @@
+//! The store as configured: a file of this machine or a database that many instances share, behind the same ports.
+//!
+//! Whoever needs the store names the port it needs; which adapter stands there is decided here and nowhere else.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kernel::ports::access_store::AccessStore;
+use kernel::ports::change_bus::ChangeBus;
+use kernel::ports::checkpoint_store::CheckpointStore;
+use kernel::ports::health_store::HealthStore;
+use kernel::ports::job_store::JobStore;
+use kernel::ports::ledger::Ledger;
+use kernel::ports::registry_store::RegistryStore;
+use kernel::ports::tool_search::ToolSearch;
+use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::usage_store::UsageStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
+use store::postgres::{Connections, PostgresStore};
+use store::sqlite::{Options, SqliteStore};
+
+use crate::config::store::StoreSection;
+use crate::failure::Failure;
+
+/// An open store.
+pub(crate) struct OpenStore {
+    pub(crate) registry: Arc<dyn RegistryStore>,
+    pub(crate) search: Arc<dyn ToolSearch>,
+    pub(crate) access: Arc<dyn AccessStore>,
+    pub(crate) upstreams: Arc<dyn UpstreamStore>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) jobs: Arc<dyn JobStore>,
+    pub(crate) webhooks: Arc<dyn WebhookStore>,
+    pub(crate) runs: Arc<dyn WorkflowRuns>,
+    pub(crate) checkpoints: Arc<dyn CheckpointStore>,
+    pub(crate) usage: Arc<dyn UsageStore>,
+    pub(crate) health: Arc<dyn HealthStore>,
+    behind: Behind,
+}
+
+/// The adapter itself, for what no port has.
+enum Behind {
+    File(Arc<SqliteStore>),
+    Database(Arc<PostgresStore>),
+}
+
+impl OpenStore {
+    /// Opens it for reading and writing, and migrates it if need be.
+    pub(crate) async fn open(section: &StoreSection, data_dir: &Path) -> Result<Self, Failure> {
+        match section.database() {
+            Some(database) => {
+                let store = PostgresStore::open(&database.url, &database.options()).await.map_err(|error| {
+                    Failure::new(format!("{}: {}", database.shown(), described(&error)))
+                        .hint("docs/postgres.md says what a database for Gantry needs")
+                })?;
+                let store = Arc::new(store);
+                Ok(Self::of(&store, Behind::Database(Arc::clone(&store))))
+            }
+            None => {
+                let store = SqliteStore::open(&section.file(data_dir), &Options::default())
+                    .map_err(|error| Failure::new(error.to_string()))?;
+                let store = Arc::new(store);
+                Ok(Self::of(&store, Behind::File(Arc::clone(&store))))
+            }
+        }
+    }
+
+    fn of<S>(store: &Arc<S>, behind: Behind) -> Self
+    where
+        S: RegistryStore
+            + ToolSearch
+            + AccessStore
+            + UpstreamStore
+            + Ledger
+            + JobStore
+            + WebhookStore
+            + WorkflowRuns
+            + CheckpointStore
+            + UsageStore
+            + HealthStore
+            + 'static,
+    {
+        Self {
+            registry: Arc::clone(store) as _,
+            search: Arc::clone(store) as _,
+            access: Arc::clone(store) as _,
+            upstreams: Arc::clone(store) as _,
+            ledger: Arc::clone(store) as _,
+            jobs: Arc::clone(store) as _,
+            webhooks: Arc::clone(store) as _,
+            runs: Arc::clone(store) as _,
+            checkpoints: Arc::clone(store) as _,
+            usage: Arc::clone(store) as _,
+            health: Arc::clone(store) as _,
+            behind,
+        }
+    }
+
+    /// What tells of changes that other instances make in the same store; none if there can be no others.
+    pub(crate) async fn news(&self) -> Result<Option<Arc<dyn ChangeBus>>, Failure> {
+        match &self.behind {
+            Behind::File(_) => Ok(None),
+            Behind::Database(store) => {
+                let bus = store.bus().await.map_err(|error| Failure::new(error.to_string()))?;
+                Ok(Some(Arc::new(bus)))
+            }
+        }
+    }
+
+    /// How many connections are in use, if there are any.
+    pub(crate) fn connections(&self) -> Option<Connections> {
+        match &self.behind {
+            Behind::File(_) => None,
+            Behind::Database(store) => Some(store.connections()),
+        }
+    }
+
+    /// Takes no more work and finishes what was begun.
+    pub(crate) async fn close(&self) {
+        match &self.behind {
+            Behind::File(store) => store.close().await,
+            Behind::Database(store) => store.close().await,
+        }
+    }
+}
+
+/// The error with its causes: "cannot be reached" alone does not say whether a password or a port is wrong.
+pub(crate) fn described(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,179 @@
+//! `UpstreamStore` on PostgreSQL: MCP servers and the pins of their tools, durable before it is answered. (REG-023)
+//!
+//! Pins are written by one statement that has the row of their server locked, so a look at its tools is kept whole or not
+//! at all, and a server that is being removed gets no more pins.
+//!
+//! Not here: what a pin means (`upstreams::pins`).
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::ids::TenantId;
+use contract::version::Version;
+use kernel::ports::registry_store::StoreError;
+use kernel::ports::upstream_store::{Definition, PinRecord, PinState, ServerRecord, UpstreamState, UpstreamStore};
+use serde_json::Value;
+use tokio_postgres::Row;
+
+use super::PostgresStore;
+use super::faults::Fault;
+use super::statement::{column, int, ints, text, texts, unreadable, word};
+use super::stored_text::{free_text, json, kept, moment, opt_tagged};
+use super::transaction::{Scope, Transaction, in_transaction};
+
+#[async_trait]
+impl UpstreamStore for PostgresStore {
+    async fn load(&self) -> Result<UpstreamState, StoreError> {
+        let loaded = in_transaction!(self.pool, Scope::System, |tx| load(tx).await);
+        Ok(loaded?)
+    }
+
+    async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError> {
+        let statement = "
+            INSERT INTO upstream_servers (tenant_id, name, spec, added_at, added_by) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant_id, name) DO UPDATE
+            SET spec = excluded.spec, added_at = excluded.added_at, added_by = excluded.added_by";
+        let (tenant, name, spec) = (server.tenant.as_str(), kept(&server.name), server.spec.to_string());
+        let added_by = server.added_by.as_str();
+        let values = [text(&tenant), text(&name), text(&spec), int(&server.added_at.0), text(&added_by)];
+        self.pool.execute(Scope::Tenant(tenant), statement, &values).await?;
+        Ok(())
+    }
+
+    async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError> {
+        let statement = "DELETE FROM upstream_servers WHERE tenant_id = $1 AND name = $2";
+        let (tenant, name) = (tenant.as_str(), kept(name));
+        Ok(self.pool.execute(Scope::Tenant(tenant), statement, &[text(&tenant), text(&name)]).await? > 0)
+    }
+
+    async fn put_pins(&self, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, StoreError> {
+        let (tenant, server, columns) = (tenant.as_str(), kept(server), PinColumns::of(pins));
+        let statement = "
+            WITH there AS (SELECT FROM upstream_servers WHERE tenant_id = $1 AND name = $2 FOR UPDATE),
+            put AS (
+                INSERT INTO upstream_pins (tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest,
+                                           proposed, proposed_digest, state, findings, classification, seen_at)
+                SELECT $1, $2, given.*
+                FROM there, unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS given
+                ON CONFLICT (tenant_id, server, upstream_tool) DO UPDATE
+                SET tool_id = excluded.tool_id, version = excluded.version, accepted = excluded.accepted,
+                    accepted_digest = excluded.accepted_digest, proposed = excluded.proposed,
+                    proposed_digest = excluded.proposed_digest, state = excluded.state, findings = excluded.findings,
+                    classification = excluded.classification, seen_at = excluded.seen_at)
+            SELECT 1 FROM there";
+        let values = [
+            text(&tenant),
+            text(&server),
+            texts(&columns.upstream_tools),
+            texts(&columns.tools),
+            texts(&columns.versions),
+            texts(&columns.accepted),
+            texts(&columns.accepted_digests),
+            texts(&columns.proposed),
+            texts(&columns.proposed_digests),
+            texts(&columns.states),
+            texts(&columns.findings),
+            texts(&columns.classifications),
+            ints(&columns.seen_at),
+        ];
+        Ok(!self.pool.query(Scope::Tenant(tenant), statement, &values).await?.is_empty())
+    }
+}
+
+/// Pins, column by column. Of two for one tool the later holds.
+#[derive(Debug, Default)]
+struct PinColumns {
+    upstream_tools: Vec<String>,
+    tools: Vec<String>,
+    versions: Vec<Option<String>>,
+    accepted: Vec<Option<String>>,
+    accepted_digests: Vec<Option<String>>,
+    proposed: Vec<Option<String>>,
+    proposed_digests: Vec<Option<String>>,
+    states: Vec<&'static str>,
+    findings: Vec<String>,
+    classifications: Vec<Option<&'static str>>,
+    seen_at: Vec<i64>,
+}
+
+impl PinColumns {
+    fn of(pins: &[PinRecord]) -> Self {
+        let last: BTreeMap<&str, &PinRecord> = pins.iter().map(|pin| (pin.upstream_tool.as_str(), pin)).collect();
+        let value = |definition: &Option<Definition>| definition.as_ref().map(|it| it.value.to_string());
+        let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest.to_string());
+        let mut columns = Self::default();
+        for pin in last.into_values() {
+            columns.upstream_tools.push(kept(&pin.upstream_tool).into_owned());
+            columns.tools.push(pin.tool.to_string());
+            columns.versions.push(pin.version.as_ref().map(Version::to_string));
+            columns.accepted.push(value(&pin.accepted));
+            columns.accepted_digests.push(digest(&pin.accepted));
+            columns.proposed.push(value(&pin.proposed));
+            columns.proposed_digests.push(digest(&pin.proposed));
+            columns.states.push(pin.state.as_str());
+            columns.findings.push(Value::Array(pin.findings.clone()).to_string());
+            columns.classifications.push(pin.classification.map(contract::manifest::SideEffectPolicy::as_str));
+            columns.seen_at.push(pin.seen_at.0);
+        }
+        columns
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- reading
+
+async fn load(tx: &Transaction) -> Result<UpstreamState, Fault> {
+    tx.as_of_one_moment().await?;
+    let servers = tx.query("SELECT * FROM upstream_servers ORDER BY tenant_id, name", &[]).await?;
+    let pins = tx.query("SELECT * FROM upstream_pins ORDER BY tenant_id, server, upstream_tool", &[]).await?;
+    Ok(UpstreamState {
+        servers: servers.iter().map(server).collect::<Result<_, Fault>>()?,
+        pins: pins.iter().map(pin).collect::<Result<_, Fault>>()?,
+    })
+}
+
+fn server(row: &Row) -> Result<ServerRecord, Fault> {
+    let of = free_text(row, "name")?;
+    Ok(ServerRecord {
+        tenant: word(row, "tenant_id", &of)?,
+        spec: json(row, "spec", &of)?,
+        added_at: moment(row, "added_at")?,
+        added_by: word(row, "added_by", &of)?,
+        name: of,
+    })
+}
+
+fn pin(row: &Row) -> Result<PinRecord, Fault> {
+    let of: &str = column(row, "tool_id")?;
+    let state: &str = column(row, "state")?;
+    let version: Option<&str> = column(row, "version")?;
+    Ok(PinRecord {
+        tenant: word(row, "tenant_id", of)?,
+        server: free_text(row, "server")?,
+        upstream_tool: free_text(row, "upstream_tool")?,
+        tool: word(row, "tool_id", of)?,
+        version: version.map(Version::parse).transpose().map_err(|_| unreadable("version", of))?,
+        accepted: definition(row, "accepted", "accepted_digest", of)?,
+        proposed: definition(row, "proposed", "proposed_digest", of)?,
+        state: PinState::ALL
+            .into_iter()
+            .find(|known| known.as_str() == state)
+            .ok_or_else(|| unreadable("state", of))?,
+        findings: json(row, "findings", of)?,
+        classification: opt_tagged(row, "classification", of)?,
+        seen_at: moment(row, "seen_at")?,
+    })
+}
+
+/// A definition whose digest is another one was changed behind our back; to offer it would be to accept that.
+fn definition(row: &Row, name: &'static str, digest_name: &'static str, of: &str) -> Result<Option<Definition>, Fault> {
+    if column::<Option<&str>>(row, name)?.is_none() {
+        return Ok(None);
+    }
+    let value: Value = json(row, name, of)?;
+    let digest: Digest = word(row, digest_name, of)?;
+    if contract::canonical::digest(&value) != digest {
+        return Err(unreadable(digest_name, of).into());
+    }
+    Ok(Some(Definition { value, digest }))
+}

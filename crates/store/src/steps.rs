@@ -1,0 +1,17 @@
+//! How far a store has been migrated.
+
+/// The steps of a store's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steps {
+    /// Those it has taken.
+    pub taken: u32,
+    /// Those this program knows.
+    pub known: u32,
+}
+
+impl Steps {
+    /// Those that are missing.
+    pub fn missing(self) -> u32 {
+        self.known.saturating_sub(self.taken)
+    }
+}
