@@ -16,11 +16,16 @@
 //! Not here: when a database is refused (`opening`), its shape (`migrations`), the statements (a module for each port).
 
 mod faults;
+mod instances;
+mod jobs;
+mod ledger;
 mod migrations;
 mod opening;
 mod pool;
+mod reading;
 mod statement;
 mod transaction;
+mod workflow_runs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +69,7 @@ pub struct PostgresStore {
     pool: Pool,
     /// `None`: the server's clock.
     time: Option<StoreTime>,
+    doubts: ledger::Doubts,
 }
 
 impl PostgresStore {
@@ -72,7 +78,7 @@ impl PostgresStore {
         let pool = opening::connect(url, options).await?;
         migrations::migrate(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
-        Ok(Self { pool, time })
+        Ok(Self { pool, time, doubts: ledger::Doubts::default() })
     }
 
     /// Numbers for metrics.

@@ -15,7 +15,12 @@ use super::statement::{column, int, text};
 use super::transaction::{Scope, Transaction};
 
 /// All steps, oldest first.
-const STEPS: &[&str] = &[include_str!("../../migrations/postgres/0001_registry.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_registry.sql"),
+    include_str!("../../migrations/postgres/0005_ledger.sql"),
+    include_str!("../../migrations/postgres/0006_jobs.sql"),
+    include_str!("../../migrations/postgres/0007_workflow_runs.sql"),
+];
 
 /// "GNTR": the server's lock under which steps are taken.
 const LOCK: i64 = 0x474e_5452;
