@@ -79,19 +79,23 @@ impl PostgresStore {
         Ok(result)
     }
 
+    /// The fence is compared on the locked row: whoever was quicker has raised it, and is not looked at as lapsed again.
     pub(super) async fn take_lapsed_jobs(&self, owner: OwnerId, most: usize) -> Result<Vec<TakenJob>, Fault> {
         let statement = format!(
-            "{clock}, lapsed AS (
-                 SELECT seq FROM jobs, clock
+            "{clock}, lapsed AS MATERIALIZED (
+                 SELECT seq, fence FROM jobs, clock
                  WHERE state = 'running'
                    AND NOT EXISTS (SELECT 1 FROM instances
                                    WHERE instances.owner_id = jobs.owner_id AND jobs_until > clock.now)
                    AND EXISTS (SELECT 1 FROM instances WHERE owner_id = $2 AND jobs_until > clock.now)
-                 ORDER BY seq LIMIT $3 FOR UPDATE OF jobs SKIP LOCKED
+                 ORDER BY seq LIMIT $3
+             ), locked AS MATERIALIZED (
+                 SELECT jobs.seq FROM jobs JOIN lapsed ON jobs.seq = lapsed.seq AND jobs.fence = lapsed.fence
+                 WHERE jobs.state = 'running' ORDER BY jobs.seq FOR UPDATE OF jobs SKIP LOCKED
              ), held AS (
                  UPDATE jobs SET owner_id = $2, fence = jobs.fence + 1, started_at = clock.now, progress = NULL, phase = NULL,
                                  events = jobs.events + 1
-                 FROM clock, lapsed WHERE jobs.seq = lapsed.seq AND jobs.state = 'running'
+                 FROM clock, locked WHERE jobs.seq = locked.seq
                  RETURNING {COLUMNS}, jobs.fence, jobs.events
              ), told AS (
                  INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
