@@ -136,7 +136,7 @@ impl PostgresStore {
     async fn claim_or_fail(&self, claim: &Claim) -> Result<Begun, Fault> {
         let statement = insertion();
         let rows =
-            with_values!(claim, self.now(), |values| { self.pool.query(claim.scope(), &statement, &values).await? });
+            with_values!(claim, self.now(), |values| self.pool.query(claim.scope(), &statement, &values).await?);
         if let Verdict::Answer(begun) = answer(claim, &rows)? {
             return Ok(begun);
         }
