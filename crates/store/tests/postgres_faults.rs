@@ -2,12 +2,8 @@
 //! that is paused past its leases.
 //!
 //! Each test has its own server where it harms it.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "test crate; a child speaks by its output"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "test crate; a child speaks by its output")]
+#![expect(clippy::disallowed_methods, reason = "tests start processes and wait by the machine's clock")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,7 @@
 //! Ledger, queue and runs on a real PostgreSQL: the suites every adapter must pass, and several instances on one database.
 //!
 //! Not here: servers that go away and processes that are paused (`postgres_faults`).
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test crate")]
+#![expect(clippy::unwrap_used, reason = "test crate")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};

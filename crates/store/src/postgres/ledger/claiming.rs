@@ -12,6 +12,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use contract::ids::InvocationId;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::ledger::{Begun, Entry, EntryState, Fence, Intent};
 use tokio_postgres::Row;
@@ -54,7 +55,7 @@ struct Line {
 enum Verdict {
     Answer(Begun),
     /// The key's former call has no more right to it.
-    GiveUp(Line),
+    GiveUp(InvocationId),
     /// The same call failed clean.
     BeginAgain(Fence),
     /// Nothing is in the way.
@@ -199,8 +200,7 @@ async fn claim_again(tx: &Transaction, claim: &Claim, now: Option<i64>) -> Resul
         Some(row) => judge(&claim.intent, lines(&rows)?, time(row, "now")?),
         None => Verdict::Insert,
     };
-    if let Verdict::GiveUp(line) = &verdict {
-        let holder = line.entry.intent.invocation;
+    if let Verdict::GiveUp(holder) = verdict {
         tx.execute("UPDATE ledger SET holds_key = false WHERE invocation_id = $1", &[text(&holder.to_string())])
             .await?;
         let former = lines(&rows)?.into_iter().filter(|line| line.entry.intent.invocation != holder).collect();
@@ -277,7 +277,7 @@ fn judge(intent: &Intent, lines: Vec<Line>, now: UnixMillis) -> Verdict {
                 });
             }
             if !is_own {
-                return Verdict::GiveUp(line);
+                return Verdict::GiveUp(of.invocation);
             }
         }
         if is_own {
