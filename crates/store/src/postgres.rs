@@ -21,9 +21,13 @@ mod bus;
 mod faults;
 mod index;
 mod installation;
+mod instances;
+mod jobs;
+mod ledger;
 mod migrations;
 mod opening;
 mod pool;
+mod reading;
 mod registry;
 mod search;
 mod statement;
@@ -31,6 +35,7 @@ mod stored_text;
 mod tls;
 mod transaction;
 mod upstreams;
+mod workflow_runs;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -80,6 +85,7 @@ pub struct PostgresStore {
     time: Option<StoreTime>,
     /// Who this is on the change bus, once it listens; 0 before.
     instance: AtomicI64,
+    doubts: ledger::Doubts,
 }
 
 impl PostgresStore {
@@ -89,7 +95,7 @@ impl PostgresStore {
         migrations::migrate(&pool).await?;
         index::bring_up_to_date(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
-        Ok(Self { pool, time, instance: AtomicI64::new(0) })
+        Ok(Self { pool, time, instance: AtomicI64::new(0), doubts: ledger::Doubts::default() })
     }
 
     /// How far the database has been migrated; looks only.

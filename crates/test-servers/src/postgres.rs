@@ -80,6 +80,8 @@ impl Postgres {
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
+            // Its data may be wanted by the next try.
+            server.stop();
         }
         let log = std::fs::read_to_string(self.log()).unwrap_or_default();
         bail!("PostgreSQL did not start:\n{log}")

@@ -12,6 +12,9 @@ pub(super) enum Busy {
     /// The server did not answer in time.
     #[error("the database did not answer in time")]
     NoAnswer,
+    /// Others were quicker each time it was tried.
+    #[error("too many others wanted the same at once")]
+    Contended,
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -42,6 +45,20 @@ impl Fault {
     pub(super) fn is_lost_race(&self) -> bool {
         let Self::Postgres(error) = self else { return false };
         matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
+    }
+
+    /// Did the server refuse a second row where there can be one?
+    pub(super) fn is_duplicate(&self) -> bool {
+        matches!(self, Self::Postgres(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
+    }
+
+    /// May the work have been done all the same, or be done yet, because its answer did not come?
+    pub(super) fn leaves_doubt(&self) -> bool {
+        match self {
+            Self::Postgres(_) => self.spoils_connection(),
+            Self::Busy(busy) => *busy == Busy::NoAnswer,
+            Self::Unreadable(_) => false,
+        }
     }
 
     /// Is the connection of no more use? Also one to a server that has become a read-only standby: the next one may reach

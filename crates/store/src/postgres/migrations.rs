@@ -21,6 +21,9 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0002_search.sql"),
     include_str!("../../migrations/postgres/0003_access.sql"),
     include_str!("../../migrations/postgres/0004_upstreams.sql"),
+    include_str!("../../migrations/postgres/0005_ledger.sql"),
+    include_str!("../../migrations/postgres/0006_jobs.sql"),
+    include_str!("../../migrations/postgres/0007_workflow_runs.sql"),
     include_str!("../../migrations/postgres/0013_installation.sql"),
 ];
 

@@ -55,9 +55,28 @@ impl Pool {
         statement: &str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, Fault> {
+        let (beginning, mut tries) = (self.beginning(scope), Tries::default());
+        loop {
+            match self.query_once(&beginning, statement, values).await {
+                Err(fault) if tries.again_after(&fault).await => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The same under a lock of the whole database, which is taken before: the statement sees what everybody who held the
+    /// lock before has done. Still one round trip, so that a process that is stopped in the middle holds the lock no longer.
+    pub(super) async fn query_alone(
+        &self,
+        scope: Scope<'_>,
+        lock: i64,
+        statement: &str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Fault> {
+        let beginning = format!("{}; SELECT pg_advisory_xact_lock({lock})", self.beginning(scope));
         let mut tries = Tries::default();
         loop {
-            match self.query_once(scope, statement, values).await {
+            match self.query_once(&beginning, statement, values).await {
                 Err(fault) if tries.again_after(&fault).await => {}
                 other => return other,
             }
@@ -75,14 +94,14 @@ impl Pool {
         }
     }
 
-    async fn query_once(&self, scope: Scope<'_>, statement: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Fault> {
+    async fn query_once(&self, beginning: &str, statement: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Fault> {
         let lease = self.take().await?;
-        let (client, beginning) = (lease.client()?, self.beginning(scope));
+        let client = lease.client()?;
         // Polled in this order, so sent in this order, without waiting for answers in between. If the statement fails, the
         // server answers the COMMIT by rolling back.
         let all = async {
             let work = client.query_typed(statement, values);
-            tokio::join!(biased; client.batch_execute(&beginning), work, client.batch_execute("COMMIT"))
+            tokio::join!(biased; client.batch_execute(beginning), work, client.batch_execute("COMMIT"))
         };
         let done = tokio::time::timeout(self.statement_max() + ANSWER_GRACE, all).await;
         let (begun, rows, committed) = done.map_err(|_| Busy::NoAnswer)?;
@@ -110,7 +129,12 @@ impl Pool {
             Scope::System => "*".to_owned(),
         };
         let milliseconds = self.statement_max().as_millis();
-        format!("BEGIN; SET LOCAL gantry.tenant = '{tenant}'; SET LOCAL statement_timeout = {milliseconds}")
+        let idle = milliseconds.div_ceil(2);
+        // A process that is stopped in the middle of a transaction must not keep its locks for ever.
+        format!(
+            "BEGIN; SET LOCAL gantry.tenant = '{tenant}'; SET LOCAL statement_timeout = {milliseconds}; \
+             SET LOCAL idle_in_transaction_session_timeout = {idle}"
+        )
     }
 }
 

@@ -1,0 +1,181 @@
+//! `Ledger` on PostgreSQL. Almost every method is one statement, so instances meet only inside the database.
+//!
+//! - A claim is one `INSERT`; that a key is held once is a unique index's doing (LEDGER-1).
+//! - A settlement is one `UPDATE` that names fence and state, which the server checks again on the newest row after any wait:
+//!   whoever comes second finds nothing to change (LEDGER-3).
+//! - A settlement whose answer was lost may be said again: who finds exactly its own words has written them.
+//!
+//! Not here: taking a key (`claiming`), claims whose answer was lost (`doubts`), leases (`instances`).
+
+mod claiming;
+mod doubts;
+mod entries;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ids::{InvocationId, TenantId};
+use kernel::ports::ledger::{
+    Begun, Entry, EntryFilter, EntryState, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
+};
+use kernel::ports::registry_store::StoreError;
+
+pub(super) use doubts::Doubts;
+use entries::{COLUMNS, entry};
+
+use super::PostgresStore;
+use super::faults::Fault;
+use super::reading::{limit, with_clock};
+use super::statement::{column, int, text, unreadable};
+use super::transaction::Scope;
+
+#[async_trait]
+impl Ledger for PostgresStore {
+    async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<(), StoreError> {
+        self.renew_for_calls(owner, lease).await?;
+        // The server answers: a good moment to clear up what it left open when it did not.
+        self.withdraw_doubtful().await;
+        Ok(())
+    }
+
+    async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
+        Ok(self.retire_from_calls(owner).await?)
+    }
+
+    async fn begin(&self, intent: Intent) -> Result<Begun, StoreError> {
+        Ok(self.claim(intent).await?)
+    }
+
+    async fn settle(
+        &self,
+        invocation: InvocationId,
+        fence: Fence,
+        settlement: Settlement,
+    ) -> Result<Settled, StoreError> {
+        let (id, fence) = (invocation.to_string(), i64::try_from(fence.0).unwrap_or(i64::MAX));
+        let outcome = settlement.outcome.to_string();
+        let statement = format!(
+            "{}, settled AS (
+                 UPDATE ledger SET state = $4, settled_at = clock.now, outcome = $5,
+                                   keep_until = clock.now + window_seconds * 1000
+                 FROM clock WHERE invocation_id = $2 AND fence = $3 AND state = 'in_flight' RETURNING 1
+             )
+             SELECT 1 AS kept FROM settled
+             UNION ALL
+             SELECT 1 FROM ledger WHERE invocation_id = $2 AND fence = $3 AND state = $4 AND outcome = $5",
+            with_clock()
+        );
+        // The call is known by its id alone, which is nobody else's.
+        let kept = self
+            .pool
+            .query(
+                Scope::System,
+                &statement,
+                &[int(&self.now()), text(&id), int(&fence), text(&settlement.state.as_str()), text(&outcome)],
+            )
+            .await?;
+        Ok(if kept.is_empty() { Settled::Fenced } else { Settled::Kept })
+    }
+
+    async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
+        let statement = format!(
+            "{} SELECT {COLUMNS} FROM ledger, clock
+             WHERE state = 'in_flight'
+               AND NOT EXISTS (SELECT 1 FROM instances
+                               WHERE instances.owner_id = ledger.owner_id AND ledger_until > clock.now)
+             ORDER BY begun_at, invocation_id LIMIT $2",
+            with_clock()
+        );
+        let rows = self.pool.query(Scope::System, &statement, &[int(&self.now()), int(&limit(most))]).await?;
+        Ok(rows.iter().map(entry).collect::<Result<_, Fault>>()?)
+    }
+
+    async fn find(&self, tenant: &TenantId, invocation: InvocationId) -> Result<Option<Entry>, StoreError> {
+        let statement = format!("SELECT {COLUMNS} FROM ledger WHERE invocation_id = $1 AND tenant_id = $2");
+        let rows = self
+            .pool
+            .query(Scope::Tenant(tenant.as_str()), &statement, &[text(&invocation.to_string()), text(&tenant.as_str())])
+            .await?;
+        Ok(rows.first().map(entry).transpose()?)
+    }
+
+    async fn list(&self, filter: &EntryFilter, most: usize) -> Result<Vec<Entry>, StoreError> {
+        let tenant = filter.tenant.as_ref().map(TenantId::as_str);
+        // One shape of the question for each of the four, so that each finds its index.
+        let of = if tenant.is_some() { "tenant_id = $1" } else { "$1 IS NULL" };
+        let in_state = if filter.state.is_some() { "state = $2" } else { "$2 IS NULL" };
+        let before = if filter.before.is_some() { "invocation_id < $3" } else { "$3 IS NULL" };
+        let statement = format!(
+            "SELECT {COLUMNS} FROM ledger WHERE {of} AND {in_state} AND {before} ORDER BY invocation_id DESC LIMIT $4"
+        );
+        let rows = self
+            .pool
+            .query(
+                tenant.map_or(Scope::System, Scope::Tenant),
+                &statement,
+                &[
+                    text(&tenant),
+                    text(&filter.state.map(EntryState::as_str)),
+                    text(&filter.before.map(|id| id.to_string())),
+                    int(&limit(most)),
+                ],
+            )
+            .await?;
+        Ok(rows.iter().map(entry).collect::<Result<_, Fault>>()?)
+    }
+
+    async fn resolve(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        settlement: Settlement,
+    ) -> Result<Resolved, StoreError> {
+        let (id, outcome) = (invocation.to_string(), settlement.outcome.to_string());
+        // Locked first, so that the state which is told is the one that was judged.
+        let statement = format!(
+            "{}, found AS (SELECT invocation_id, state FROM ledger WHERE invocation_id = $2 AND tenant_id = $3 FOR UPDATE),
+             resolved AS (
+                 UPDATE ledger SET state = $4, settled_at = clock.now, outcome = $5,
+                                   keep_until = clock.now + window_seconds * 1000
+                 FROM clock, found WHERE ledger.invocation_id = found.invocation_id AND found.state = 'unknown' RETURNING 1
+             )
+             SELECT state, EXISTS (SELECT 1 FROM resolved) AS is_resolved FROM found",
+            with_clock()
+        );
+        let rows = self
+            .pool
+            .query(
+                Scope::Tenant(tenant.as_str()),
+                &statement,
+                &[
+                    int(&self.now()),
+                    text(&id),
+                    text(&tenant.as_str()),
+                    text(&settlement.state.as_str()),
+                    text(&outcome),
+                ],
+            )
+            .await?;
+        let Some(row) = rows.first() else { return Ok(Resolved::NotFound) };
+        if column(row, "is_resolved")? {
+            return Ok(Resolved::Done);
+        }
+        let state = EntryState::of_word(column(row, "state")?).ok_or_else(|| Fault::from(unreadable("state", &id)))?;
+        Ok(Resolved::NotUnknown(state))
+    }
+
+    async fn prune(&self, most: usize) -> Result<usize, StoreError> {
+        // What another instance forgets at the moment is left to it.
+        let statement = format!(
+            "{}, over AS (
+                 SELECT invocation_id FROM ledger, clock
+                 WHERE state IN ('done', 'failed_clean') AND keep_until <= clock.now
+                 ORDER BY keep_until LIMIT $2 FOR UPDATE OF ledger SKIP LOCKED
+             )
+             DELETE FROM ledger USING over WHERE ledger.invocation_id = over.invocation_id",
+            with_clock()
+        );
+        let forgotten = self.pool.execute(Scope::System, &statement, &[int(&self.now()), int(&limit(most))]).await?;
+        Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
+    }
+}

@@ -1,0 +1,469 @@
+//! Ledger, queue and runs on a real PostgreSQL: the suites every adapter must pass, and several instances on one database.
+//!
+//! Not here: servers that go away and processes that are paused (`postgres_faults`).
+#![expect(clippy::unwrap_used, reason = "test crate")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use contract::canonical;
+use contract::ids::{InvocationId, TenantId, TraceId};
+use contract::manifest::SideEffectPolicy;
+use contract::version::Version;
+use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
+use gantry_store::memory::MemoryStore;
+use gantry_store::postgres::{Options, PostgresStore};
+use gantry_store::sqlite::{self, SqliteStore};
+use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
+use kernel::ports::clock::Clock;
+use kernel::ports::health_store::HealthStore;
+use kernel::ports::job_store::{
+    End, Enqueued, JobKey, JobPriority, JobState, JobStore, NewJob, QueueBounds, TakeRules, Written,
+};
+use kernel::ports::ledger::{Begun, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Settled, Settlement};
+use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::usage_store::UsageStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::{self, NewRun, WorkflowRuns};
+use serde_json::json;
+use test_servers::Postgres;
+use uuid::Uuid;
+
+/// One server for all tests of this program. It ends with the program.
+static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+
+const LEASE: Duration = Duration::from_secs(30);
+
+struct InDatabase {
+    store: Arc<PostgresStore>,
+    clock: Arc<SteppedClock>,
+    url: String,
+    /// What is not tested here.
+    rest: Arc<MemoryStore>,
+}
+
+#[async_trait::async_trait]
+impl Adapter for InDatabase {
+    fn store(&self) -> Arc<dyn AnyStore> {
+        Arc::clone(&self.rest) as Arc<dyn AnyStore>
+    }
+
+    fn access(&self) -> Arc<dyn AccessStore> {
+        Arc::clone(&self.rest) as Arc<dyn AccessStore>
+    }
+
+    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
+        Arc::clone(&self.rest) as Arc<dyn UpstreamStore>
+    }
+
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.store) as Arc<dyn JobStore>
+    }
+
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::clone(&self.rest) as Arc<dyn WebhookStore>
+    }
+
+    fn runs(&self) -> Arc<dyn WorkflowRuns> {
+        Arc::clone(&self.store) as Arc<dyn WorkflowRuns>
+    }
+
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::clone(&self.store) as Arc<dyn Ledger>
+    }
+
+    fn clock(&self) -> Arc<SteppedClock> {
+        Arc::clone(&self.clock)
+    }
+
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
+        Arc::clone(&self.rest) as Arc<dyn CheckpointStore>
+    }
+
+    fn usage(&self) -> Arc<dyn UsageStore> {
+        Arc::clone(&self.rest) as Arc<dyn UsageStore>
+    }
+
+    fn health(&self) -> Arc<dyn HealthStore> {
+        Arc::clone(&self.rest) as Arc<dyn HealthStore>
+    }
+
+    async fn reopen(&mut self) {
+        self.store.close().await;
+        self.store = Arc::new(PostgresStore::open(&self.url, &options(&self.clock)).await.unwrap());
+    }
+}
+
+fn options(clock: &Arc<SteppedClock>) -> Options {
+    let mut options = Options::default();
+    // Many tests run at once on one server, and the machine may be busy.
+    options.connections_max = 4;
+    options.connection_wait = Duration::from_secs(60);
+    options.statement_max = Duration::from_secs(60);
+    options.clock = Some(Arc::clone(clock) as Arc<dyn Clock>);
+    options
+}
+
+async fn open() -> InDatabase {
+    let url = SERVER.database().unwrap();
+    let clock = Arc::<SteppedClock>::default();
+    let store = Arc::new(PostgresStore::open(&url, &options(&clock)).await.unwrap());
+    InDatabase { store, clock, url, rest: Arc::default() }
+}
+
+/// Two instances on one database.
+async fn two() -> [Arc<PostgresStore>; 2] {
+    let first = open().await;
+    let second = PostgresStore::open(&first.url, &options(&first.clock)).await.unwrap();
+    [first.store, Arc::new(second)]
+}
+
+mod ledger {
+    gantry_store::ledger_suite!(super::open);
+}
+
+mod jobs {
+    gantry_store::jobs_suite!(super::open);
+}
+
+mod runs {
+    gantry_store::conformance_cases!(super::open, webhooks, [a_run_begins_once_for_a_key_and_ends_once]);
+}
+
+// ---------------------------------------------------------------------------------------------------------- samples
+
+fn id(number: u128) -> InvocationId {
+    InvocationId(Uuid::from_u128(number))
+}
+
+fn owner(number: u128) -> OwnerId {
+    OwnerId(Uuid::from_u128(number))
+}
+
+fn intent(number: u128, key: &str, by: OwnerId) -> Intent {
+    Intent {
+        invocation: id(number),
+        trace: TraceId::from_bytes([7; 16]),
+        tenant: "acme".parse().unwrap(),
+        subject: "did:key:z6Mk".parse().unwrap(),
+        tool: "bank.transfer".parse().unwrap(),
+        version: Version::parse("1.2.3").unwrap(),
+        effects: SideEffectPolicy::Compensatable,
+        key: Some(IdempotencyKey { scope: "session".into(), key: key.into() }),
+        parameters: canonical::digest(&json!({ "amount": 5 })),
+        window: Duration::from_secs(60),
+        owner: by,
+    }
+}
+
+fn job(of: &str, number: u128) -> NewJob {
+    let payload = json!({ "number": number.to_string() });
+    NewJob {
+        key: JobKey { tenant: of.parse().unwrap(), id: id(number) },
+        kind: "tool_call".into(),
+        label: "demo.echo".into(),
+        subject: "agent-1".parse().unwrap(),
+        digest: canonical::digest(&payload),
+        payload,
+        priority: JobPriority::near(5),
+        delay: Duration::ZERO,
+        attempts_max: 3,
+        dedupe: None,
+        bounds: QueueBounds { per_tenant: 1_000, total: 10_000 },
+    }
+}
+
+// ------------------------------------------------------------------------------------------------- several instances
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hundred_duplicates_through_two_instances_are_one_claim() {
+    let stores = two().await;
+    for (number, store) in (1..).zip(&stores) {
+        Ledger::renew(&**store, owner(number), LEASE).await.unwrap();
+    }
+    for round in 0..10_u128 {
+        let key = format!("k{round}");
+        let asking = (0..100_u128).map(|number| {
+            let turn = usize::try_from(number % 2).unwrap();
+            let intent = intent(round * 1_000 + number + 1, &key, owner(number % 2 + 1));
+            let store = Arc::clone(stores.get(turn).unwrap());
+            tokio::spawn(async move { store.begin(intent).await.unwrap() })
+        });
+        let (mut fresh, mut held) = (0, BTreeSet::new());
+        for asked in asking.collect::<Vec<_>>() {
+            match asked.await.unwrap() {
+                Begun::Fresh(_) => fresh += 1,
+                Begun::Held(entry) => {
+                    held.insert(entry.intent.invocation);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((fresh, held.len()), (1, 1), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_key_that_becomes_free_is_taken_by_one_of_many() {
+    let stores = two().await;
+    let [store, _] = &stores;
+    Ledger::renew(&**store, owner(1), LEASE).await.unwrap();
+    for round in 0..10_u128 {
+        let (key, base) = (format!("k{round}"), round * 1_000);
+        let Begun::Fresh(fence) = store.begin(intent(base + 1, &key, owner(1))).await.unwrap() else { panic!() };
+        let clean = Settlement { state: EntryState::FailedClean, outcome: json!({}) };
+        store.settle(id(base + 1), fence, clean).await.unwrap();
+        // The first asks again under its own id, the others under new ones.
+        let asking = (1..=20_u128).map(|number| {
+            let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
+            let intent = intent(base + number, &key, owner(1));
+            tokio::spawn(async move { store.begin(intent).await.unwrap() })
+        });
+        let mut fresh = 0;
+        for asked in asking.collect::<Vec<_>>() {
+            match asked.await.unwrap() {
+                Begun::Fresh(_) => fresh += 1,
+                Begun::Held(entry) => assert_eq!(entry.state, EntryState::InFlight),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(fresh, 1, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_instances_take_every_job_once_and_no_more_than_a_tenants_share() {
+    let stores = two().await;
+    for (number, store) in (1..).zip(&stores) {
+        store.enlist(owner(number), LEASE, false).await.unwrap();
+    }
+    let [first, _] = &stores;
+    for number in 0..60 {
+        let of = ["a", "b", "c"].into_iter().cycle().nth(number).unwrap();
+        assert_eq!(first.enqueue(job(of, u128::try_from(number).unwrap() + 1)).await.unwrap(), Enqueued::New);
+    }
+    let rules = TakeRules { most: 2, running_per_tenant: 4 };
+    let mut seen = BTreeSet::new();
+    for round in 0.. {
+        let taking = (0..8_u128).map(|number| {
+            let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
+            tokio::spawn(async move { store.take(owner(number % 2 + 1), rules).await.unwrap().jobs })
+        });
+        let mut taken = Vec::new();
+        for jobs in taking.collect::<Vec<_>>() {
+            taken.extend(jobs.await.unwrap());
+        }
+        let mut running = BTreeMap::new();
+        for job in &taken {
+            assert!(seen.insert(job.record.key.clone()), "{:?} was taken twice", job.record.key);
+            *running.entry(job.record.key.tenant.to_string()).or_insert(0) += 1;
+        }
+        assert!(running.values().all(|running| *running <= 4), "round {round}: {running:?}");
+        if taken.is_empty() {
+            break;
+        }
+        for job in taken {
+            let done = first.finish(&job.record.key, job.fence, End::Done(json!(1))).await.unwrap();
+            assert_eq!(done, Written::Kept(JobState::Done));
+        }
+    }
+    assert_eq!(seen.len(), 60);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_tenants_bound_holds_however_many_enqueue_at_once() {
+    let stores = two().await;
+    let [first, _] = &stores;
+    let bounds = QueueBounds { per_tenant: 10, total: 1_000 };
+    // The tenant is known, so its counter can be locked.
+    first.enqueue(NewJob { bounds, ..job("local", 1) }).await.unwrap();
+    let entering = (2..=60_u128).map(|number| {
+        let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
+        tokio::spawn(async move { store.enqueue(NewJob { bounds, ..job("local", number) }).await.unwrap() })
+    });
+    let mut new = 1;
+    for entered in entering.collect::<Vec<_>>() {
+        new += u64::from(entered.await.unwrap() == Enqueued::New);
+    }
+    assert_eq!((new, first.counts().await.unwrap().waiting), (10, 10));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn jobs_of_a_lapsed_instance_are_taken_over_by_one_of_many() {
+    let first = open().await;
+    let second = Arc::new(PostgresStore::open(&first.url, &options(&first.clock)).await.unwrap());
+    let stores = [Arc::clone(&first.store), second];
+    first.store.enlist(owner(9), LEASE, false).await.unwrap();
+    for number in 1..=30 {
+        first.store.enqueue(job("local", number)).await.unwrap();
+    }
+    let rules = TakeRules { most: 100, running_per_tenant: 100 };
+    let before = first.store.take(owner(9), rules).await.unwrap().jobs;
+    assert_eq!(before.len(), 30);
+    first.clock.step(LEASE);
+    for number in [1, 2] {
+        first.store.enlist(owner(number), LEASE, false).await.unwrap();
+    }
+    let taking = (0..10_u128).map(|number| {
+        let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
+        tokio::spawn(async move { store.take_over(owner(number % 2 + 1), 10).await.unwrap() })
+    });
+    let mut over = Vec::new();
+    for taken in taking.collect::<Vec<_>>() {
+        over.extend(taken.await.unwrap());
+    }
+    // Whoever wanted what another one was quicker to take looks again.
+    over.extend(first.store.take_over(owner(1), 100).await.unwrap());
+    let keys: BTreeSet<JobKey> = over.iter().map(|job| job.record.key.clone()).collect();
+    assert_eq!((over.len(), keys.len()), (30, 30));
+    for job in before {
+        let late = first.store.finish(&job.record.key, job.fence, End::Done(json!("late"))).await.unwrap();
+        assert_eq!(late, Written::Fenced);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_begin_one_run() {
+    let stores = two().await;
+    let beginning = (1..=40_u128).map(|number| {
+        let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
+        let run = NewRun {
+            tenant: "local".parse().unwrap(),
+            id: id(number),
+            workflow: "ship\u{0}it".into(),
+            idempotency_key: "k".repeat(5_000),
+            input: json!({}),
+        };
+        tokio::spawn(async move { store.begin_run(&run).await.unwrap() })
+    });
+    let mut new = 0;
+    for begun in beginning.collect::<Vec<_>>() {
+        new += usize::from(begun.await.unwrap() == workflow_runs::Begun::New);
+    }
+    assert_eq!(new, 1);
+}
+
+/// Taking many at once must choose what taking one by one does, as the embedded store does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_jobs_at_once_are_the_ones_that_turns_would_choose() {
+    let adapter = open().await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut embedded = sqlite::Options::default();
+    embedded.clock = Some(Arc::clone(&adapter.clock) as Arc<dyn Clock>);
+    let embedded = SqliteStore::open(&directory.path().join("gantry.db"), &embedded).unwrap();
+    let stores: [Arc<dyn JobStore>; 2] = [adapter.jobs(), Arc::new(embedded)];
+    for store in &stores {
+        store.enlist(owner(1), LEASE, false).await.unwrap();
+    }
+    // Any sequence will do that is the same each time.
+    let mut state = 7_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut running: Vec<(JobKey, Fence)> = Vec::new();
+    for step in 0..60_u128 {
+        for number in 0..u128::from(next(6)) {
+            let of = format!("tenant-{}", next(5));
+            let priority = JobPriority::near(u8::try_from(next(10)).unwrap() + 1);
+            for store in &stores {
+                store.enqueue(NewJob { priority, ..job(&of, step * 100 + number) }).await.unwrap();
+            }
+        }
+        let rules = TakeRules { most: usize::try_from(next(6)).unwrap(), running_per_tenant: 3 };
+        let mut taken = Vec::new();
+        for store in &stores {
+            let jobs = store.take(owner(1), rules).await.unwrap().jobs;
+            taken.push(jobs.into_iter().map(|job| (job.record.key, job.fence)).collect::<Vec<_>>());
+        }
+        let [at_once, by_one] = taken.try_into().unwrap();
+        assert_eq!(at_once, by_one, "step {step}");
+        running.extend(at_once);
+        for _ in 0..next(5) {
+            if running.is_empty() {
+                break;
+            }
+            let at = usize::try_from(next(u64::try_from(running.len()).unwrap())).unwrap();
+            let (key, fence) = running.swap_remove(at);
+            let end = if next(4) == 0 { End::HandBack } else { End::Done(json!(1)) };
+            for store in &stores {
+                store.finish(&key, fence, end.clone()).await.unwrap();
+            }
+        }
+        assert_eq!(stores[0].counts().await.unwrap(), stores[1].counts().await.unwrap());
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------- hostile words
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_that_no_text_column_can_hold_are_kept() {
+    let adapter = open().await;
+    let jobs = adapter.jobs();
+    jobs.enlist(owner(1), LEASE, false).await.unwrap();
+    jobs.enqueue(job("local", 1)).await.unwrap();
+    let rules = TakeRules { most: 1, running_per_tenant: 1 };
+    let taken = jobs.take(owner(1), rules).await.unwrap().jobs.pop().unwrap();
+    let (key, word) = (taken.record.key, "a\u{0}b\"'\\\u{202e}");
+    for percent in [None, Some(f64::NAN), Some(f64::INFINITY), Some(40.5)] {
+        let kept = jobs.report(&key, taken.fence, percent, Some(word.into())).await.unwrap();
+        assert_eq!(kept, Written::Kept(JobState::Running));
+    }
+    jobs.ask_cancel(&key, word, json!({ "why": word })).await.unwrap();
+    let record = jobs.find(&key).await.unwrap().unwrap().record;
+    assert_eq!((record.phase.as_deref(), record.progress_percent), (Some(word), Some(40.5)));
+    assert_eq!(record.cancel_asked.as_deref(), Some(word));
+    let events = jobs.events(&key, 0, 100).await.unwrap();
+    let newest = events.iter().rfind(|event| event.kind == "progress").unwrap();
+    assert_eq!(newest.data, json!({ "progress_percent": 40.5, "current_phase": word }));
+    jobs.finish(&key, taken.fence, End::Done(json!({ "said": word }))).await.unwrap();
+    assert_eq!(jobs.find(&key).await.unwrap().unwrap().result, Some(json!({ "said": word })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settlement_whose_answer_was_lost_may_be_said_again() {
+    let adapter = open().await;
+    let ledger = adapter.ledger();
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    let Begun::Fresh(fence) = ledger.begin(intent(1, &"long".repeat(2_000), owner(1))).await.unwrap() else { panic!() };
+    let done = |outcome: &str| Settlement { state: EntryState::Done, outcome: json!(outcome) };
+    assert_eq!(ledger.settle(id(1), fence, done("paid")).await.unwrap(), Settled::Kept);
+    assert_eq!(ledger.settle(id(1), fence, done("paid")).await.unwrap(), Settled::Kept, "it is what is there");
+    assert_eq!(ledger.settle(id(1), fence, done("not paid")).await.unwrap(), Settled::Fenced);
+    assert_eq!(ledger.settle(id(1), Fence(fence.0 + 1), done("paid")).await.unwrap(), Settled::Fenced);
+}
+
+// ------------------------------------------------------------------------------------------------- row level security
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_of_another_tenant_neither_sees_nor_writes_a_row() {
+    let adapter = open().await;
+    let (ledger, jobs, runs) = (adapter.ledger(), adapter.jobs(), adapter.runs());
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    ledger.begin(intent(1, "k", owner(1))).await.unwrap();
+    jobs.enqueue(job("acme", 1)).await.unwrap();
+    let tenant: TenantId = "acme".parse().unwrap();
+    let run = NewRun { tenant, id: id(1), workflow: "w".into(), idempotency_key: "k".into(), input: json!({}) };
+    runs.begin_run(&run).await.unwrap();
+    let database = adapter.url.rsplit('/').next().unwrap();
+    let within = |tenant: &str, statement: &str| {
+        let all = format!("SET ROLE gantry; BEGIN; SET LOCAL gantry.tenant = '{tenant}'; {statement}; COMMIT");
+        SERVER.sql(database, &all)
+    };
+    for table in ["ledger", "jobs", "job_bodies", "job_events", "workflow_runs"] {
+        let count = format!("SELECT count(*) FROM {table}");
+        for (tenant, rows) in [("acme", "1"), ("*", "1"), ("other", "0"), ("", "0")] {
+            assert_eq!(within(tenant, &count).unwrap(), rows, "{table} for `{tenant}`");
+        }
+        let steal = format!("WITH gone AS (DELETE FROM {table} RETURNING 1) SELECT count(*) FROM gone");
+        assert_eq!(within("other", &steal).unwrap(), "0", "{table}");
+    }
+    let add_up = "WITH changed AS (UPDATE job_tenants SET waiting = 0 RETURNING 1)
+                  SELECT (SELECT count(*) FROM changed), (SELECT sum(waiting) FROM job_tenants)";
+    assert_eq!(within("other", add_up).unwrap(), "0|1", "counters can be added up, but not changed");
+    let forged = "INSERT INTO job_bodies (seq, tenant_id, payload) VALUES (99, 'acme', '1')";
+    let refused = within("other", forged).unwrap_err().to_string();
+    assert!(refused.contains("row-level security"), "{refused}");
+}
