@@ -15,12 +15,16 @@
 //!
 //! Not here: when a database is refused (`opening`), its shape (`migrations`), the statements (a module for each port).
 
+mod checkpoints;
 mod faults;
 mod migrations;
 mod opening;
 mod pool;
 mod statement;
+mod tool_health;
 mod transaction;
+mod usage;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;

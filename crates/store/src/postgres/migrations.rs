@@ -15,7 +15,13 @@ use super::statement::{column, int, text};
 use super::transaction::{Scope, Transaction};
 
 /// All steps, oldest first.
-const STEPS: &[&str] = &[include_str!("../../migrations/postgres/0001_registry.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_registry.sql"),
+    include_str!("../../migrations/postgres/0008_checkpoints.sql"),
+    include_str!("../../migrations/postgres/0009_webhooks.sql"),
+    include_str!("../../migrations/postgres/0010_usage.sql"),
+    include_str!("../../migrations/postgres/0011_health.sql"),
+];
 
 /// "GNTR": the server's lock under which steps are taken.
 const LOCK: i64 = 0x474e_5452;
