@@ -7,6 +7,7 @@
 mod audit;
 mod audit_sinks;
 mod authorization;
+mod backup;
 mod bad_input;
 mod calls;
 mod checkpoints;

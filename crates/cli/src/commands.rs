@@ -8,6 +8,7 @@ use crate::failure::Failure;
 mod activation;
 mod agent;
 mod audit;
+mod backup;
 mod call;
 mod completions;
 mod config_reference;
@@ -17,7 +18,9 @@ mod jobs;
 mod keys;
 mod log_level;
 mod mcp;
+mod migrate;
 mod policy;
+mod restore;
 mod serve;
 mod server;
 mod tenant;
@@ -68,6 +71,10 @@ pub(crate) enum Command {
     Webhook(webhook::Webhook),
     Usage(usage::Usage),
     Worker(worker::Worker),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -107,6 +114,9 @@ impl Command {
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,
             Self::Usage(command) => command.run(context).await?,
+            Self::Backup(command) => Box::pin(command.run(context)).await?,
+            Self::Restore(command) => Box::pin(command.run(context)).await?,
+            Self::Migrate(command) => Box::pin(command.run(context)).await?,
             Self::Completions(command) => command.run(context),
             Self::ConfigReference(command) => command.run(context),
         }

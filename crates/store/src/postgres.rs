@@ -18,6 +18,7 @@
 mod checkpoints;
 mod faults;
 mod migrations;
+mod moving;
 mod opening;
 mod pool;
 mod statement;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use kernel::ports::clock::Clock;
 
+pub use moving::{PostgresDump, PostgresLoad};
 pub use opening::OpenError;
 pub use pool::Connections;
 use pool::Pool;
@@ -74,7 +76,8 @@ impl PostgresStore {
     /// Connects, refuses what cannot work, and migrates the database if need be.
     pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
         let pool = opening::connect(url, options).await?;
-        migrations::migrate(&pool).await?;
+        opening::refuse_unfinished(&pool).await?;
+        migrations::migrate_to(&pool, None).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
         Ok(Self { pool, time })
     }

@@ -26,16 +26,21 @@ const STEPS: &[&str] = &[
 /// "GNTR": the server's lock under which steps are taken.
 const LOCK: i64 = 0x474e_5452;
 
-/// Takes the steps that are missing.
-pub(super) async fn migrate(pool: &Pool) -> Result<(), OpenError> {
+/// How many steps this program knows.
+pub(super) fn known() -> i32 {
+    i32::try_from(STEPS.len()).unwrap_or(i32::MAX)
+}
+
+/// Takes the steps that are missing, as far as the given one or as far as they are known.
+pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), OpenError> {
     let transaction = pool.begin(Scope::System).await?;
-    match take_steps(&transaction).await {
+    match take_steps(&transaction, step.unwrap_or_else(known)).await {
         Ok(()) => Ok(transaction.commit().await?),
         Err(error) => Err(error),
     }
 }
 
-async fn take_steps(transaction: &Transaction) -> Result<(), OpenError> {
+async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), OpenError> {
     // Waiting for another instance's steps may take longer than a statement normally may, and so may the steps.
     transaction.batch("SET LOCAL statement_timeout = 0").await?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
@@ -46,19 +51,18 @@ async fn take_steps(transaction: &Transaction) -> Result<(), OpenError> {
         )
         .await
         .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
-    let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
     let mut taken = 0;
     for row in transaction.query("SELECT step, digest FROM gantry_steps ORDER BY step", &[]).await? {
         let step: i32 = column(&row, "step")?;
         let Some(text) = usize::try_from(step - 1).ok().and_then(|index| STEPS.get(index)) else {
-            return Err(OpenError::Newer { found: step, known });
+            return Err(OpenError::Newer { found: step, known: known() });
         };
         if column::<&str>(&row, "digest")? != digest(text) {
             return Err(OpenError::OtherStep { step });
         }
         taken = step;
     }
-    for (step, statements) in (1_i32..).zip(STEPS).filter(|(step, _)| *step > taken) {
+    for (step, statements) in (1_i32..).zip(STEPS).filter(|(step, _)| *step > taken && *step <= to) {
         take_step(transaction, step, statements)
             .await
             .map_err(|fault| OpenError::Step { step, source: Box::new(fault) })?;

@@ -46,6 +46,15 @@ pub enum OpenError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// There is no store in it.
+    #[error("there is no store of Gantry in this database: check its name")]
+    NoStore,
+    /// A copy or a restoration into it was broken off.
+    #[error(
+        "a copy into this database was not finished: run the same `gantry migrate copy` or `gantry restore` again, or \
+         make a new database"
+    )]
+    Unfinished,
     /// Something else, likely passing.
     #[error("the database cannot be used at the moment: look at its log, then try again")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -78,6 +87,12 @@ pub(super) async fn connect(url: &str, options: &Options) -> Result<Pool, OpenEr
     }
     provide_vector(&pool).await?;
     Ok(pool)
+}
+
+/// Half a store is not opened (MOVE-3).
+pub(super) async fn refuse_unfinished(pool: &Pool) -> Result<(), OpenError> {
+    let sql = "SELECT 1 WHERE to_regclass('gantry_copy') IS NOT NULL";
+    if pool.query(Scope::System, sql, &[]).await?.is_empty() { Ok(()) } else { Err(OpenError::Unfinished) }
 }
 
 /// The extension, made if we may.
