@@ -41,7 +41,7 @@ fn pairs(number: u128, count: u64) -> UsageBatch {
 
 /// Rows of every type and every difference between the stores. The numbers are those of the loop.
 const ROWS: &str = "
-    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)
+    WITH RECURSIVE n (i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 1502)
     INSERT INTO checkpoints SELECT printf('c%05d', i), 'acme', printf('i%04d', i / 3), 'ann', 'aaa', '1.0.0', 'micro',
         iif(i % 2, 'ä \"quoted\" \\ ' || i, NULL), NULL, i, iif(i % 3, printf('c%05d', i - i % 3), NULL), i % 3 <> 0, '1.0', i % 2, 3, 3,
         randomblob(32), randomblob(32), 0, 10 - i % 3, iif(i % 5, i, NULL), randomblob(i % 100) FROM n;
@@ -71,6 +71,10 @@ const ROWS: &str = "
     INSERT INTO job_events VALUES (3, 1, 1, 'queued', '{}');
     INSERT INTO workflow_runs (tenant_id, id, workflow, idempotency_key, input, state, created_at)
         VALUES ('acme', 'r1', 'wf', 'key', '{}', 'pending', 1);
+";
+
+/// As many invocations as [`INVOCATIONS`].
+const CALLS: &str = "
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
     INSERT INTO ledger (invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy, scope, key,
                         holds_key, parameters_digest, window_seconds, owner_id, fence, state, begun_at, settled_at, outcome)
@@ -178,6 +182,7 @@ async fn only_known_tables(path: &Path) -> usize {
 async fn a_copy_in_postgresql_holds_what_sqlite_held_and_goes_on_where_it_was_broken_off() {
     let directory = tempfile::tempdir().unwrap();
     let path = sqlite_with_rows(directory.path()).await;
+    Connection::open(&path).unwrap().execute_batch(CALLS).unwrap();
     let known = only_known_tables(&path).await;
     let url = SERVER.database().unwrap();
     let opened = SqliteStore::open(&path, &sqlite::Options::default()).unwrap();
