@@ -126,7 +126,7 @@ impl Making<'_> {
             .map_err(|error| Failure::new(error.to_string()))?;
         let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
         let mut writer = self.begin(file, StoreKind::Sqlite, (0, 0), covered.records)?;
-        self.add_file(&mut writer, DATABASE, &copy.0, None)?;
+        add_file(&mut writer, DATABASE, &copy.0, None)?;
         self.end(writer, &covered)?;
         Ok(Made { audit_records: covered.records, rows: None })
     }
@@ -196,29 +196,28 @@ impl Making<'_> {
     /// What comes after the store, and the end.
     fn end(&self, mut writer: BackupWriter<BufWriter<File>>, covered: &audit::Covered) -> Result<(), Failure> {
         for extent in &covered.files {
-            self.add_file(&mut writer, &format!("audit/{}", extent.name), &extent.path, Some(extent.bytes))?;
+            add_file(&mut writer, &format!("audit/{}", extent.name), &extent.path, Some(extent.bytes))?;
         }
         if self.with_keys {
             for name in secrets(self.data_dir).map_err(|error| unreadable(self.data_dir.path(), &error))? {
-                self.add_file(&mut writer, &format!("data/{name}"), &self.data_dir.path().join(&name), None)?;
+                add_file(&mut writer, &format!("data/{name}"), &self.data_dir.path().join(&name), None)?;
             }
         }
         let file = writer.finish().map_err(|error| unwritable(&error))?;
         let file = file.into_inner().map_err(|error| unwritable(error.error()))?;
         file.sync_all().map_err(|error| unwritable(&error))
     }
+}
 
-    fn add_file(
-        &self,
-        writer: &mut BackupWriter<BufWriter<File>>,
-        name: &str,
-        path: &Path,
-        bytes: Option<u64>,
-    ) -> Result<(), Failure> {
-        let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-        let whole = file.metadata().map_err(|error| unreadable(path, &error))?.len();
-        writer.add(name, file, bytes.unwrap_or(whole)).map_err(|error| unwritable(&error))
-    }
+fn add_file(
+    writer: &mut BackupWriter<BufWriter<File>>,
+    name: &str,
+    path: &Path,
+    bytes: Option<u64>,
+) -> Result<(), Failure> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    let whole = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+    writer.add(name, file, bytes.unwrap_or(whole)).map_err(|error| unwritable(&error))
 }
 
 /// The files of a data directory that are secret, by their names in it.

@@ -41,7 +41,8 @@ impl Staging {
         }
         let audit = (head.audit_records > 0 && is_filled(&self.audit_dir)).then(|| self.audit_dir.clone());
         let secrets = head.has_keys.then(|| self.data_dir.join("keys").join("signing.pem"));
-        let there = self.store.iter().cloned().chain(audit).chain(secrets).find(|path| path.exists());
+        let there =
+            self.store.iter().cloned().chain(audit).chain(secrets).find(|path| path.try_exists().unwrap_or(true));
         match there {
             None => Ok(()),
             Some(path) => Err(Failure::new(format!("there is a `{}` already", path.display()))
@@ -104,7 +105,7 @@ impl Staging {
         if secrets.is_dir() {
             for name in ["keys", "admin.token", "webhook.key"] {
                 let (staged, place) = (secrets.join(name), self.data_dir.join(name));
-                if staged.exists() {
+                if staged.try_exists().unwrap_or(true) {
                     aside.extend(self.replace(&place, &staged)?);
                 }
             }
