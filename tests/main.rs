@@ -8,6 +8,7 @@ mod audit;
 mod audit_sinks;
 mod audit_witness;
 mod authorization;
+mod backup;
 mod bad_input;
 mod calls;
 mod checkpoints;

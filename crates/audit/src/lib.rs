@@ -21,6 +21,7 @@ mod cloud_event;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod export;
+mod extent;
 mod file_log;
 mod key_file;
 mod line;
@@ -47,6 +48,7 @@ mod writer;
 pub use checkpoint::{Checkpoint, notes_in};
 pub use cloud_event::{CloudEventError, SOURCE, TYPE_PREFIX, cloud_event};
 pub use export::{ExportHead, Run, export};
+pub use extent::{Covered, Extent, covered};
 pub use file_log::FileLog;
 pub use note::{Note, NoteError, NoteKey, NoteSigner};
 pub use options::LogOptions;

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 mod activation;
 mod agent;
 mod audit;
+mod backup;
 mod breakers;
 mod call;
 mod completions;
@@ -21,6 +22,7 @@ mod log_level;
 mod mcp;
 mod migrate;
 mod policy;
+mod restore;
 mod serve;
 mod server;
 mod tenant;
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     Migrate(migrate::Migrate),
     Worker(worker::Worker),
     Health(health::Health),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -106,7 +110,7 @@ impl Command {
             Self::Server(command) => return command.run(context).await,
             Self::Import(command) => return command.run(context).await,
             Self::Webhook(command) => return command.run(context).await,
-            Self::Migrate(command) => return command.run(context).await,
+            Self::Migrate(command) => return Box::pin(command.run(context)).await,
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
             Self::Jobs(command) => command.run(context).await?,
@@ -118,6 +122,8 @@ impl Command {
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,
             Self::Usage(command) => command.run(context).await?,
+            Self::Backup(command) => Box::pin(command.run(context)).await?,
+            Self::Restore(command) => Box::pin(command.run(context)).await?,
             Self::Completions(command) => command.run(context),
             Self::ConfigReference(command) => command.run(context),
         }

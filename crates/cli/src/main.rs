@@ -5,6 +5,7 @@
 
 mod arguments;
 mod audit_log;
+mod backup_file;
 mod catalogue;
 mod client;
 mod commands;
@@ -23,11 +24,13 @@ mod open_store;
 mod outside;
 mod policy_files;
 mod printer;
+mod progress_bar;
 mod public_key_file;
 mod reach;
 mod redacting;
 mod secret_file;
 mod secrets_folder;
+mod store_place;
 #[cfg(test)]
 mod test_kernel;
 mod tool_folders;

@@ -111,6 +111,15 @@ impl Printer {
         err(&format!("{} {text}", self.on_stderr("warning:", Style::Yellow)));
     }
 
+    /// Replaces the line that is being written to, for a person who waits.
+    pub(crate) fn redraw(&self, text: &str) {
+        if self.stderr_is_terminal && !self.wishes.quiet && !self.wishes.json {
+            let mut stderr = std::io::stderr().lock();
+            // As for every line: a terminal that is gone is not an error.
+            let _ = write!(stderr, "\r\x1b[2K{text}").and_then(|()| stderr.flush());
+        }
+    }
+
     /// Asks for a yes. Anything else, and the end of input, is a no.
     pub(crate) fn confirm(&self, question: &str) -> bool {
         let question = self.on_stderr(question, Style::Bold);

@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod measure;
 #[cfg(feature = "conformance")]
 pub mod memory;
+pub mod moving;
 pub mod postgres;
 mod search;
 pub mod sqlite;

@@ -18,6 +18,7 @@
 mod access;
 mod address;
 mod bus;
+mod checkpoints;
 mod faults;
 mod index;
 mod installation;
@@ -25,6 +26,7 @@ mod instances;
 mod jobs;
 mod ledger;
 mod migrations;
+mod moving;
 mod opening;
 mod pool;
 mod reading;
@@ -33,8 +35,11 @@ mod search;
 mod statement;
 mod stored_text;
 mod tls;
+mod tool_health;
 mod transaction;
 mod upstreams;
+mod usage;
+mod webhooks;
 mod workflow_runs;
 
 use std::sync::Arc;
@@ -45,6 +50,7 @@ use kernel::ports::clock::Clock;
 
 pub use address::without_password;
 pub use bus::PostgresBus;
+pub use moving::{PostgresDump, PostgresLoad};
 pub use opening::OpenError;
 pub use pool::Connections;
 use pool::Pool;
@@ -92,7 +98,8 @@ impl PostgresStore {
     /// Connects, refuses what cannot work, and migrates the database if need be.
     pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
         let pool = opening::connect(url, options).await?;
-        migrations::migrate(&pool).await?;
+        opening::refuse_unfinished(&pool).await?;
+        migrations::migrate_to(&pool, None).await?;
         index::bring_up_to_date(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
         Ok(Self { pool, time, instance: AtomicI64::new(0), doubts: ledger::Doubts::default() })

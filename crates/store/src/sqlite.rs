@@ -20,6 +20,7 @@ mod index;
 mod jobs;
 mod ledger;
 mod migrations;
+mod moving;
 mod opening;
 #[cfg(feature = "measure")]
 pub(crate) mod raw_ledger;
@@ -45,6 +46,7 @@ use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
 use faults::{Busy, Fault, Unreadable};
+pub use moving::{ReplaceError, SqliteSource, back_up, check_backup, put_in_place};
 use opening::Location;
 pub use opening::OpenError;
 use readers::Readers;

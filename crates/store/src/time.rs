@@ -46,6 +46,12 @@ impl fmt::Debug for StoreTime {
     }
 }
 
+/// A span as a number that can still be added to a time.
+pub(crate) fn milliseconds(span: Duration) -> i64 {
+    const FOREVER: i64 = i64::MAX / 2;
+    i64::try_from(span.as_millis()).map_or(FOREVER, |span| span.min(FOREVER))
+}
+
 /// The machine's clocks.
 #[derive(Debug)]
 struct Machine(Instant);

@@ -3,6 +3,8 @@
 //! A server migrates its store when it starts, so nobody has to run this. It is for whoever wants to do that apart from a
 //! rollout, or with a role that may create tables while the server's own may not.
 
+mod copying;
+
 use clap::Subcommand;
 use serde_json::json;
 use store::Steps;
@@ -14,7 +16,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::open_store::{OpenStore, described};
 
-/// Look at the shape of the store, or bring it up to date
+/// Look at the shape of the store, bring it up to date, or copy it into a database
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
     /// Say which steps are missing; exit code 1 if any is
@@ -23,10 +25,15 @@ pub(crate) enum Migrate {
     ///
     /// Steps only add, so instances of the release before go on working meanwhile.
     Up,
+    Copy(copying::Copy),
 }
 
 impl Migrate {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
+        if let Self::Copy(command) = self {
+            command.run(context).await?;
+            return Ok(Outcome::Done);
+        }
         if matches!(self, Self::Up) {
             let (config, data_dir) = (context.config(Vec::new())?, context.data_dir());
             data_dir.create()?;

@@ -24,7 +24,11 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0005_ledger.sql"),
     include_str!("../../migrations/postgres/0006_jobs.sql"),
     include_str!("../../migrations/postgres/0007_workflow_runs.sql"),
-    include_str!("../../migrations/postgres/0013_installation.sql"),
+    include_str!("../../migrations/postgres/0008_checkpoints.sql"),
+    include_str!("../../migrations/postgres/0009_webhooks.sql"),
+    include_str!("../../migrations/postgres/0010_usage.sql"),
+    include_str!("../../migrations/postgres/0011_health.sql"),
+    include_str!("../../migrations/postgres/0012_installation.sql"),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.
@@ -33,10 +37,15 @@ const LOCK: i64 = 0x474e_5452;
 /// Is there a table of steps?
 const STEPS_TABLE: &str = "SELECT 1 FROM pg_class WHERE relname = 'gantry_steps' AND pg_table_is_visible(oid)";
 
-/// Takes the steps that are missing.
-pub(super) async fn migrate(pool: &Pool) -> Result<(), OpenError> {
+/// How many steps this program knows.
+pub(super) fn known() -> i32 {
+    i32::try_from(STEPS.len()).unwrap_or(i32::MAX)
+}
+
+/// Takes the steps that are missing, as far as the given one or as far as they are known.
+pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), OpenError> {
     let transaction = pool.begin(Scope::System).await?.patient();
-    match take_steps(&transaction).await {
+    match take_steps(&transaction, step.unwrap_or_else(known)).await {
         Ok(()) => Ok(transaction.commit().await?),
         Err(error) => Err(error),
     }
@@ -44,42 +53,18 @@ pub(super) async fn migrate(pool: &Pool) -> Result<(), OpenError> {
 
 /// Looks at the steps without taking any.
 pub(super) async fn steps(pool: &Pool) -> Result<Steps, OpenError> {
-    let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
-    if pool.query(Scope::System, STEPS_TABLE, &[]).await?.is_empty() {
-        return Ok(Steps { taken: 0, known });
-    }
-    let rows = pool.query(Scope::System, "SELECT coalesce(max(step), 0) AS taken FROM gantry_steps", &[]).await?;
-    let taken: i32 = rows.first().map_or(Ok(0), |row| column(row, "taken"))?;
-    Ok(Steps { taken: u32::try_from(taken).unwrap_or(0), known })
-}
-
-async fn take_steps(transaction: &Transaction) -> Result<(), OpenError> {
-    // Waiting for another instance's steps may take longer than a statement normally may, and so may the steps.
-    transaction.batch("SET LOCAL statement_timeout = 0").await?;
-    transaction.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
-    // Not IF NOT EXISTS: that asks for the right to create tables also where there is nothing to create.
-    if transaction.query(STEPS_TABLE, &[]).await?.is_empty() {
-        transaction
-            .batch(
-                "CREATE TABLE gantry_steps (
-                     step integer PRIMARY KEY, digest text NOT NULL, taken_at timestamptz NOT NULL DEFAULT now())",
-            )
-            .await
-            .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
-    }
-    let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
     let mut taken = 0;
     for row in transaction.query("SELECT step, digest FROM gantry_steps ORDER BY step", &[]).await? {
         let step: i32 = column(&row, "step")?;
         let Some(text) = usize::try_from(step - 1).ok().and_then(|index| STEPS.get(index)) else {
-            return Err(OpenError::Newer { found: step, known });
+            return Err(OpenError::Newer { found: step, known: known() });
         };
         if column::<&str>(&row, "digest")? != digest(text) {
             return Err(OpenError::OtherStep { step });
         }
         taken = step;
     }
-    for (step, statements) in (1_i32..).zip(STEPS).filter(|(step, _)| *step > taken) {
+    for (step, statements) in (1_i32..).zip(STEPS).filter(|(step, _)| *step > taken && *step <= to) {
         take_step(transaction, step, statements)
             .await
             .map_err(|fault| OpenError::Step { step, source: Box::new(fault) })?;

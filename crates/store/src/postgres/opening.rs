@@ -61,6 +61,15 @@ pub enum OpenError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// There is no store in it.
+    #[error("there is no store of Gantry in this database: check its name")]
+    NoStore,
+    /// A copy or a restoration into it was broken off.
+    #[error(
+        "a copy into this database was not finished: run the same `gantry migrate copy` or `gantry restore` again, or \
+         make a new database"
+    )]
+    Unfinished,
     /// Something else, likely passing.
     #[error("the database cannot be used at the moment: look at its log, then try again")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -111,6 +120,12 @@ fn unreachable_because(fault: Fault) -> OpenError {
     // The library has no word for it but its text.
     let untrusted = fault.to_string().starts_with("error performing TLS handshake");
     if untrusted { OpenError::Untrusted(Box::new(fault)) } else { OpenError::Unreachable(Box::new(fault)) }
+}
+
+/// Half a store is not opened (MOVE-3).
+pub(super) async fn refuse_unfinished(pool: &Pool) -> Result<(), OpenError> {
+    let sql = "SELECT 1 WHERE to_regclass('gantry_copy') IS NOT NULL";
+    if pool.query(Scope::System, sql, &[]).await?.is_empty() { Ok(()) } else { Err(OpenError::Unfinished) }
 }
 
 /// The extension, made if we may.

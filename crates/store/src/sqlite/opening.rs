@@ -32,7 +32,7 @@ pub(super) const APPLICATION_ID: i32 = 0x474e_5452;
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// How long SQLite waits for a lock of another connection, for example of a backup.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest file that is checked after an unclean end; checking takes about a second per gigabyte.
 const QUICK_CHECK_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// The write-ahead log is cut back to this size when it was larger.
@@ -175,6 +175,35 @@ impl Location {
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         Ok(connection)
+    }
+
+    /// How many steps the file has taken, if it is one of ours that this program can open or migrate.
+    pub(super) fn steps(&self) -> Result<i64, OpenError> {
+        let Found::Ours { .. } = self.examine()? else {
+            return Err(OpenError::Missing { file: self.file.clone() });
+        };
+        let connection = self.open_reader().map_err(|error| self.classify(error))?;
+        let taken = migrations::taken(&connection).map_err(|error| self.classify(error))?;
+        if taken > migrations::newest() {
+            return Err(OpenError::Newer { file: self.file.clone() });
+        }
+        Ok(taken)
+    }
+
+    /// The lock of the file, without the file: its directory is made if need be.
+    pub(super) fn lock_directory(&self) -> Result<File, OpenError> {
+        self.make_directory()?;
+        self.lock()
+    }
+
+    /// The name that messages use.
+    pub(super) fn name(&self) -> &str {
+        &self.file
+    }
+
+    /// What is said of a file that is not whole.
+    pub(super) fn damaged(&self) -> OpenError {
+        OpenError::Damaged { file: self.file.clone(), source: None }
     }
 
     // --------------------------------------------------------------------------------------------------- private parts

@@ -1,0 +1,284 @@
+//! `gantry backup`: store and audit log into one file, while the server runs.
+//!
+//! The store is taken first and the audit log after it, so that whatever the store says happened has its record.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use kernel::ports::clock::Clock as _;
+use serde_json::json;
+use store::moving::{PostgresDump, Sum, back_up, write_line};
+use store::postgres::Options;
+
+use crate::backup_file::{BackupWriter, DATABASE, FORMAT, Head, StoreKind, TableDigest};
+use crate::context::Context;
+use crate::data_dir::DataDir;
+use crate::failure::Failure;
+use crate::machine::SystemClock;
+use crate::progress_bar::ProgressBar;
+use crate::store_place::StorePlace;
+
+/// How long one statement may take while a store is moved.
+pub(super) const STATEMENT_MAX: Duration = Duration::from_mins(10);
+/// How often the size of a growing file is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Copy the store and the audit log into one file; the server may go on running
+///
+/// gantry backup --to /mnt/backups/monday.tar.gz
+///
+/// The audit log is copied as far as its newest checkpoint covers it. Secrets (signing keys, admin token) are left out unless
+/// --with-keys is given: whoever has them can speak for this server.
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The file to make [default: gantry-backup-TIME.tar.gz]
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Another store than that of the configuration: sqlite:PATH or postgres://…
+    #[arg(long, value_name = "URL", env = "GANTRY_BACKUP_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// Put the secrets of the data directory into it
+    #[arg(long)]
+    with_keys: bool,
+}
+
+impl Backup {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let place = StorePlace::of(context, self.store.as_deref())?;
+        let data_dir = context.data_dir();
+        let audit_dir = context.config(Vec::new())?.audit.dir(data_dir.path());
+        let now = SystemClock::start().now().to_string();
+        let to = self.to.unwrap_or_else(|| PathBuf::from(format!("gantry-backup-{}.tar.gz", stamp(&now))));
+        let cannot = |error: &io::Error| Failure::new(format!("`{}` cannot be written: {error}", to.display()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&to).map_err(|error| {
+            cannot(&error).hint("name another file with --to; a backup is never written over another one")
+        })?;
+        let making = Making { context, data_dir: &data_dir, audit_dir: &audit_dir, with_keys: self.with_keys, now };
+        let made = match &place {
+            StorePlace::Sqlite(path) => making.of_sqlite(path, &to, file).await,
+            StorePlace::Postgres(url) => making.of_postgres(url, file).await,
+        };
+        let made = match made {
+            Ok(made) => made,
+            Err(failure) => {
+                // Half a backup would be refused, but should not lie about either.
+                let _ = std::fs::remove_file(&to);
+                return Err(failure);
+            }
+        };
+        let bytes = std::fs::metadata(&to).map_err(|error| cannot(&error))?.len();
+        let document = json!({
+            "file": to, "bytes": bytes, "audit_records": made.audit_records, "rows": made.rows,
+            "has_keys": self.with_keys,
+        });
+        context.printer.answer(&document, |_| {
+            let rows = made.rows.map(|rows| format!("{rows} rows, ")).unwrap_or_default();
+            format!("{}: {bytes} bytes, {rows}{} audit records", to.display(), made.audit_records)
+        });
+        if !self.with_keys {
+            context.printer.note("the keys of the data directory are not in it: keep them apart, or use --with-keys");
+        }
+        Ok(())
+    }
+}
+
+/// What all backups have in common.
+struct Making<'a> {
+    context: &'a Context,
+    data_dir: &'a DataDir,
+    audit_dir: &'a Path,
+    with_keys: bool,
+    now: String,
+}
+
+struct Made {
+    audit_records: u64,
+    /// Where they were counted.
+    rows: Option<u64>,
+}
+
+impl Making<'_> {
+    async fn of_sqlite(&self, path: &Path, to: &Path, file: File) -> Result<Made, Failure> {
+        let mut copy = to.to_owned().into_os_string();
+        copy.push(".store");
+        let copy = Temporary(PathBuf::from(copy));
+        let total = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let mut bar = ProgressBar::new(&self.context.printer);
+        let mut copying = tokio::task::spawn_blocking({
+            let (from, to) = (path.to_owned(), copy.0.clone());
+            move || back_up(&from, &to)
+        });
+        let copied = loop {
+            tokio::select! {
+                done = &mut copying => break done,
+                () = tokio::time::sleep(LOOK_EVERY) => {
+                    bar.at("copying the store", std::fs::metadata(&copy.0).map_or(0, |metadata| metadata.len()), total);
+                }
+            }
+        };
+        bar.end();
+        copied
+            .map_err(|error| Failure::new(format!("the copy of the store was broken off: {error}")))?
+            .map_err(|error| Failure::new(error.to_string()))?;
+        let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
+        let mut writer = self.begin(file, StoreKind::Sqlite, (0, 0), covered.records)?;
+        add_file(&mut writer, DATABASE, &copy.0, None)?;
+        self.end(writer, &covered)?;
+        Ok(Made { audit_records: covered.records, rows: None })
+    }
+
+    async fn of_postgres(&self, url: &str, file: File) -> Result<Made, Failure> {
+        let failed = |error: store::moving::MoveError| Failure::new(error.to_string());
+        let mut dump = PostgresDump::begin(url, &options()).await.map_err(failed)?;
+        let total = dump.count().await.map_err(failed)?;
+        // The log goes on while the tables are read, but its copy is of what was signed by then: not less than the tables.
+        let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
+        let mut writer = self.begin(file, StoreKind::Postgres, (dump.steps(), total), covered.records)?;
+        let (mut bar, mut rows) = (ProgressBar::new(&self.context.printer), 0);
+        for table in dump.tables().to_vec() {
+            let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+            let of_table = |name: &str| format!("store/{}/{name}", table.name);
+            let text = serde_json::to_string(&columns).map_err(|error| Failure::new(error.to_string()))?;
+            writer.add_text(&of_table("columns.json"), &text).map_err(|error| unwritable(&error))?;
+            let (mut sum, mut number) = (Sum::default(), 0_u32);
+            dump.open(&table).await.map_err(failed)?;
+            loop {
+                let fetched = dump.fetch(&table).await.map_err(failed)?;
+                if fetched.is_empty() {
+                    break;
+                }
+                let mut lines = String::new();
+                for row in &fetched {
+                    let line = write_line(row);
+                    sum.add_line(&line);
+                    lines.push_str(&line);
+                    lines.push('\n');
+                }
+                number += 1;
+                writer
+                    .add_text(&of_table(&format!("{number:06}.jsonl")), &lines)
+                    .map_err(|error| unwritable(&error))?;
+                rows += u64::try_from(fetched.len()).unwrap_or_default();
+                bar.at(&table.name, rows, total);
+            }
+            writer.table(&table.name, TableDigest { rows: sum.rows(), digest: sum.digest() });
+        }
+        bar.end();
+        dump.end().await;
+        self.end(writer, &covered)?;
+        Ok(Made { audit_records: covered.records, rows: Some(rows) })
+    }
+
+    fn begin(
+        &self,
+        file: File,
+        store: StoreKind,
+        (steps, rows): (i32, u64),
+        audit_records: u64,
+    ) -> Result<BackupWriter<BufWriter<File>>, Failure> {
+        let head = Head {
+            format: FORMAT,
+            gantry: env!("CARGO_PKG_VERSION").to_owned(),
+            made_at: self.now.clone(),
+            store,
+            steps,
+            audit_records,
+            rows,
+            has_keys: self.with_keys,
+        };
+        BackupWriter::begin(BufWriter::new(file), &head).map_err(|error| unwritable(&error))
+    }
+
+    /// What comes after the store, and the end.
+    fn end(&self, mut writer: BackupWriter<BufWriter<File>>, covered: &audit::Covered) -> Result<(), Failure> {
+        for extent in &covered.files {
+            add_file(&mut writer, &format!("audit/{}", extent.name), &extent.path, Some(extent.bytes))?;
+        }
+        if self.with_keys {
+            for name in secrets(self.data_dir).map_err(|error| unreadable(self.data_dir.path(), &error))? {
+                add_file(&mut writer, &format!("data/{name}"), &self.data_dir.path().join(&name), None)?;
+            }
+        }
+        let file = writer.finish().map_err(|error| unwritable(&error))?;
+        let file = file.into_inner().map_err(|error| unwritable(error.error()))?;
+        file.sync_all().map_err(|error| unwritable(&error))
+    }
+}
+
+fn add_file(
+    writer: &mut BackupWriter<BufWriter<File>>,
+    name: &str,
+    path: &Path,
+    bytes: Option<u64>,
+) -> Result<(), Failure> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    let whole = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+    writer.add(name, file, bytes.unwrap_or(whole)).map_err(|error| unwritable(&error))
+}
+
+/// The files of a data directory that are secret, by their names in it.
+fn secrets(data_dir: &DataDir) -> io::Result<Vec<String>> {
+    let mut names: Vec<String> = ["admin.token", "webhook.key"].map(str::to_owned).to_vec();
+    names.retain(|name| data_dir.path().join(name).is_file());
+    for folder in ["keys", "keys/retired"] {
+        let entries = match std::fs::read_dir(data_dir.path().join(folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            if let (true, Some(name)) = (entry.file_type()?.is_file(), entry.file_name().to_str()) {
+                names.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// What PostgreSQL is asked with while a store is moved.
+pub(super) fn options() -> Options {
+    let mut options = Options::default();
+    options.connections_max = 2;
+    options.statement_max = STATEMENT_MAX;
+    options
+}
+
+/// A moment as part of a file's name.
+pub(super) fn stamp(moment: &str) -> String {
+    let seconds = moment.split_once('.').map_or(moment, |(seconds, _)| seconds);
+    seconds.chars().filter(|sign| sign.is_ascii_alphanumeric()).collect()
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("`{}` cannot be read: {error}", path.display()))
+}
+
+fn unwritable(error: &io::Error) -> Failure {
+    Failure::new(format!("the backup cannot be written: {error}")).hint("check that the disk has free space")
+}
+
+/// A file that goes when it is not needed any more.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // It may not have been made.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_becomes_part_of_a_name() {
+        assert_eq!(stamp("2026-11-16T17:59:28.123Z"), "20261116T175928");
+    }
+}

@@ -1,0 +1,72 @@
+//! `gantry migrate copy`: everything from the file of one machine into the database of many.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use store::moving::{MoveError, Progress, copy_to_postgres};
+
+use crate::commands::backup::options;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::progress_bar::ProgressBar;
+use crate::store_place::StorePlace;
+
+/// Copy everything from SQLite into an empty PostgreSQL database, and compare the two; no server may be running
+///
+/// gantry migrate copy --from sqlite:.gantry/gantry.db --to postgres://gantry:PASSWORD@db/gantry
+///
+/// A copy that was broken off goes on where it was when the same command is given again. The SQLite file is only read.
+#[derive(Debug, Args)]
+pub(crate) struct Copy {
+    /// The store to read: sqlite:PATH [default: that of the configuration]
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+    /// The empty database: postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    #[arg(long, value_name = "URL", env = "GANTRY_COPY_TO", hide_env_values = true)]
+    to: String,
+}
+
+impl Copy {
+    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let from = match &self.from {
+            Some(url) => StorePlace::parse("--from", url)?,
+            None => StorePlace::of(context, None)?,
+        };
+        let (StorePlace::Sqlite(from), StorePlace::Postgres(to)) = (from, StorePlace::parse("--to", &self.to)?) else {
+            return Err(Failure::usage("a copy goes from sqlite:PATH to postgres://…")
+                .hint("`gantry backup` and `gantry restore` move a PostgreSQL store to another database"));
+        };
+        let mut bar = ProgressBar::new(&context.printer);
+        let mut show = |at: Progress<'_>| bar.at(at.doing, at.rows, at.rows_total);
+        let copied = copy_to_postgres(&from, &to, &options(), &mut show).await;
+        bar.end();
+        let copied = copied.map_err(|error| failure(&error))?;
+        let rows: u64 = copied.tables.iter().map(|of| of.sum.rows()).sum();
+        let tables: Map<String, Value> = copied
+            .tables
+            .iter()
+            .map(|of| (of.table.clone(), json!({ "rows": of.sum.rows(), "digest": of.sum.digest() })))
+            .collect();
+        context.printer.answer(&json!({ "rows": rows, "resumed": copied.resumed, "tables": tables }), |printer| {
+            let lines = copied.tables.iter().filter(|of| of.sum.rows() > 0);
+            let table = printer.table(
+                ["table", "rows", "digest"],
+                lines.map(|of| [of.table.clone(), of.sum.rows().to_string(), of.sum.digest()]),
+            );
+            format!("{table}\n{rows} rows copied and compared")
+        });
+        context
+            .printer
+            .note("now set `[store] url` to the database and start the server; keep the file until you are sure");
+        Ok(())
+    }
+}
+
+fn failure(error: &MoveError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        MoveError::Sqlite(_) | MoveError::Statement { .. } => {
+            failure.hint("give the same command again to go on where it was; the SQLite file was only read")
+        }
+        _ => failure,
+    }
+}

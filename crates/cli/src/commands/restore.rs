@@ -1,0 +1,97 @@
+//! `gantry restore`: what a backup holds, back in its place.
+//!
+//! Everything is put beside its place first and checked; only then does it move. What was there before goes aside and is
+//! not deleted. Into PostgreSQL rows are written at once, but the database is not a store before all of them were compared.
+
+mod staging;
+mod tables;
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use kernel::ports::clock::Clock as _;
+use serde_json::json;
+
+use super::backup::stamp;
+use crate::backup_file::{BackupReader, StoreKind};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::machine::SystemClock;
+use crate::store_place::StorePlace;
+use staging::Staging;
+
+/// Bring a backup back; no server may be running
+///
+/// gantry restore /mnt/backups/monday.tar.gz
+///
+/// A backup of SQLite becomes the store's file, one of PostgreSQL fills an empty database. Nothing that is there is written
+/// over; with --force it is moved aside.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Another store than that of the configuration: sqlite:PATH or postgres://…
+    #[arg(long, value_name = "URL", env = "GANTRY_BACKUP_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// Move aside what is there
+    #[arg(long)]
+    force: bool,
+}
+
+impl Restore {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let head = open(&self.file)?.head().map_err(|error| unusable(&self.file, &error))?;
+        let place = StorePlace::of(context, self.store.as_deref())?;
+        let data_dir = context.data_dir();
+        if let Some(running) = data_dir.running_server() {
+            return Err(Failure::new(format!("a server is running on this data directory ({})", running.url))
+                .hint("stop it first; nothing was changed"));
+        }
+        let audit_dir = context.config(Vec::new())?.audit.dir(data_dir.path());
+        let stamp = stamp(&SystemClock::start().now().to_string());
+        let staging = Arc::new(Staging::new(&data_dir, &audit_dir, &place, self.force, &stamp));
+        staging.refuse_what_is_there(&head)?;
+        match (&place, head.store) {
+            (StorePlace::Sqlite(_), StoreKind::Sqlite) => staging.unpack(&self.file)?,
+            (StorePlace::Postgres(url), StoreKind::Postgres) => {
+                tables::load(context, &self.file, &head, url, &staging).await?;
+            }
+            (StorePlace::Postgres(_), StoreKind::Sqlite) => {
+                return Err(Failure::usage("this is a backup of SQLite, and the store is PostgreSQL")
+                    .hint("restore it with --store sqlite:PATH, then `gantry migrate copy` brings it over"));
+            }
+            (StorePlace::Sqlite(_), StoreKind::Postgres) => {
+                return Err(Failure::usage("this is a backup of PostgreSQL, and the store is SQLite")
+                    .hint("name an empty database with --store postgres://…"));
+            }
+        }
+        let aside = staging.put_in_place()?;
+        let document = json!({
+            "restored": self.file, "made_at": head.made_at, "audit_records": head.audit_records, "moved_aside": aside,
+        });
+        context.printer.answer(&document, |_| {
+            format!("restored as of {}, with {} audit records", head.made_at, head.audit_records)
+        });
+        for path in &aside {
+            context.printer.note(&format!("what was there is now `{}`", path.display()));
+        }
+        if !head.has_keys {
+            context.printer.note("no keys were in the backup: those of the data directory are used, or new ones made");
+        }
+        Ok(())
+    }
+}
+
+/// The backup from its beginning.
+fn open(path: &Path) -> Result<BackupReader<BufReader<File>>, Failure> {
+    let file = File::open(path).map_err(|error| unusable(path, &error))?;
+    Ok(BackupReader::new(BufReader::new(file)))
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("`{}` cannot be restored: {error}", path.display())).hint("nothing was changed")
+}

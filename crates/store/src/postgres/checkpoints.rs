@@ -1,0 +1,118 @@
+//! `CheckpointStore` on PostgreSQL: what running tools have saved, each act one statement. (CKPT-*)
+//!
+//! Instances may save into one invocation at once, one of them fenced out already. What puts them in order is the unique
+//! rank: of two that would be the newest, one is kept, and the other looks again and sees the first. In the same way a
+//! base that goes while something is saved on it is noticed by the foreign key, on whichever side is later.
+//!
+//! Not here: what is in a checkpoint; whether it is damaged is found by whoever opens it.
+
+mod reading;
+mod writing;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ids::{InvocationId, Subject, TenantId};
+use kernel::ports::checkpoint_store::{
+    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
+};
+use kernel::ports::registry_store::StoreError;
+use tokio_postgres::error::SqlState;
+
+use super::PostgresStore;
+use super::faults::Fault;
+
+/// So often in all an act is tried that another instance has overtaken.
+const OVERTAKEN_MAX: u32 = 32;
+
+#[async_trait]
+impl CheckpointStore for PostgresStore {
+    async fn save(
+        &self,
+        checkpoint: &SealedCheckpoint,
+        fence: Option<u64>,
+        keep: Option<Duration>,
+    ) -> Result<Saved, StoreError> {
+        for _ in 1..OVERTAKEN_MAX {
+            if let Some(saved) = writing::save(self, checkpoint, fence, keep).await? {
+                return Ok(saved);
+            }
+        }
+        Err(Fault::from(super::faults::Busy::NoAnswer).into())
+    }
+
+    async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {
+        Ok(reading::chain(self, tenant, id).await?)
+    }
+
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        page: ListPage,
+    ) -> Result<Vec<ListedCheckpoint>, StoreError> {
+        Ok(reading::list(self, tenant, invocation, page).await?)
+    }
+
+    async fn promote(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        id: CheckpointId,
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
+        let mut tried = 1;
+        loop {
+            match writing::promote(self, tenant, invocation, id, keep).await {
+                Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    async fn settle(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        owner: &Subject,
+        ending: Ending,
+    ) -> Result<(), StoreError> {
+        let mut tried = 1;
+        loop {
+            let done = match ending {
+                Ending::Completed => writing::complete(self, tenant, invocation, owner).await,
+                Ending::Failed { keep } => writing::keep_for(self, tenant, invocation, owner, keep).await,
+            };
+            match done {
+                Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError> {
+        let mut tried = 1;
+        loop {
+            match writing::delete(self, tenant, invocation, id).await {
+                Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    async fn prune(&self, batch: usize) -> Result<usize, StoreError> {
+        let mut tried = 1;
+        loop {
+            match writing::prune(self, batch).await {
+                Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
+                done => return Ok(done?),
+            }
+        }
+    }
+}
+
+/// Did another instance take the rank, or save something on a base that was about to go? Looking again shows it.
+fn is_overtaken(fault: &Fault) -> bool {
+    let Fault::Postgres(error) = fault else { return false };
+    matches!(error.code(), Some(&SqlState::UNIQUE_VIOLATION | &SqlState::FOREIGN_KEY_VIOLATION))
+}

@@ -1,0 +1,225 @@
+//! The statements that change checkpoints. Each is atomic by itself.
+
+use std::time::Duration;
+
+use contract::ids::{InvocationId, Subject, TenantId};
+use kernel::ports::checkpoint_store::{CheckpointId, Saved, SealedCheckpoint};
+
+use crate::postgres::PostgresStore;
+use crate::postgres::faults::Fault;
+use crate::postgres::statement::{NOW, Value, boolean, bytes, column, int, text};
+use crate::postgres::transaction::Scope;
+use crate::time::milliseconds;
+
+/// `None`: another instance took the rank; look again.
+pub(super) async fn save(
+    store: &PostgresStore,
+    checkpoint: &SealedCheckpoint,
+    fence: Option<u64>,
+    keep: Option<Duration>,
+) -> Result<Option<Saved>, Fault> {
+    let sql = format!(
+        "WITH there AS (SELECT seal FROM checkpoints WHERE checkpoint_id = $2),
+         newest AS (
+             SELECT owner, tool_id, rank,
+                 (SELECT max(fence) FROM checkpoints WHERE tenant_id = $3 AND invocation_id = $4) AS highest
+             FROM checkpoints WHERE tenant_id = $3 AND invocation_id = $4 ORDER BY rank DESC LIMIT 1),
+         verdict AS (
+             SELECT CASE
+                 WHEN EXISTS (SELECT 1 FROM there WHERE seal = $5) THEN 'kept'
+                 WHEN EXISTS (SELECT 1 FROM there) THEN 'foreign'
+                 WHEN EXISTS (SELECT 1 FROM newest WHERE owner <> $6 OR tool_id <> $7) THEN 'foreign'
+                 WHEN $8 < (SELECT highest FROM newest) THEN 'fenced'
+                 WHEN $9 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints
+                     WHERE checkpoint_id = $9 AND tenant_id = $3 AND invocation_id = $4) THEN 'base_gone'
+                 ELSE 'new' END AS word),
+         added AS (
+             INSERT INTO checkpoints
+                 (checkpoint_id, tenant_id, invocation_id, owner, tool_id, tool_version, checkpoint_type, label, parent_id,
+                  saved_at, base_id, chain, schema_version, is_gzip, content_bytes, stored_bytes, checksum, seal, fence,
+                  rank, expires_at, payload)
+             SELECT $2, $3, $4, $6, $7, $10, $11, $12, $13, $14, $9, $15, $16, $17, $18, $19, $20, $5,
+                    coalesce($8, (SELECT highest FROM newest), 0), coalesce((SELECT rank FROM newest), 0) + 1,
+                    {NOW} + $21, $22
+             FROM verdict WHERE word = 'new' ON CONFLICT DO NOTHING RETURNING 1)
+         SELECT word, EXISTS (SELECT 1 FROM added) AS is_added FROM verdict"
+    );
+    let head = &checkpoint.head;
+    let (now, id, invocation) = (store.now(), head.id.to_string(), head.invocation.to_string());
+    let (tenant, owner, tool) = (head.tenant.as_str(), head.owner.as_str(), head.tool.as_str());
+    let fence = fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
+    let (base, parent) = (checkpoint.base.map(|id| id.to_string()), head.parent.map(|id| id.to_string()));
+    let (version, kind) = (head.version.to_string(), head.kind.as_str());
+    let chain = i64::from(checkpoint.chain);
+    let content = i64::try_from(checkpoint.content_bytes).unwrap_or(i64::MAX);
+    let stored = i64::try_from(checkpoint.payload.len()).unwrap_or(i64::MAX);
+    let (checksum, seal) = (checkpoint.checksum.as_bytes().as_slice(), checkpoint.seal.as_bytes().as_slice());
+    let (keep, payload) = (keep.map(milliseconds), &*checkpoint.payload);
+    let values: [Value<'_>; 22] = [
+        int(&now),
+        text(&id),
+        text(&tenant),
+        text(&invocation),
+        bytes(&seal),
+        text(&owner),
+        text(&tool),
+        int(&fence),
+        text(&base),
+        text(&version),
+        text(&kind),
+        text(&head.label),
+        text(&parent),
+        int(&head.saved_at.0),
+        int(&chain),
+        text(&checkpoint.schema_version),
+        boolean(&checkpoint.is_gzip),
+        int(&content),
+        int(&stored),
+        bytes(&checksum),
+        int(&keep),
+        bytes(&payload),
+    ];
+    let rows = match store.pool.query(Scope::Tenant(tenant), &sql, &values).await {
+        // The base was there when we looked and is not any more.
+        Err(fault) if super::is_overtaken(&fault) => return Ok(None),
+        other => other?,
+    };
+    let Some(row) = rows.first() else { return Ok(None) };
+    let saved = match column::<&str>(row, "word")? {
+        "kept" => Saved::Kept,
+        "foreign" => Saved::Foreign,
+        "fenced" => Saved::Fenced,
+        "base_gone" => Saved::BaseGone,
+        _ if column(row, "is_added")? => Saved::Kept,
+        _ if is_of_other(store, &id, tenant).await? => Saved::Foreign,
+        _ => return Ok(None),
+    };
+    Ok(Some(saved))
+}
+
+/// Does a checkpoint of another tenant have this id? One of the same tenant will be seen when looking again.
+async fn is_of_other(store: &PostgresStore, id: &str, tenant: &str) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM checkpoints WHERE checkpoint_id = $1 AND tenant_id <> $2";
+    Ok(!store.pool.query(Scope::System, sql, &[text(&id), text(&tenant)]).await?.is_empty())
+}
+
+pub(super) async fn promote(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    invocation: InvocationId,
+    id: CheckpointId,
+    keep: Duration,
+) -> Result<bool, Fault> {
+    let tenant = tenant.as_str();
+    // What was the newest is what somebody may want back.
+    let sql = format!(
+        "WITH present AS MATERIALIZED (SELECT {NOW} AS now),
+         alive AS (
+             SELECT checkpoint_id, rank FROM checkpoints, present
+             WHERE tenant_id = $2 AND invocation_id = $3 AND (expires_at IS NULL OR expires_at > present.now))
+         UPDATE checkpoints
+         SET expires_at = CASE WHEN expires_at IS NULL THEN NULL ELSE greatest(expires_at, present.now + $5) END,
+             rank = CASE WHEN checkpoint_id <> $4 THEN rank ELSE
+                 (SELECT max(rank) + 1 FROM checkpoints WHERE tenant_id = $2 AND invocation_id = $3) END
+         FROM present
+         WHERE tenant_id = $2 AND EXISTS (SELECT 1 FROM alive WHERE checkpoint_id = $4)
+             AND (checkpoint_id = $4 OR checkpoint_id = (SELECT checkpoint_id FROM alive ORDER BY rank DESC LIMIT 1))"
+    );
+    let (now, invocation, id, keep) = (store.now(), invocation.to_string(), id.to_string(), milliseconds(keep));
+    let values = [int(&now), text(&tenant), text(&invocation), text(&id), int(&keep)];
+    Ok(store.pool.execute(Scope::Tenant(tenant), &sql, &values).await? > 0)
+}
+
+pub(super) async fn complete(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    invocation: InvocationId,
+    owner: &Subject,
+) -> Result<(), Fault> {
+    let which = "expires_at IS NOT NULL AND owner = $4 AND checkpoint_type = 'micro'";
+    end(store, tenant, invocation, which, owner.as_str()).await.map(drop)
+}
+
+pub(super) async fn delete(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    invocation: InvocationId,
+    id: CheckpointId,
+) -> Result<bool, Fault> {
+    end(store, tenant, invocation, "checkpoint_id = $4", &id.to_string()).await
+}
+
+/// Ends the time of those of an invocation that `which` says about `$4`, and frees what is over and not stood on, its
+/// bases included. Was any of them there?
+async fn end(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    invocation: InvocationId,
+    which: &str,
+    value: &str,
+) -> Result<bool, Fault> {
+    let tenant = tenant.as_str();
+    let sql = format!(
+        "WITH RECURSIVE present AS MATERIALIZED (SELECT {NOW} AS now),
+         over AS MATERIALIZED (
+             SELECT checkpoint_id, expires_at IS NULL OR expires_at > present.now AS was_there
+             FROM checkpoints, present
+             WHERE tenant_id = $2 AND invocation_id = $3 AND (expires_at <= present.now OR ({which}))),
+         held AS (
+             SELECT base_id FROM checkpoints
+             WHERE tenant_id = $2 AND invocation_id = $3 AND base_id IS NOT NULL
+                 AND checkpoint_id NOT IN (SELECT checkpoint_id FROM over)
+             UNION
+             SELECT c.base_id FROM checkpoints c JOIN held ON c.checkpoint_id = held.base_id
+             WHERE c.base_id IS NOT NULL),
+         freed AS (
+             DELETE FROM checkpoints
+             WHERE checkpoint_id IN (SELECT checkpoint_id FROM over)
+                 AND checkpoint_id NOT IN (SELECT base_id FROM held)),
+         ended AS (
+             UPDATE checkpoints SET expires_at = least(expires_at, present.now) FROM present
+             WHERE checkpoint_id IN (SELECT checkpoint_id FROM over) AND checkpoint_id IN (SELECT base_id FROM held))
+         SELECT 1 FROM over WHERE was_there"
+    );
+    let (now, invocation) = (store.now(), invocation.to_string());
+    let values = [int(&now), text(&tenant), text(&invocation), text(&value)];
+    Ok(!store.pool.query(Scope::Tenant(tenant), &sql, &values).await?.is_empty())
+}
+
+pub(super) async fn keep_for(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    invocation: InvocationId,
+    owner: &Subject,
+    keep: Duration,
+) -> Result<(), Fault> {
+    let tenant = tenant.as_str();
+    let sql = format!(
+        "WITH present AS MATERIALIZED (SELECT {NOW} AS now)
+         UPDATE checkpoints SET expires_at = present.now + $5 FROM present
+         WHERE tenant_id = $2 AND invocation_id = $3 AND owner = $4 AND (checkpoint_type = 'macro' OR checkpoint_id =
+             (SELECT checkpoint_id FROM checkpoints, present
+              WHERE tenant_id = $2 AND invocation_id = $3 AND owner = $4 AND checkpoint_type = 'micro'
+                  AND expires_at > present.now
+              ORDER BY rank DESC LIMIT 1))"
+    );
+    let (now, invocation, keep) = (store.now(), invocation.to_string(), milliseconds(keep));
+    let owner = owner.as_str();
+    let values = [int(&now), text(&tenant), text(&invocation), text(&owner), int(&keep)];
+    store.pool.execute(Scope::Tenant(tenant), &sql, &values).await?;
+    Ok(())
+}
+
+pub(super) async fn prune(store: &PostgresStore, batch: usize) -> Result<usize, Fault> {
+    // Rows that another instance is at are left to it.
+    let sql = format!(
+        "DELETE FROM checkpoints WHERE checkpoint_id IN
+             (SELECT checkpoint_id FROM checkpoints AS over
+              WHERE expires_at <= {NOW} AND NOT EXISTS
+                  (SELECT 1 FROM checkpoints AS above WHERE above.base_id = over.checkpoint_id)
+              ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)"
+    );
+    let (now, batch) = (store.now(), i64::try_from(batch).unwrap_or(i64::MAX));
+    let freed = store.pool.execute(Scope::System, &sql, &[int(&now), int(&batch)]).await?;
+    Ok(usize::try_from(freed).unwrap_or(usize::MAX))
+}

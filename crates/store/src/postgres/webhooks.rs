@@ -1,0 +1,212 @@
+//! `WebhookStore` on PostgreSQL: subscriptions here, what was sent in `deliveries`. (ASYNC-007)
+//!
+//! Not here: what a delivery means (`kernel::webhooks`).
+
+mod deliveries;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::ids::TenantId;
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::StoreError;
+use kernel::ports::webhook_store::{
+    Added, Attempt, DeliveryDetail, DeliveryFilter, DeliveryId, DeliveryPage, DeliveryRecord, DeliveryState, EventKind,
+    FormerSecret, NewDelivery, Noted, SigningSecret, WebhookId, WebhookRecord, WebhookStore,
+};
+use tokio_postgres::Row;
+
+use super::PostgresStore;
+use super::faults::Fault;
+use super::statement::{NOW, column, int, text, unreadable, word};
+use super::transaction::{Scope, Transaction, in_transaction};
+use crate::time::milliseconds;
+
+const COLUMNS: &str = "tenant_id, id, url, events, generation, secret_name, former_generation, former_name,
+                       former_until, added_at, added_by";
+
+#[async_trait]
+impl WebhookStore for PostgresStore {
+    async fn add_webhook(&self, webhook: &WebhookRecord, most: usize) -> Result<Added, StoreError> {
+        Ok(in_transaction!(self.pool, Scope::Tenant(webhook.tenant.as_str()), |tx| add(tx, webhook, most).await)?)
+    }
+
+    async fn webhooks(&self, tenant: &TenantId) -> Result<Vec<WebhookRecord>, StoreError> {
+        let tenant = tenant.as_str();
+        let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = $1 ORDER BY added_at, id");
+        let rows = self.pool.query(Scope::Tenant(tenant), &sql, &[text(&tenant)]).await?;
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    async fn webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<Option<WebhookRecord>, StoreError> {
+        let tenant = tenant.as_str();
+        let (sql, id) = (format!("SELECT {COLUMNS} FROM webhooks WHERE tenant_id = $1 AND id = $2"), id.0.to_string());
+        let values = [text(&tenant), text(&id)];
+        let rows = self.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
+        Ok(rows.first().map(read).transpose()?)
+    }
+
+    async fn remove_webhook(&self, tenant: &TenantId, id: WebhookId) -> Result<bool, StoreError> {
+        let (tenant, id) = (tenant.as_str(), id.0.to_string());
+        let sql = "DELETE FROM webhooks WHERE tenant_id = $1 AND id = $2";
+        Ok(self.pool.execute(Scope::Tenant(tenant), sql, &[text(&tenant), text(&id)]).await? > 0)
+    }
+
+    async fn rotate_secret(
+        &self,
+        tenant: &TenantId,
+        id: WebhookId,
+        from: &SigningSecret,
+        to: &SigningSecret,
+        overlap: Duration,
+    ) -> Result<Option<WebhookRecord>, StoreError> {
+        let tenant = tenant.as_str();
+        let sql = format!(
+            "UPDATE webhooks
+             SET generation = $4, secret_name = $5, former_generation = $6, former_name = $7, former_until = {NOW} + $8
+             WHERE tenant_id = $2 AND id = $3 AND generation IS NOT DISTINCT FROM $6
+                 AND secret_name IS NOT DISTINCT FROM $7
+             RETURNING {COLUMNS}"
+        );
+        let ((generation, name), (former_generation, former_name)) = (columns(to), columns(from));
+        let (now, id, overlap) = (self.now(), id.0.to_string(), milliseconds(overlap));
+        let values = [
+            int(&now),
+            text(&tenant),
+            text(&id),
+            int(&generation),
+            text(&name),
+            int(&former_generation),
+            text(&former_name),
+            int(&overlap),
+        ];
+        let rows = self.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
+        Ok(rows.first().map(read).transpose()?)
+    }
+
+    async fn add_delivery(&self, delivery: &NewDelivery) -> Result<bool, StoreError> {
+        Ok(deliveries::add(self, delivery).await?)
+    }
+
+    async fn delivery(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryDetail>, StoreError> {
+        Ok(deliveries::one(self, tenant, id).await?)
+    }
+
+    async fn note_attempt(
+        &self,
+        tenant: &TenantId,
+        id: DeliveryId,
+        attempt: &Attempt,
+        state: DeliveryState,
+    ) -> Result<Noted, StoreError> {
+        Ok(deliveries::note(self, (tenant, id), attempt, state).await?)
+    }
+
+    async fn reopen(&self, tenant: &TenantId, id: DeliveryId) -> Result<Option<DeliveryRecord>, StoreError> {
+        Ok(deliveries::reopen(self, tenant, id).await?)
+    }
+
+    async fn deliveries(
+        &self,
+        filter: &DeliveryFilter,
+        before: Option<u64>,
+        most: usize,
+    ) -> Result<DeliveryPage, StoreError> {
+        Ok(deliveries::page(self, filter, before, most).await?)
+    }
+
+    async fn attempts(&self, tenant: &TenantId, id: DeliveryId) -> Result<Vec<Attempt>, StoreError> {
+        Ok(deliveries::attempts(self, tenant, id).await?)
+    }
+
+    async fn claim(&self, key: &str, holder: &str, window: Duration) -> Result<bool, StoreError> {
+        // A claim whose window is over is as if it had never been.
+        let sql = format!(
+            "INSERT INTO claims AS there (key, holder, until) VALUES ($2, $3, {NOW} + $4)
+             ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, until = excluded.until
+             WHERE there.until <= {NOW} OR there.holder = excluded.holder"
+        );
+        let (now, window) = (self.now(), milliseconds(window));
+        let values = [int(&now), text(&key), text(&holder), int(&window)];
+        Ok(self.pool.execute(Scope::System, &sql, &values).await? > 0)
+    }
+
+    async fn prune_webhooks(&self, retention: Duration, most: usize) -> Result<u64, StoreError> {
+        Ok(deliveries::prune(self, retention, most).await?)
+    }
+}
+
+/// A secret as two columns, of which one is set.
+fn columns(secret: &SigningSecret) -> (Option<i64>, Option<&str>) {
+    match secret {
+        SigningSecret::Generated { generation } => (Some(i64::from(*generation)), None),
+        SigningSecret::Named(name) => (None, Some(name)),
+    }
+}
+
+async fn add(tx: &Transaction, webhook: &WebhookRecord, most: usize) -> Result<Added, Fault> {
+    let tenant = webhook.tenant.as_str();
+    // Instances that add at once count one after the other.
+    tx.query("SELECT pg_advisory_xact_lock(hashtextextended('webhooks ' || $1, 0))", &[text(&tenant)]).await?;
+    let sql = format!(
+        "INSERT INTO webhooks ({COLUMNS})
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+         WHERE (SELECT count(*) FROM webhooks WHERE tenant_id = $1) < $12"
+    );
+    let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
+    let (id, events) = (webhook.id.0.to_string(), serde_json::Value::from(events).to_string());
+    let (generation, name) = columns(&webhook.secret);
+    let (former, added_by) = (webhook.former.as_ref(), webhook.added_by.as_str());
+    let (former_generation, former_name) = former.map_or((None, None), |former| columns(&former.secret));
+    let (until, most) = (former.map(|former| former.until.0), i64::try_from(most).unwrap_or(i64::MAX));
+    let values = [
+        text(&tenant),
+        text(&id),
+        text(&webhook.url),
+        text(&events),
+        int(&generation),
+        text(&name),
+        int(&former_generation),
+        text(&former_name),
+        int(&until),
+        int(&webhook.added_at.0),
+        text(&added_by),
+        int(&most),
+    ];
+    Ok(if tx.execute(&sql, &values).await? > 0 { Added::Kept } else { Added::TooMany })
+}
+
+fn read(row: &Row) -> Result<WebhookRecord, Fault> {
+    let of: &str = column(row, "id")?;
+    let events: Vec<String> = serde_json::from_str(column(row, "events")?).map_err(|_| unreadable("events", of))?;
+    let former = match column::<Option<i64>>(row, "former_until")? {
+        Some(until) => Some(FormerSecret {
+            secret: secret(row, ("former_generation", "former_name"), of)?,
+            until: UnixMillis(until),
+        }),
+        None => None,
+    };
+    Ok(WebhookRecord {
+        tenant: word(row, "tenant_id", of)?,
+        id: WebhookId(word(row, "id", of)?),
+        url: column(row, "url")?,
+        events: events
+            .iter()
+            .map(|word| EventKind::of_word(word).ok_or_else(|| unreadable("events", of)))
+            .collect::<Result<_, _>>()?,
+        secret: secret(row, ("generation", "secret_name"), of)?,
+        former,
+        added_at: UnixMillis(column(row, "added_at")?),
+        added_by: word(row, "added_by", of)?,
+    })
+}
+
+fn secret(row: &Row, (generation, name): (&'static str, &'static str), of: &str) -> Result<SigningSecret, Fault> {
+    match (column::<Option<i64>>(row, generation)?, column::<Option<String>>(row, name)?) {
+        (Some(number), None) => {
+            Ok(SigningSecret::Generated { generation: u32::try_from(number).map_err(|_| unreadable(generation, of))? })
+        }
+        (None, Some(name)) => Ok(SigningSecret::Named(name)),
+        _ => Err(unreadable(generation, of).into()),
+    }
+}
