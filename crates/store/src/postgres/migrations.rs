@@ -53,6 +53,29 @@ pub(super) async fn migrate_to(pool: &Pool, step: Option<i32>) -> Result<(), Ope
 
 /// Looks at the steps without taking any.
 pub(super) async fn steps(pool: &Pool) -> Result<Steps, OpenError> {
+    let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
+    if pool.query(Scope::System, STEPS_TABLE, &[]).await?.is_empty() {
+        return Ok(Steps { taken: 0, known });
+    }
+    let rows = pool.query(Scope::System, "SELECT coalesce(max(step), 0) AS taken FROM gantry_steps", &[]).await?;
+    let taken: i32 = rows.first().map_or(Ok(0), |row| column(row, "taken"))?;
+    Ok(Steps { taken: u32::try_from(taken).unwrap_or(0), known })
+}
+
+async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), OpenError> {
+    // Waiting for another instance's steps may take longer than a statement normally may, and so may the steps.
+    transaction.batch("SET LOCAL statement_timeout = 0").await?;
+    transaction.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
+    // Not IF NOT EXISTS: that asks for the right to create tables also where there is nothing to create.
+    if transaction.query(STEPS_TABLE, &[]).await?.is_empty() {
+        transaction
+            .batch(
+                "CREATE TABLE gantry_steps (
+                     step integer PRIMARY KEY, digest text NOT NULL, taken_at timestamptz NOT NULL DEFAULT now())",
+            )
+            .await
+            .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
+    }
     let mut taken = 0;
     for row in transaction.query("SELECT step, digest FROM gantry_steps ORDER BY step", &[]).await? {
         let step: i32 = column(&row, "step")?;

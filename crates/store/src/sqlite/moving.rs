@@ -44,7 +44,7 @@ pub enum ReplaceError {
 /// Copies the store at `from` into a new file, beside a running server or alone, and checks the copy. Blocks.
 pub fn back_up(from: &Path, to: &Path) -> Result<(), OpenError> {
     let (source, copy) = (Location::new(from), Location::new(to));
-    source.steps()?;
+    source.check_for_moving()?;
     // Made by us, because SQLite would ask the umask for the mode.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
     let file = file.map_err(|error| copy.unreadable(error))?;
@@ -58,7 +58,7 @@ pub fn back_up(from: &Path, to: &Path) -> Result<(), OpenError> {
 /// Is this file a whole store that this program can open? Reads all of it. Blocks.
 pub fn check_backup(file: &Path) -> Result<(), OpenError> {
     let location = Location::new(file);
-    location.steps()?;
+    location.check_for_moving()?;
     let connection = open(file).map_err(|error| location.classify(error))?;
     let verdict: String = connection
         .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))

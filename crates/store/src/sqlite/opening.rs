@@ -177,8 +177,8 @@ impl Location {
         Ok(connection)
     }
 
-    /// How many steps the file has taken, if it is one of ours that this program can open or migrate.
-    pub(super) fn steps(&self) -> Result<i64, OpenError> {
+    /// Is the file one of ours that this program can open or migrate?
+    pub(super) fn check_for_moving(&self) -> Result<(), OpenError> {
         let Found::Ours { .. } = self.examine()? else {
             return Err(OpenError::Missing { file: self.file.clone() });
         };
@@ -187,7 +187,7 @@ impl Location {
         if taken > migrations::newest() {
             return Err(OpenError::Newer { file: self.file.clone() });
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// The lock of the file, without the file: its directory is made if need be.
