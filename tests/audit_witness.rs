@@ -41,8 +41,8 @@ impl Witness {
                 }
                 kept.lock().unwrap().push(text);
                 match answering.load(Ordering::SeqCst) {
-                    // Nothing is said, and nothing is closed.
-                    SILENT => std::mem::forget(stream),
+                    // Nothing is said, and nothing is closed before the other side is.
+                    SILENT => drop(std::thread::spawn(move || stream.read_to_end(&mut Vec::new()))),
                     status => {
                         let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
                         let _ = stream.write_all(head.as_bytes());
