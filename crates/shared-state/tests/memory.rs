@@ -9,7 +9,12 @@ use std::time::Duration;
 use gantry_shared_state::MemoryState;
 use gantry_shared_state::conformance::Adapter;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::shared_state::SharedState;
+use kernel::ports::observer::{Finished, Observer, Spoken};
+use kernel::ports::shared_state::{
+    AllTaken, BreakerKey, BreakerQuery, Breakers as _, Limit, RateLimits as _, Replace, SharedState, SharedStateError,
+    SharedValues as _,
+};
+use kernel::resilience::{BreakerSettings, Move, Quota};
 
 /// Stands still until it is moved. Nobody sleeps by it.
 #[derive(Debug, Default)]
@@ -63,4 +68,88 @@ mod limits {
 }
 mod values {
     gantry_shared_state::values_suite!(super::open);
+}
+
+/// Counts what was forgotten.
+#[derive(Debug, Default)]
+struct Forgotten(AtomicU64);
+
+impl Observer for Forgotten {
+    fn invocation_finished(&self, _: &Finished<'_>) {}
+    fn registry_swapped(&self, _: usize, _: usize) {}
+    fn audit_queue(&self, _: usize) {}
+    fn audit_append_failed(&self) {}
+    fn decision(&self, _: bool) {}
+    fn authentication_failed(&self, _: contract::error::ErrorCode) {}
+    fn keys_fetched(&self, _: bool) {}
+    fn tool_spoke(&self, _: &Spoken<'_>) {}
+    fn shared_state_evicted(&self, _: &'static str, count: usize) {
+        self.0.fetch_add(u64::try_from(count).unwrap_or(0), Ordering::SeqCst);
+    }
+}
+
+fn observed() -> (MemoryState, Arc<SteppedClock>, Arc<Forgotten>) {
+    let (clock, forgotten) = (Arc::new(SteppedClock::default()), Arc::new(Forgotten::default()));
+    let state = MemoryState::observed(Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&forgotten) as _);
+    (state, clock, forgotten)
+}
+
+#[tokio::test]
+async fn idle_breakers_make_room_and_one_that_is_open_stays() -> Result<(), Box<dyn std::error::Error>> {
+    let (state, _, forgotten) = observed();
+    let settings = BreakerSettings::default();
+    let open: BreakerKey = "open".parse()?;
+    state.shift(&open, &settings, Move::ForceOpen).await??;
+    for number in 0..40_000 {
+        let key: BreakerKey = format!("service-{number}").parse()?;
+        state.acquire(&key, &settings, Duration::from_secs(1)).await?;
+    }
+    assert!(forgotten.0.load(Ordering::SeqCst) > 20_000);
+    let kept =
+        state.inspect(&BreakerQuery { service: Some("open".into()), limit: 1, ..BreakerQuery::default() }).await?;
+    assert_eq!(kept.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn limits_that_are_used_are_never_forgotten_for_want_of_room() -> Result<(), Box<dyn std::error::Error>> {
+    let (state, clock, forgotten) = observed();
+    let quota = Quota::new(1, Duration::from_hours(1))?;
+    let mut full = false;
+    for number in 0..200_000 {
+        let key = format!("user-{number}");
+        match state.take(&[Limit { key: &key, quota }], 1).await {
+            Ok(_) => {}
+            Err(SharedStateError::Full) => {
+                full = true;
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    assert!(full, "there is a most");
+    assert_eq!(forgotten.0.load(Ordering::SeqCst), 0);
+    assert!(matches!(state.take(&[Limit { key: "user-0", quota }], 1).await?, AllTaken::Refused { .. }));
+    // When everything is there again, they are as good as none.
+    clock.0.fetch_add(3_600_000, Ordering::SeqCst);
+    for number in 0..1_000 {
+        let key = format!("another-{number}");
+        assert!(matches!(state.take(&[Limit { key: &key, quota }], 1).await?, AllTaken::Allowed { .. }));
+    }
+    assert!(forgotten.0.load(Ordering::SeqCst) > 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn values_make_room_by_age() -> Result<(), Box<dyn std::error::Error>> {
+    let (state, _, forgotten) = observed();
+    let large = vec![7; 256 * 1024];
+    for number in 0..2_000_u64 {
+        let ttl = Duration::from_secs(1_000 + number);
+        state.put(&format!("value-{number}"), &large, ttl, Replace::Always).await?;
+    }
+    assert!(forgotten.0.load(Ordering::SeqCst) >= 2_000 - 256);
+    assert_eq!(state.get("value-1999").await?, Some(large));
+    assert_eq!(state.get("value-0").await?, None);
+    Ok(())
 }

@@ -109,7 +109,8 @@ const fn key(
     default: Option<&'static str>,
     doc: &'static str,
 ) -> Key {
-    Key { section: "resilience", name, kind: Kind::Integer(range), default, unset: "no such bound", doc, since: "0.2" }
+    let unset = if default.is_some() { "" } else { "no such bound" };
+    Key { section: "resilience", name, kind: Kind::Integer(range), default, unset, doc, since: "0.2" }
 }
 
 /// The section's values.

@@ -200,7 +200,7 @@ async fn an_open_breaker_ends_the_attempts_with_the_last_answer_of_the_service()
 #[tokio::test]
 async fn a_user_may_call_a_tool_as_often_as_its_manifest_says() {
     let stage = stage(ResilienceSettings::default()).await;
-    stage.publish(json!({ "tool_id": "rare", "rate_limit": { "maxPerHour": 2, "maxPerDay": 3 } })).await;
+    stage.publish(json!({ "tool_id": "rare", "rate_limit": { "max_per_hour": 2, "max_per_day": 3 } })).await;
     let mut tokens = Vec::new();
     for user in ["did:key:zAda", "did:key:zBob"] {
         tokens.push(stage.mint(json!({ "user_did": user, "tenant": "local", "ttl_seconds": 86_400 })).await);
@@ -293,7 +293,8 @@ async fn moves_by_hand_are_for_operators_of_the_tenant_and_are_recorded() {
 async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
     let stage = stage(ResilienceSettings::default()).await;
     let author = stage.mint(json!({ "tenant": "acme", "roles": ["tool_author", "agent"] })).await;
-    let own = super::stage::manifest(mail(json!({ "tool_id": "own_mail", "name": "Own mail" })));
+    let runs = json!({ "type": "process", "command": ["mail"] });
+    let own = super::stage::manifest(mail(json!({ "tool_id": "own_mail", "execution": runs })));
     stage.kernel.publish(as_holder(&author), own).await.unwrap();
     says(&stage, fail(ErrorCode::E3502));
     for _ in 0..2 {

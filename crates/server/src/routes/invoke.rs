@@ -46,6 +46,8 @@ pub(super) const CODES: &[ErrorCode] = &[
     ErrorCode::E3405,
     ErrorCode::E3407,
     ErrorCode::E3410,
+    ErrorCode::E3411,
+    ErrorCode::E3501,
     ErrorCode::E3502,
     ErrorCode::E3503,
     ErrorCode::E3504,
