@@ -12,8 +12,9 @@
 //! Invariants
 //! - BACK-1: a permit goes back to whoever gave it. Those of this replica are marked ([`OWN`]).
 //! - BACK-2: nothing is counted twice as fallen back, and every step that was answered by this replica alone is counted.
-//! - BACK-3: while the shared state is away, all replicas together let through no more than the quota, as long as there are
-//!   no more of them than [`FallbackSettings::replicas`].
+//! - BACK-3: while the shared state is away, all replicas together let through no more than the quota in its period, as long
+//!   as there are no more of them than [`FallbackSettings::replicas`]. Two exceptions: what was taken before is not known, and
+//!   each has at least one at once, also of a quota that is smaller than the number of replicas.
 //!
 //! Not here: how a server is known to be away (`redis::link`).
 

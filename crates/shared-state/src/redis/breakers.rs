@@ -16,7 +16,7 @@ use kernel::ports::shared_state::{
 };
 use kernel::resilience::window::Totals;
 use kernel::resilience::{
-    Admission, BreakerMode, BreakerSettings, BreakerSnapshot, IllegalMove, Move, Outcome, Permit, Verdict,
+    Admission, BreakerMode, BreakerSettings, BreakerSnapshot, IllegalMove, Move, Outcome, Permit, Verdict, WindowKind,
 };
 use tokio::sync::broadcast;
 
@@ -80,8 +80,17 @@ impl Breakers for RedisState {
             Verdict::Ignored => "ignored",
         };
         let [epoch, slot, at_ms] = permitted(permit);
-        let arguments =
-            [epoch, slot, at_ms, verdict.to_owned(), optional(outcome.duration_ms), optional(outcome.open_for_ms)];
+        let (seconds, slow_after) = only_failures(settings);
+        let arguments = [
+            epoch,
+            slot,
+            at_ms,
+            verdict.to_owned(),
+            optional(outcome.duration_ms),
+            optional(outcome.open_for_ms),
+            seconds,
+            slow_after,
+        ];
         self.step(key, "record", Some(settings), &arguments).await.map(drop)
     }
 
@@ -209,6 +218,17 @@ fn permitted(permit: Permit) -> [String; 3] {
 /// A number that a script can compute with, or nothing.
 fn optional(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| number.min(EXACT_MAX / 4).to_string())
+}
+
+/// What the script needs to count a success without reading the settings: the window and when a call is slow. Nothing where
+/// a share of calls decides, because then a success may, too.
+fn only_failures(settings: &BreakerSettings) -> (String, String) {
+    match settings.window {
+        WindowKind::Time { seconds } if settings.failure_percent.is_none() && settings.slow_percent.is_none() => {
+            (seconds.to_string(), settings.slow_after_ms.to_string())
+        }
+        WindowKind::Time { .. } | WindowKind::Count { .. } => (String::new(), String::new()),
+    }
 }
 
 fn mode(word: &str) -> Option<BreakerMode> {
