@@ -155,12 +155,6 @@ async fn a_file_is_put_in_place_only_where_nobody_is_and_nothing_is_lost() {
     back_up(&path, &copy).unwrap();
     assert_eq!(put_in_place(&copy, &fresh, false, "2").unwrap(), None);
     assert_eq!(sums(&fresh).await, before);
-    // A byte of the file is another.
-    let mut bytes = std::fs::read(&fresh).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 64].fill(0xff);
-    std::fs::write(directory.path().join("bad.db"), bytes).unwrap();
-    let _ = check_backup(&directory.path().join("bad.db"));
     std::fs::write(directory.path().join("text.db"), "no database").unwrap();
     check_backup(&directory.path().join("text.db")).unwrap_err();
 }
@@ -222,10 +216,7 @@ async fn a_copy_in_postgresql_holds_what_sqlite_held_and_goes_on_where_it_was_br
     assert!(rows("ledger").is_none_or(|rows| rows == INVOCATIONS));
     assert_eq!(last, copied.tables.iter().map(|of| of.sum.rows()).sum::<u64>(), "the bar comes to its end");
     let store = PostgresStore::open(&url, &options()).await.unwrap();
-    assert!(
-        !store.claim("k", "other", Duration::ZERO).await.unwrap()
-            || store.claim("k", "h", Duration::ZERO).await.unwrap()
-    );
+    assert!(store.claim("k", "other", Duration::ZERO).await.unwrap(), "its window was over");
     // Numbers go on after the highest one.
     store.add_usage(&pairs(1, 1)).await.unwrap();
     let days = Days { from: Day(0), to: Day(9) };
