@@ -175,7 +175,7 @@ async fn instances_that_save_at_once_keep_everything_and_a_fenced_one_keeps_noth
         assert!(saving.join_all().await.into_iter().all(|saved| saved == Saved::Kept));
         let page = ListPage { after: None, limit: 100 };
         let invocation = sealed(0, race, None).head.invocation;
-        assert_eq!(stores[0].list(&tenant(), invocation, page).await.unwrap().len(), 6);
+        assert_eq!(CheckpointStore::list(&*stores[0], &tenant(), invocation, page).await.unwrap().len(), 6);
         // The one with the higher fence and the one that was fenced out come together: the latter is never the newest after.
         let (higher, lower) = (sealed(race * 10 + 7, race, None), sealed(race * 10 + 8, race, None));
         let (first, second) =
@@ -184,7 +184,7 @@ async fn instances_that_save_at_once_keep_everything_and_a_fenced_one_keeps_noth
         match second.unwrap() {
             Saved::Fenced => {}
             Saved::Kept => {
-                let listed = stores[0].list(&tenant(), invocation, page).await.unwrap();
+                let listed = CheckpointStore::list(&*stores[0], &tenant(), invocation, page).await.unwrap();
                 assert_eq!(listed.first().unwrap().head.id, higher.head.id);
             }
             other => panic!("{other:?}"),
@@ -201,7 +201,7 @@ async fn what_is_saved_on_a_base_that_goes_at_that_moment_has_its_base_or_is_ref
         let head = &base.head;
         let (saved, settled) = tokio::join!(
             stores[0].save(&top, Some(1), None),
-            stores[1].settle(&head.tenant, head.invocation, &head.owner, Ending::Completed),
+            CheckpointStore::settle(&*stores[1], &head.tenant, head.invocation, &head.owner, Ending::Completed),
         );
         settled.unwrap();
         let chain = stores[1].chain(&tenant(), top.head.id).await.unwrap();
