@@ -61,7 +61,7 @@ async fn what_is_no_backup_or_a_damaged_one_changes_nothing() {
     server.stop();
     let whole = std::fs::read(&file).unwrap();
     let cut = whole[..whole.len() - 40].to_vec();
-    let mut changed = whole.clone();
+    let mut changed = whole;
     let middle = changed.len() / 2;
     changed[middle] ^= 1;
     for bytes in [cut, changed, b"something else".to_vec(), Vec::new()] {

@@ -78,7 +78,7 @@ impl Service {
 }
 
 /// A tool that asks the service.
-fn asking(change: Value) -> Value {
+fn asking(change: &Value) -> Value {
     let mut manifest = manifest(json!({
         "tool_id": "ask", "name": "Ask the service", "timeout_class": "long_running", "external_service": "thinker",
         "parameters": { "type": "object", "properties": { "problem": { "type": "string" } }, "required": ["problem"] },
@@ -112,7 +112,7 @@ async fn a_failing_service_is_left_alone_tried_and_used_again() {
         .env("GANTRY_RESILIENCE__OPEN_MS", "700")
         .run()
         .await;
-    assert_eq!(gantry.register(asking(json!({}))).await.status, 201);
+    assert_eq!(gantry.register(asking(&json!({}))).await.status, 201);
     service.fail(usize::MAX);
     for _ in 0..2 {
         assert_eq!(ask(&gantry).await.refusal(), (503, "E3502"));
@@ -159,7 +159,7 @@ async fn a_failing_service_is_left_alone_tried_and_used_again() {
 async fn breakers_are_opened_and_closed_by_hand_and_that_is_recorded() {
     let service = Service::start().await;
     let gantry = service.server().run().await;
-    assert_eq!(gantry.register(asking(json!({}))).await.status, 201);
+    assert_eq!(gantry.register(asking(&json!({}))).await.status, 201);
     assert_eq!(ask(&gantry).await.status, 200);
     let open = gantry.cli(&["breakers", "open", "thinker", "--json"]).ok();
     assert_eq!(open.json()["state"], "forced_open");
@@ -198,7 +198,7 @@ async fn what_can_be_repeated_is_until_the_shared_budget_is_used_up() {
         .env("GANTRY_RESILIENCE__FAILURE_THRESHOLD", "1000")
         .run()
         .await;
-    assert_eq!(gantry.register(asking(json!({ "retry_policy": { "max_attempts": 10 } }))).await.status, 201);
+    assert_eq!(gantry.register(asking(&json!({ "retry_policy": { "max_attempts": 10 } }))).await.status, 201);
     service.fail(2);
     let answer = ask(&gantry).await;
     assert_eq!((answer.status, service.asked()), (200, 3), "{}", answer.text);
@@ -212,7 +212,7 @@ async fn what_can_be_repeated_is_until_the_shared_budget_is_used_up() {
 async fn nobody_calls_more_often_than_they_may_and_everybody_is_told_when_they_may_again() {
     let service = Service::start().await;
     let gantry = service.server().env("GANTRY_RESILIENCE__SERVICE_CALLS_PER_MINUTE", "2").run().await;
-    assert_eq!(gantry.register(asking(json!({}))).await.status, 201);
+    assert_eq!(gantry.register(asking(&json!({}))).await.status, 201);
     let rare = manifest(json!({ "tool_id": "rare", "rate_limit": { "max_per_hour": 2 } }));
     assert_eq!(gantry.register(rare).await.status, 201);
     for (tool, parameters, expected) in [

@@ -214,7 +214,7 @@ async fn a_key_that_becomes_free_is_taken_by_one_of_many() {
         let (key, base) = (format!("k{round}"), round * 1_000);
         let Begun::Fresh(fence) = store.begin(intent(base + 1, &key, owner(1))).await.unwrap() else { panic!() };
         let clean = Settlement { state: EntryState::FailedClean, outcome: json!({}) };
-        Ledger::settle(&*store, id(base + 1), fence, clean).await.unwrap();
+        Ledger::settle(&**store, id(base + 1), fence, clean).await.unwrap();
         // The first asks again under its own id, the others under new ones.
         let asking = (1..=20_u128).map(|number| {
             let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());

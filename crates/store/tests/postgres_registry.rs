@@ -1,6 +1,11 @@
 //! The PostgreSQL adapter: registry, search, access and upstreams against the suites every adapter must pass, on a real
 //! server, and what is only true of a database that many instances share.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "test crate, which waits by the machine's clock")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test crate, which waits by the machine's clock"
+)]
 
 #[path = "postgres_registry/bus.rs"]
 mod bus;

@@ -63,7 +63,7 @@ impl Guarded {
 
     /// Is it still there? It may have refused to start.
     pub fn is_running(&self) -> bool {
-        Path::new(&format!("/proc/{}", self.server)).exists()
+        Path::new(&format!("/proc/{}", self.server)).try_exists().unwrap_or(false)
     }
 
     /// Ends the server, waits for its end, and leaves its folder where it is.

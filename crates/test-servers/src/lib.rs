@@ -5,6 +5,11 @@
 //!
 //! Not here: what is in the servers (the tests), MCP servers (`tests/mcp`).
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starts servers for tests and waits by the machine's clock: no ports to go through"
+)]
+
 mod folder;
 mod guarded;
 mod port;
