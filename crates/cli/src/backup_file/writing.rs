@@ -1,4 +1,4 @@
-//! Writing a backup.
+//! Writing a backup: a compressed archive of files, with the digests of all of them at its end.
 
 use std::io::{self, Read, Write};
 

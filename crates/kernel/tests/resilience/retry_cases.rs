@@ -1,4 +1,4 @@
-//! R1…R12: trying again.
+//! R1…R12: trying again is counted, waited for and given up as the cases say.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! `InstallationStore` on PostgreSQL.
+//! `InstallationStore` on PostgreSQL: the first instance to bring a secret wins, and a replacement names what it replaces.
 
 use std::collections::BTreeMap;
 
