@@ -176,15 +176,16 @@ mod tests {
         let redacting = redacting(&[]);
         let given = |whose: &str, name: &str| Given { tenant: tenant(whose), names: vec![name.into()] };
         let knowing = redacting.knowing(&given("acme", "mail")).await.unwrap().unwrap();
-        for form in [
-            "plain words of acme",
-            "cGxhaW4gd29yZHMgb2YgYWNtZQ==",
-            "706c61696e20776f726473206f662061636d65",
-            "plain%20words%20of%20acme",
+        for (form, rest) in [
+            ("plain words of acme", ""),
+            // The last digit has two bits of the value and belongs to whatever follows.
+            ("cGxhaW4gd29yZHMgb2YgYWNtZQ==", "Q=="),
+            ("706c61696e20776f726473206f662061636d65", ""),
+            ("plain%20words%20of%20acme", ""),
         ] {
             let shown = knowing.value(&json!({ "note": format!("<{form}>") }), None).unwrap();
-            assert_eq!(shown, json!({ "note": "<[secret mail]>" }), "{form}");
-            assert_eq!(knowing.text(form), "[secret mail]");
+            assert_eq!(shown, json!({ "note": format!("<[secret mail]{rest}>") }), "{form}");
+            assert_eq!(knowing.text(form), format!("[secret mail]{rest}"));
         }
         assert_eq!(knowing.text("a@example.com"), "[EMAIL_REDACTED]", "the other rules stay");
         assert!(!format!("{knowing:?}").contains("plain words"));
