@@ -93,7 +93,12 @@ async fn a_witness_elsewhere_is_told_checkpoints_and_stops_nothing_whatever_it_d
         wait_for("the witness is asked", || (witness.heard() > heard).then_some(()));
         wait_for("the log tells", || (gantry_.log().matches(words).count() > said).then_some(()));
     }
-    wait_for("what is left out is told", || gantry_.log().contains("is too slow").then_some(()));
+    // On a slow machine the witness may have kept up so far: then more is said than it can hear.
+    let start = Instant::now();
+    while !gantry_.log().contains("is too slow") {
+        assert!(start.elapsed() < PATIENCE, "what is left out is told");
+        signed_call(&gantry_).await;
+    }
     assert!(gantry_.stop().success());
     // What it has kept proves that the log was not rolled back, and nothing of its trouble is in the log.
     let report = run(gantry(&data).args(["audit", "verify", "--checkpoint", kept.to_str().unwrap()])).ok().out();

@@ -124,7 +124,8 @@ async fn a_store_goes_to_postgresql_and_through_a_backup_of_it_unchanged() {
     assert!(restore(&second).err().contains("--force"), "the audit log is there");
     run(gantry(&new).args(["backup", "--store", &second, "--to", two.to_str().unwrap()])).ok();
     let tables = digests(&one);
-    assert_eq!(tables["usage_batches"]["rows"], json!(1));
+    // The one put in, and what the server counted by itself.
+    assert!(tables["usage_batches"]["rows"].as_u64() >= Some(1), "{tables}");
     assert_eq!(tables, digests(&two));
     let wrong = run(gantry(&new).args(["restore", one.to_str().unwrap(), "--store", "sqlite:x.db", "--force"]));
     assert_eq!(wrong.code(), 2);

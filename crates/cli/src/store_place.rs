@@ -35,7 +35,13 @@ impl StorePlace {
     pub(crate) fn of(context: &Context, named: Option<&str>) -> Result<Self, Failure> {
         match named {
             Some(url) => Self::parse("--store", url),
-            None => Ok(Self::Sqlite(context.config(Vec::new())?.store.file(context.data_dir().path()))),
+            None => {
+                let store = context.config(Vec::new())?.store;
+                Ok(match store.database() {
+                    Some(database) => Self::Postgres(database.url.clone()),
+                    None => Self::Sqlite(store.file(context.data_dir().path())),
+                })
+            }
         }
     }
 }

@@ -16,6 +16,8 @@ const LEFT_OUT: &[&str] = &[
     "search_terms",
     // Counters that follow the jobs.
     "job_tenants",
+    // Keys: a backup has none unless they are asked for, and those are asked of the data directory.
+    "installation_secrets",
     // Who is alive: nobody, when a store is moved.
     "instances",
     "job_owners",
