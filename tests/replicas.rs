@@ -69,7 +69,7 @@ async fn server(redis: &Redis) -> Gantry {
         .env("GANTRY_SHARED_STATE__FALLBACK_REPLICAS", "2")
         .run()
         .await;
-    let limited = manifest(json!({ "rate_limit": { "maxPerDay": 8 }, "external_service": "sums" }));
+    let limited = manifest(json!({ "rate_limit": { "max_per_day": 8 }, "external_service": "sums" }));
     assert_eq!(gantry.register(limited).await.status, 201);
     gantry
 }
