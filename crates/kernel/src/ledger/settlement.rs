@@ -84,7 +84,15 @@ mod tests {
 
     #[test]
     fn after_the_start_of_a_tool_that_must_not_be_repeated_only_what_is_certain_is_not_unknown() {
-        let clean = [ErrorCode::E3108, ErrorCode::E3405, ErrorCode::E3502, ErrorCode::E3601, ErrorCode::E3602];
+        let clean = [
+            ErrorCode::E3108,
+            ErrorCode::E3405,
+            ErrorCode::E3411,
+            ErrorCode::E3501,
+            ErrorCode::E3502,
+            ErrorCode::E3601,
+            ErrorCode::E3602,
+        ];
         let told = [ErrorCode::E3301, ErrorCode::E3303, ErrorCode::E3401, ErrorCode::E3406, ErrorCode::E3407];
         for code in ErrorCode::ALL.iter().copied() {
             let expected = match code {

@@ -57,11 +57,10 @@ impl Quota {
             return Err(QuotaError::Period);
         }
         let period_us = u64::try_from(period.as_micros()).map_err(|_| QuotaError::Period)?;
-        let interval_us = period_us.div_ceil(u64::from(limit));
-        if interval_us < 1_000_000 / PER_SECOND_MAX {
+        if u128::from(limit) * 1_000_000 > u128::from(PER_SECOND_MAX) * u128::from(period_us) {
             return Err(QuotaError::TooMany);
         }
-        Ok(Self { interval_us, burst })
+        Ok(Self { interval_us: period_us.div_ceil(u64::from(limit)), burst })
     }
 
     /// Microseconds that the theoretical arrival time may be ahead of now.

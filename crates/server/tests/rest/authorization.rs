@@ -159,6 +159,7 @@ fn body(operation: &str) -> Option<Value> {
         "nameCheckpoint" => Some(json!({ "label": "mine" })),
         "rollBackInvocation" => Some(json!({ "checkpoint_id": "019b0000-0000-7000-8000-00000000fffe" })),
         "resumeInvocation" => Some(json!({ "parameters": { "text": "x" } })),
+        "moveBreaker" => Some(json!({ "to": "open" })),
         "putPolicies" => Some(json!({ "policies": "permit (principal, action, resource);" })),
         "explainCall" => Some(json!({ "tool_id": "demo.echo_tool", "parameters": { "text": "x" } })),
         "compileAffordances" => Some(json!({ "objective": "echo", "token_budget": 500, "counter": "estimate" })),
