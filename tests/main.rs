@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests start processes and wait by the machine's clock")]
 
 mod audit;
+mod audit_archive;
 mod audit_sinks;
 mod audit_witness;
 mod authorization;
@@ -12,9 +13,11 @@ mod backup;
 mod bad_input;
 mod calls;
 mod checkpoints;
+mod cluster;
 mod command_line;
 mod crash;
 mod crash_effects;
+mod crew;
 mod deployment;
 mod escape;
 mod faults;
@@ -24,6 +27,8 @@ mod jobs;
 mod lifecycle;
 mod mcp;
 mod mcp_stdio;
+mod one_installation;
+mod outgrowing;
 mod refusals;
 mod registry;
 mod replicas;

@@ -1,69 +1,14 @@
 //! Two servers on one Redis: what they share, and what each does by itself while Redis is away. (RES-001, RES-017, RES-020)
 
-use std::io::{BufRead as _, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-
 use reqwest::Method;
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use test_servers::Redis;
 
-use crate::support::{Answer, Gantry, Start, manifest, wait_for};
-
-/// Redis dies with whoever holds the other end of its shell's standard input, however that ends.
-const KEEPER: &str = r#"redis-server "$@" >"$0/log" 2>&1 &
-echo started
-cat >/dev/null
-kill -9 $!"#;
-
-/// A Redis that keeps nothing.
-struct Redis {
-    port: u16,
-    directory: TempDir,
-    keeper: Option<Child>,
-}
-
-impl Redis {
-    fn start() -> Self {
-        // Outside of what the system gives to others by itself, so that it is still free after a restart.
-        let start = std::process::id() % 10_000;
-        let mut ports = (0..2_000).map(|n| u16::try_from(10_000 + (start + n * 7) % 10_000).unwrap());
-        let port = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap();
-        let mut redis = Self { port, directory: TempDir::new().unwrap(), keeper: None };
-        redis.run();
-        redis
-    }
-
-    fn run(&mut self) {
-        let (port, directory) = (self.port.to_string(), self.directory.path().to_str().unwrap());
-        let mut keeper = Command::new("/bin/sh")
-            .args(["-c", KEEPER, directory, "--port", &port, "--bind", "127.0.0.1", "--dir", directory, "--save", ""])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-        self.keeper = Some(keeper);
-        wait_for("Redis", || TcpStream::connect(("127.0.0.1", self.port)).ok());
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut keeper) = self.keeper.take() {
-            drop(keeper.stdin.take());
-            keeper.wait().unwrap();
-        }
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
+use crate::support::{Answer, Gantry, Start, manifest};
 
 async fn server(redis: &Redis) -> Gantry {
     let gantry = Start::new()
-        .env("GANTRY_SHARED_STATE__URL", format!("redis://127.0.0.1:{}/", redis.port))
+        .env("GANTRY_SHARED_STATE__URL", redis.url())
         // On a busy machine, an answer may take a while.
         .env("GANTRY_SHARED_STATE__OPERATION_TIMEOUT_MS", "10000")
         .env("GANTRY_SHARED_STATE__FALLBACK_REPLICAS", "2")
@@ -87,6 +32,20 @@ async fn until_shared_is(gantry: &Gantry, healthy: bool) {
     }
 }
 
+/// Waits until the page of metrics says so too.
+async fn until_metrics_say(gantry: &Gantry, up: u8) {
+    let start = std::time::Instant::now();
+    let line = format!("gantry_shared_state_up {up}\n");
+    loop {
+        let page = gantry.get("/metrics").await.text;
+        if page.contains(&line) {
+            return;
+        }
+        assert!(start.elapsed() < crate::support::PATIENCE, "{page}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
 async fn call(gantry: &Gantry, token: &str) -> Answer {
     let body = json!({ "tool_id": "demo.echo_sum", "parameters": { "expression": "1+1" } });
     gantry.request(Method::POST, "/v1/tools/invoke", Some(token), Some(body)).await
@@ -94,10 +53,11 @@ async fn call(gantry: &Gantry, token: &str) -> Answer {
 
 #[tokio::test]
 async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis_is_away() {
-    let mut redis = Redis::start();
+    let mut redis = Redis::start().unwrap();
     let (one, other) = (server(&redis).await, server(&redis).await);
     until_shared_is(&one, true).await;
     until_shared_is(&other, true).await;
+    until_metrics_say(&other, 1).await;
     let user = json!({ "tenant": "local", "sub": "did:key:z6MkSame" });
     let (first, second) = (one.mint(user.clone()).await, other.mint(user).await);
 
@@ -123,6 +83,7 @@ async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis
     // Alone, a server gives its part, keeps forced open what was, and changes nothing for all.
     redis.kill();
     until_shared_is(&other, false).await;
+    until_metrics_say(&other, 0).await;
     assert_eq!(call(&other, &second).await.refusal(), (503, "E3501"));
     assert_ne!(other.cli(&["breakers", "reset", "sums"]).code(), 0);
     let metrics = other.get("/metrics").await.text;
@@ -131,7 +92,7 @@ async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis
     assert_eq!(other.get("/health/ready").await.status, 200);
 
     // It comes back empty, and is used again.
-    redis.run();
+    redis.start_again().unwrap();
     until_shared_is(&one, true).await;
     until_shared_is(&other, true).await;
     let listed = other.cli(&["breakers", "list", "--json"]).ok().json();

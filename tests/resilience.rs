@@ -147,6 +147,32 @@ async fn a_failing_service_is_left_alone_tried_and_used_again() {
         assert!(start.elapsed() < PATIENCE, "it never closed");
     }
     assert_eq!(ask(&gantry).await.status, 200);
+    let start = Instant::now();
+    let kept = loop {
+        let answer = gantry.get("/v1/breakers/history?breaker=thinker").await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let kept = answer.body["transitions"].as_array().unwrap().clone();
+        if kept.first().is_some_and(|newest| newest["to"] == "closed") {
+            break kept;
+        }
+        assert!(start.elapsed() < PATIENCE, "what became of it was not written down: {}", answer.text);
+    };
+    assert_eq!(
+        Some(&kept),
+        breaker(&gantry).await["history"]
+            .as_array()
+            .map(|past| {
+                past.iter()
+                    .map(|past| {
+                        let mut past = past.clone();
+                        past["breaker"] = json!("thinker");
+                        past
+                    })
+                    .collect::<Vec<_>>()
+            })
+            .as_ref()
+    );
+    assert_eq!(gantry.get("/v1/breakers/history?before=yesterday").await.refusal(), (400, "E3004"));
     let metrics = gantry.get("/metrics").await.text;
     for line in
         ["gantry_breaker_refusals_total{service=\"thinker\"", "gantry_breaker_transitions_total{service=\"thinker\""]

@@ -18,6 +18,41 @@ fn a_taken_port_is_named_with_the_way_out() {
 }
 
 #[test]
+fn a_database_that_is_not_there_is_refused_at_once_without_its_password() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let port = test_servers::free_port().unwrap();
+    let url = format!("postgres://gantry:hunter2@127.0.0.1:{port}/gantry");
+    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["migrate", "up"], &["migrate", "status"]] {
+        let ran = run(gantry(&data).args(command).env("GANTRY_STORE__URL", &url));
+        assert_eq!(ran.code(), 1, "{command:?}: {}", ran.err());
+        assert!(ran.err().contains("the database cannot be reached"), "{command:?}: {}", ran.err());
+        assert!(!ran.err().contains("hunter2") && !ran.out().contains("hunter2"), "{command:?}: {}", ran.err());
+    }
+}
+
+#[tokio::test]
+async fn a_server_on_postgresql_says_how_many_connections_it_has_and_starts_again_after_an_outage() {
+    let mut postgres = test_servers::Postgres::start().unwrap();
+    let url = postgres.database().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let server = Start::new().data(&data).env("GANTRY_STORE__URL", &url).run().await;
+    let page = server.get("/metrics").await.text;
+    for line in [r#"gantry_store_connections{state="used"} "#, r#"gantry_store_connections{state="idle"} "#] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    assert!(page.contains("gantry_store_connections_max 16"), "{page}");
+    server.stop();
+    postgres.stop();
+    let ran = run(gantry(&data).args(["serve", "--listen", "127.0.0.1:0"]).env("GANTRY_STORE__URL", &url));
+    assert_eq!(ran.code(), 1, "{}", ran.err());
+    postgres.start_again().unwrap();
+    let server = Start::new().data(&data).env("GANTRY_STORE__URL", &url).run().await;
+    assert_eq!(server.invoke("calculator", json!({ "expression": "1 + 1" })).await.status, 200);
+}
+
+#[test]
 fn a_public_address_is_refused_without_a_word_about_it() {
     let home = tempfile::tempdir().unwrap();
     let ran = run(gantry(&home.path().join("data")).args(["serve", "--listen", "0.0.0.0:0"]));

@@ -222,6 +222,13 @@ impl Gantry {
         self.log()
     }
 
+    /// The same, for a server that was asked to end before.
+    pub(crate) fn shut_down_by_itself(mut self) -> String {
+        let status = wait_for("the server's end", || self.child.try_wait().unwrap());
+        assert!(status.success(), "{status}: {}", self.log());
+        self.log()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         assert!(
             Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap().success()

@@ -101,7 +101,7 @@ mod tests {
         // Nobody has signed these yet.
         let log = place.open();
         let more: Vec<_> = (0..50).map(|at| record_of(&format!("m{at}"), 1)).collect();
-        log.append(&more).await.unwrap();
+        log.append(more.into()).await.unwrap();
         let while_written = covered(&place.dir()).unwrap();
         assert_eq!(
             (while_written.records, before.records),

@@ -15,7 +15,9 @@ use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
 use tokio::sync::watch;
 
+use crate::head::Head;
 use crate::key_file;
+use crate::line::OwnWord;
 use crate::note::NoteKey;
 use crate::options::LogOptions;
 use crate::proof::{self, Proof};
@@ -59,6 +61,11 @@ impl FileLog {
     /// Reads what is durable.
     pub fn reader(&self) -> LogReader {
         LogReader::following(self.dir.clone(), Arc::clone(&self.durable))
+    }
+
+    /// The log's name, the first part of the ids of its records.
+    pub fn id(&self) -> &str {
+        &self.log_id
     }
 
     /// How many records are durable.
@@ -123,6 +130,19 @@ impl FileLog {
         Ok(key)
     }
 
+    /// Writes down how far other logs have come, so that none of them can be shortened or made anew without this one.
+    pub async fn bear_witness(&self, heads: Vec<Head>) -> Result<(), AuditError> {
+        let now = self.clock.now();
+        let size = self
+            .with_writer(move |writer| {
+                writer.append_own(OwnWord::HeadsSeen(&heads), now)?;
+                Ok(writer.size())
+            })
+            .await?;
+        self.tell(size);
+        Ok(())
+    }
+
     /// The last checkpoint. Appending afterwards is possible and will want another.
     pub async fn close(&self) -> Result<(), AuditError> {
         let now = self.clock.now();
@@ -150,8 +170,8 @@ impl FileLog {
 
 #[async_trait]
 impl AuditSink for FileLog {
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
-        let (records, now, most) = (records.to_vec(), self.clock.now(), self.checkpoint_records);
+    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+        let (now, most) = (self.clock.now(), self.checkpoint_records);
         let size = self
             .with_writer(move |writer| {
                 writer.append(&records)?;

@@ -4,6 +4,7 @@
 //! middle as the text they come as, so a line is written as what is before them and what is after.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use contract::canonical::Digest;
 use contract::cost::Costs;
@@ -12,11 +13,13 @@ use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::money::{Amount, Currency};
+use contract::version::Version;
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::executor::Usage;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use crate::head::Head;
 use crate::log_mark::LogMark;
 use crate::principals::Turn;
 
@@ -31,17 +34,35 @@ pub(crate) struct Stamp<'a> {
     pub(crate) turn: Option<Turn>,
 }
 
+/// A text that is made where it stands: a line is written for every call.
+struct Shown<T>(T);
+
+impl<T: fmt::Display> Serialize for Shown<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// The log's name and the record's number in it.
+struct RecordId<'a>(&'a str, u64);
+
+impl fmt::Display for RecordId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
+    }
+}
+
 /// What stands before the parameters. There is always something.
 #[derive(Serialize)]
 struct Line<'a> {
     seq: u64,
-    id: String,
+    id: Shown<RecordId<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     principal_seq: Option<u64>,
     /// Which time the principals are counted from 0; left out the first time.
     #[serde(skip_serializing_if = "Option::is_none")]
     principal_era: Option<u64>,
-    at: String,
+    at: Shown<UnixMillis>,
     action: AuditAction,
     trace_id: TraceId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +82,7 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_version: Option<String>,
+    tool_version: Option<Shown<&'a Version>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<InvocationStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,10 +176,10 @@ pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -
     }
     let line = Line {
         seq: stamp.seq,
-        id: format!("{}-{}", stamp.log, stamp.seq),
+        id: Shown(RecordId(stamp.log, stamp.seq)),
         principal_seq: stamp.turn.map(|turn| turn.seq),
         principal_era: stamp.turn.map(|turn| turn.era).filter(|era| *era > 0),
-        at: record.at.to_string(),
+        at: Shown(record.at),
         action: record.action,
         trace_id: record.trace_id,
         invocation_id: record.invocation_id,
@@ -168,7 +189,7 @@ pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -
         token_id: who.and_then(|who| who.token_id.as_deref()),
         chain: who.map(|who| who.chain.iter().map(hand).collect()).unwrap_or_default(),
         tool_id: record.tool.as_ref().map(|tool| tool.as_str()),
-        tool_version: record.version.as_ref().map(ToString::to_string),
+        tool_version: record.version.as_ref().map(Shown),
         status: record.status,
         code: record.code,
         decision: decision.map(|decision| if decision.allowed { "allow" } else { "deny" }),
@@ -208,22 +229,29 @@ pub(crate) enum OwnWord<'a> {
     Begun(&'a LogMark),
     /// From the next checkpoint but one on it is signed with another key.
     KeyChanged { from: &'a str, to: &'a str },
+    /// So far the logs of other instances have come.
+    HeadsSeen(&'a [Head]),
 }
 
 /// The action of the record that names a new key.
 pub(crate) const KEY_CHANGED: &str = "log_key_changed";
+/// The action of a record about other logs.
+pub(crate) const HEADS_SEEN: &str = "log_heads_seen";
 
 #[derive(Serialize)]
 struct OwnLine<'a> {
     seq: u64,
-    id: String,
-    at: String,
+    id: Shown<RecordId<'a>>,
+    at: Shown<UnixMillis>,
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     former_key: Option<&'a str>,
-    key: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     before: &'a [crate::log_mark::FormerFile],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    heads: &'a [Head],
 }
 
 /// Appends a line of the log about itself.
@@ -233,12 +261,23 @@ pub(crate) fn write_own(
     stamp: Stamp<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
-    let (action, former_key, key, before) = match word {
-        OwnWord::Begun(mark) => ("log_begun", None, mark.key.as_str(), mark.before.as_slice()),
-        OwnWord::KeyChanged { from, to } => (KEY_CHANGED, Some(from), to, [].as_slice()),
+    let (mut former_key, mut key, mut before, mut heads) = (None, None, [].as_slice(), [].as_slice());
+    let action = match word {
+        OwnWord::Begun(mark) => {
+            (key, before) = (Some(mark.key.as_str()), mark.before.as_slice());
+            "log_begun"
+        }
+        OwnWord::KeyChanged { from, to } => {
+            (former_key, key) = (Some(from), Some(to));
+            KEY_CHANGED
+        }
+        OwnWord::HeadsSeen(seen) => {
+            heads = seen;
+            HEADS_SEEN
+        }
     };
-    let id = format!("{}-{}", stamp.log, stamp.seq);
-    let line = OwnLine { seq: stamp.seq, id, at: at.to_string(), action, former_key, key, before };
+    let id = Shown(RecordId(stamp.log, stamp.seq));
+    let line = OwnLine { seq: stamp.seq, id, at: Shown(at), action, former_key, key, before, heads };
     serde_json::to_writer(&mut *out, &line)?;
     out.push(b'\n');
     Ok(())

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub mod archive;
 mod backoff;
 mod courier;
 mod cursor;

@@ -76,7 +76,7 @@ impl Place {
             let records: Vec<_> =
                 (0..*batch).map(|at| record_of(&format!("n{}", number + at), (number + at) % 3)).collect();
             number += batch;
-            log.append(&records).await.unwrap();
+            log.append(records.into()).await.unwrap();
             log.checkpoint().await.unwrap();
         }
         log.close().await.unwrap();

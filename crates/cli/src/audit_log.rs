@@ -68,6 +68,11 @@ impl LogKeeping {
         Self { recorder, log, signing: tokio::spawn(async move { signer.keep_signing().await }) }
     }
 
+    /// The log itself.
+    pub(crate) fn log(&self) -> Arc<FileLog> {
+        Arc::clone(&self.log)
+    }
+
     /// Writes what waits, signs it, and ends.
     pub(crate) async fn close(self) {
         self.recorder.close().await;

@@ -16,6 +16,7 @@ mod config_reference;
 mod doctor;
 mod health;
 mod import;
+mod instances;
 mod jobs;
 mod keys;
 mod log_level;
@@ -77,6 +78,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Migrate(migrate::Migrate),
     Worker(worker::Worker),
+    Instances(instances::Instances),
     Health(health::Health),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -91,7 +93,7 @@ impl Command {
     pub(crate) fn runtime(&self) -> std::io::Result<tokio::runtime::Runtime> {
         let mut builder = match self {
             Self::Mcp(command) if command.is_server() => tokio::runtime::Builder::new_multi_thread(),
-            Self::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+            Self::Serve(_) | Self::Worker(_) => tokio::runtime::Builder::new_multi_thread(),
             _ => tokio::runtime::Builder::new_current_thread(),
         };
         builder.enable_all().build()
@@ -101,6 +103,7 @@ impl Command {
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         match self {
             Self::Serve(command) => return command.run(context).await,
+            Self::Worker(command) => return Box::pin(command.run(context)).await,
             Self::Doctor(command) => return command.run(context).await,
             Self::Health(command) => return command.run(context).await,
             Self::Token(command) => return command.run(context).await,
@@ -114,10 +117,10 @@ impl Command {
             Self::Mcp(command) => Box::pin(command.run(context)).await?,
             Self::Call(command) => command.run(context).await?,
             Self::Jobs(command) => command.run(context).await?,
-            Self::Worker(command) => command.run(context)?,
             Self::Keys(command) => command.run(context).await?,
             Self::Breakers(command) => command.run(context).await?,
             Self::LogLevel(command) => command.run(context).await?,
+            Self::Instances(_) => instances::Instances::run(context).await?,
             Self::Tenant(command) => command.run(context).await?,
             Self::Agent(command) => command.run(context).await?,
             Self::Activation(command) => command.run(context).await?,

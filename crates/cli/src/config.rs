@@ -30,6 +30,7 @@ pub(crate) mod process;
 pub(crate) mod redaction;
 pub(crate) mod reference;
 pub(crate) mod resilience;
+mod retention;
 pub(crate) mod sandbox;
 pub(crate) mod scan;
 pub(crate) mod secrets;
@@ -61,6 +62,7 @@ const KEYS: &[&[&Key]] = &[
     visibility::KEYS,
     policy::KEYS,
     audit::KEYS,
+    retention::KEYS,
     redaction::KEYS,
     log::KEYS,
     traces::KEYS,
@@ -93,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) visibility: Option<::policy::VisibilityDefault>,
     pub(crate) policy: policy::PolicySection,
     pub(crate) audit: audit::AuditSection,
+    /// How long the archive of all instances keeps what.
+    pub(crate) retention: kernel::ports::record_archive::Retention,
     pub(crate) redaction: redaction::RedactionSection,
     pub(crate) log: log::LogSection,
     /// There if traces go somewhere.
@@ -146,11 +150,17 @@ impl Config {
         let visibility = visibility::read(&settings);
         let policy = policy::PolicySection::read(&settings, &mut problems);
         let audit = audit::AuditSection::read(&settings, &mut problems);
+        let retention = retention::read(&settings, &mut problems);
         let redaction = redaction::RedactionSection::read(&settings, &mut problems);
         let log = log::LogSection::read(&settings);
         let traces = traces::read(&settings, &mut problems);
         let tools = tools::ToolsSection::read(&settings);
         let jobs = jobs::read(&settings);
+        if jobs.concurrency == 0 && server.as_ref().is_some_and(|server| server.limits.probes_only) {
+            let nothing =
+                "a worker (`[server] worker_only`) that does no jobs does nothing: let it do at least one at once";
+            problems.push(Problem::new("[jobs] concurrency", nothing.to_owned()));
+        }
         let mcp = mcp::read(&settings, &mut problems);
         let process = process::ProcessSection::read(&settings);
         let limits = limits::LimitsSection::read(&settings);
@@ -174,6 +184,7 @@ impl Config {
                 visibility,
                 policy,
                 audit,
+                retention,
                 redaction,
                 log,
                 traces,

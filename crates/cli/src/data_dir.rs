@@ -5,6 +5,9 @@
 //!   admin.token            the bootstrap secret, made at the first start
 //!   keys/signing.pem       signs capability tokens, made at the first start
 //!   keys/retired/          public halves of the keys it followed
+//!   webhook.key            what secrets of webhooks are derived from
+//!   mcp.key                seals session ids, if several instances share a store
+//!   *.replaced             what an instance had before it joined others
 //!   gantry.db              the store, unless `[store] url` says otherwise
 //!   audit/                 the audit log, unless `[audit] dir` says otherwise
 //!   server.json            where the running server is; gone when it is not running
@@ -33,7 +36,7 @@ const ADMIN_PREFIX: &str = "gantry_admin_";
 const ADMIN_BYTES: usize = 32;
 /// Where the root of webhook secrets is, and how long it is.
 const WEBHOOK_ROOT_FILE: &str = "webhook.key";
-const WEBHOOK_ROOT_BYTES: usize = 32;
+const ROOT_BYTES: usize = 32;
 
 /// The data directory.
 #[derive(Debug, Clone)]
@@ -79,6 +82,16 @@ impl DataDir {
     /// Where the public halves of former signing keys are.
     pub(crate) fn retired_keys_dir(&self) -> PathBuf {
         self.path.join("keys").join("retired")
+    }
+
+    /// Where the root of webhook secrets is.
+    pub(crate) fn webhook_root_file(&self) -> PathBuf {
+        self.path.join(WEBHOOK_ROOT_FILE)
+    }
+
+    /// Where the key is that seals session ids of MCP.
+    pub(crate) fn seal_key_file(&self) -> PathBuf {
+        self.path.join("mcp.key")
     }
 
     /// Makes the directory and its folders, for their owner only.
@@ -150,28 +163,25 @@ impl DataDir {
         if let Some(kept) = self.admin_token()? {
             return Ok(kept);
         }
-        let mut random = [0u8; ADMIN_BYTES];
-        entropy.fill(&mut random);
-        let token = format!("{ADMIN_PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+        let token = new_admin_token(entropy);
         secret_file::write(&self.admin_token_file(), &format!("{token}\n")).map_err(|error| refused(&error))?;
         Ok(Kept { value: token, warning: None })
     }
 
     /// What the secrets of webhooks are derived from; made if there is none.
     pub(crate) fn webhook_root_or_new(&self, entropy: &dyn Entropy) -> Result<Secret, Failure> {
-        let path = self.path.join(WEBHOOK_ROOT_FILE);
+        let path = self.webhook_root_file();
         let text = match read(&path)? {
             Some(kept) => kept.text.trim().to_owned(),
             None => {
-                let mut random = [0u8; WEBHOOK_ROOT_BYTES];
-                entropy.fill(&mut random);
-                let text = URL_SAFE_NO_PAD.encode(random);
+                let text = new_root(entropy);
                 secret_file::write(&path, &format!("{text}\n")).map_err(|error| refused(&error))?;
                 text
             }
         };
-        let root = URL_SAFE_NO_PAD.decode(&text).ok().filter(|bytes| bytes.len() == WEBHOOK_ROOT_BYTES);
-        root.and_then(Secret::new).ok_or_else(|| garbled(&path, "it does not hold the root of webhook secrets"))
+        root_of(&text)
+            .and_then(|root| Secret::new(root.to_vec()))
+            .ok_or_else(|| garbled(&path, "it does not hold the root of webhook secrets"))
     }
 
     // ------------------------------------------------------------------------------------------------ running server
@@ -220,21 +230,44 @@ impl Announced {
     }
 }
 
-fn is_admin_token(text: &str) -> bool {
+/// An admin token nobody knows.
+pub(crate) fn new_admin_token(entropy: &dyn Entropy) -> String {
+    let mut random = [0u8; ADMIN_BYTES];
+    entropy.fill(&mut random);
+    format!("{ADMIN_PREFIX}{}", URL_SAFE_NO_PAD.encode(random))
+}
+
+/// A key nobody knows, as text.
+pub(crate) fn new_root(entropy: &dyn Entropy) -> String {
+    let mut random = [0u8; ROOT_BYTES];
+    entropy.fill(&mut random);
+    URL_SAFE_NO_PAD.encode(random)
+}
+
+/// The key that such a text stands for.
+pub(crate) fn root_of(text: &str) -> Option<[u8; ROOT_BYTES]> {
+    URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
+}
+
+/// Does this look like one of our admin tokens?
+pub(crate) fn is_admin_token(text: &str) -> bool {
     text.strip_prefix(ADMIN_PREFIX)
         .and_then(|rest| URL_SAFE_NO_PAD.decode(rest).ok())
         .is_some_and(|bytes| bytes.len() == ADMIN_BYTES)
 }
 
-fn read(path: &Path) -> Result<Option<SecretText>, Failure> {
+/// The text of a secret's file, if there is one.
+pub(crate) fn read(path: &Path) -> Result<Option<SecretText>, Failure> {
     secret_file::read(path).map_err(|error| refused(&error))
 }
 
-fn refused(error: &SecretFileError) -> Failure {
+/// The refusal for a secret that cannot be read or written.
+pub(crate) fn refused(error: &SecretFileError) -> Failure {
     Failure::new(error.to_string()).hint(error.remedy())
 }
 
-fn garbled(path: &Path, problem: &str) -> Failure {
+/// The refusal for a secret that makes no sense.
+pub(crate) fn garbled(path: &Path, problem: &str) -> Failure {
     Failure::new(format!("`{}` cannot be used: {problem}", path.display())).hint(
         "restore it from a backup; or move it away, then the next start makes a new one and everything signed or issued \
          with the old one ends",

@@ -46,7 +46,22 @@ impl DataDirVault {
         Self { data_dir, turn: Arc::default() }
     }
 
-    fn replace_now(&self, pem: &str, new_id: &str) -> Result<(), Failure> {
+    /// Writes the public halves of former keys that are not there yet, given newest first. What cannot be written does no
+    /// harm where the keys come from elsewhere.
+    pub(crate) fn note_retired(&self, keys: &[VerifyingKey]) -> Result<(), Failure> {
+        self.data_dir.create_retired()?;
+        // The oldest first, because the age of the files is their order.
+        for key in keys.iter().rev() {
+            let path = self.file_of(key);
+            if let Some(text) = public_pem(key).filter(|_| !path.try_exists().unwrap_or(false)) {
+                secret_file::write(&path, &text).map_err(|error| Failure::new(error.to_string()))?;
+            }
+        }
+        self.prune();
+        Ok(())
+    }
+
+    pub(crate) fn replace_now(&self, pem: &str, new_id: &str) -> Result<(), Failure> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let broken = |error: secret_file::SecretFileError| Failure::new(error.to_string());
         if let Some(former) = self.data_dir.signing_key()?.filter(|former| former.value.id() != new_id) {

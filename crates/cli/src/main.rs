@@ -30,6 +30,7 @@ mod reach;
 mod redacting;
 mod secret_file;
 mod secrets_folder;
+mod shared_keys;
 mod store_place;
 #[cfg(test)]
 mod test_kernel;

@@ -6,15 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kernel::ports::access_store::AccessStore;
+use kernel::ports::breaker_history::BreakerHistory;
 use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::health_store::HealthStore;
+use kernel::ports::installation_store::InstallationStore;
 use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
+use kernel::ports::log_heads::LogHeads;
+use kernel::ports::presence::Presence;
+use kernel::ports::record_archive::RecordArchive;
 use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::usage_store::UsageStore;
+use kernel::ports::vector_store::VectorStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 use store::postgres::{Connections, PostgresStore};
@@ -36,6 +42,9 @@ pub(crate) struct OpenStore {
     pub(crate) checkpoints: Arc<dyn CheckpointStore>,
     pub(crate) usage: Arc<dyn UsageStore>,
     pub(crate) health: Arc<dyn HealthStore>,
+    #[expect(dead_code, reason = "search by meaning, which will ask it, is not there yet")]
+    pub(crate) vectors: Arc<dyn VectorStore>,
+    pub(crate) breaker_history: Arc<dyn BreakerHistory>,
     behind: Behind,
 }
 
@@ -79,6 +88,8 @@ impl OpenStore {
             + CheckpointStore
             + UsageStore
             + HealthStore
+            + VectorStore
+            + BreakerHistory
             + 'static,
     {
         Self {
@@ -93,8 +104,15 @@ impl OpenStore {
             checkpoints: Arc::clone(store) as _,
             usage: Arc::clone(store) as _,
             health: Arc::clone(store) as _,
+            vectors: Arc::clone(store) as _,
+            breaker_history: Arc::clone(store) as _,
             behind,
         }
+    }
+
+    /// Can other processes write it at the same time?
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.behind, Behind::Database(_))
     }
 
     /// What tells of changes that other instances make in the same store; none if there can be no others.
@@ -105,6 +123,46 @@ impl OpenStore {
                 let bus = store.bus().await.map_err(|error| Failure::new(error.to_string()))?;
                 Ok(Some(Arc::new(bus)))
             }
+        }
+    }
+
+    /// What keeps the secrets that all instances know alike; none if there can be no others.
+    pub(crate) fn installation(&self) -> Option<Arc<dyn InstallationStore>> {
+        match &self.behind {
+            Behind::File(_) => None,
+            Behind::Database(store) => Some(Arc::clone(store) as _),
+        }
+    }
+
+    /// Where instances tell each other how far their audit logs have come; none if there is only this one.
+    pub(crate) fn log_heads(&self) -> Option<Arc<dyn LogHeads>> {
+        match &self.behind {
+            Behind::File(_) => None,
+            Behind::Database(store) => Some(Arc::clone(store) as _),
+        }
+    }
+
+    /// Who knows which instances are there, if the store does.
+    pub(crate) fn presence(&self) -> Option<Arc<dyn Presence>> {
+        match &self.behind {
+            Behind::File(_) => None,
+            Behind::Database(store) => Some(Arc::clone(store) as _),
+        }
+    }
+
+    /// The archive of the records of all instances; none if there is only this one.
+    pub(crate) fn archive(&self) -> Option<Arc<dyn RecordArchive>> {
+        match &self.behind {
+            Behind::File(_) => None,
+            Behind::Database(store) => Some(Arc::clone(store) as _),
+        }
+    }
+
+    /// The kind of store, and the newest shape of it that this program knows.
+    pub(crate) fn shape(&self) -> String {
+        match &self.behind {
+            Behind::File(_) => format!("sqlite/{}", SqliteStore::shapes_known()),
+            Behind::Database(_) => format!("postgres/{}", PostgresStore::shapes_known()),
         }
     }
 

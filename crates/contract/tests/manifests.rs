@@ -226,6 +226,13 @@ fn names_of_other_systems_are_taken_for_ours_but_not_both() {
     assert!(Manifest::from_value(document.clone()).is_ok());
     document["parameters"] = parameters;
     assert_eq!(paths(&Manifest::from_value(document).unwrap_err()), ["/inputSchema"]);
+
+    let mut document = smallest();
+    document["rateLimit"] = json!({ "maxPerHour": 10, "maxPerDay": 50 });
+    let limit = Manifest::from_value(document.clone()).unwrap().rate_limit.unwrap();
+    assert_eq!((limit.max_per_minute, limit.max_per_hour, limit.max_per_day), (None, Some(10), Some(50)));
+    document["rateLimit"]["max_per_hour"] = json!(10);
+    assert_eq!(paths(&Manifest::from_value(document).unwrap_err()), ["/rate_limit/maxPerHour"]);
 }
 
 #[test]

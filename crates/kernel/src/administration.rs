@@ -21,12 +21,14 @@ use crate::registry::ToolVersion;
 mod audit;
 mod breakers;
 mod grounds;
+mod instances;
 mod log_level;
 mod policies;
 mod servers;
 mod tokens;
 mod tools;
 
+pub use audit::{AuditFound, AuditNext, AuditScope};
 pub use grounds::{ActivationWish, TenantWish};
 pub use policies::{PoliciesView, PolicyVersion};
 pub use servers::ServerAct;

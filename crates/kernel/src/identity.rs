@@ -142,6 +142,18 @@ impl Identity {
 
     /// Is somebody who has proven itself still welcome? Asked at every call, and again when a job of its begins.
     pub(crate) async fn welcome(&self, access: &Access, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
+        let epoch = access.snapshot().epoch;
+        match self.stands(access, principal, now).await {
+            // Another instance may have introduced it a moment ago, and the word of it may still be on its way.
+            Err(refusal) if matches!(refusal.code, ErrorCode::E3206 | ErrorCode::E3207) => match principal.token_id() {
+                Some(token) if access.look_again(token, epoch).await => self.stands(access, principal, now).await,
+                _ => Err(refusal),
+            },
+            outcome => outcome,
+        }
+    }
+
+    async fn stands(&self, access: &Access, principal: &Principal, now: UnixMillis) -> Result<(), Refusal> {
         access.snapshot().standing(principal)?;
         self.known_did(access, principal, now).await
     }
@@ -262,7 +274,18 @@ impl Identity {
 
     /// Trusts one more key of this server's own.
     pub(crate) fn add_own_key(&self, key: VerifyingKey) -> Result<(), Refusal> {
-        self.swap(|ring| ring.own.insert(0, key))
+        self.swap(|ring| {
+            ring.own.retain(|known| known.id() != key.id());
+            ring.own.insert(0, key);
+        })
+    }
+
+    /// Trusts these keys as this server's own, and no others; the present one first.
+    pub(crate) fn set_own_keys(&self, keys: Vec<VerifyingKey>) -> Result<(), Refusal> {
+        if self.keyring.ring().own == keys {
+            return Ok(());
+        }
+        self.swap(|ring| ring.own = keys)
     }
 
     /// Fetches the external issuer's keys at the start and then now and then. Never ends.

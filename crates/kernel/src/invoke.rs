@@ -30,6 +30,7 @@ use crate::ports::entropy::Entropy;
 use crate::ports::executor::Executor;
 use crate::ports::observer::{Observer, Phase};
 use crate::ports::offerings::Offerings;
+use crate::ports::record_archive::RecordArchive;
 use crate::ports::redactor::Redactor;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
@@ -74,6 +75,8 @@ pub struct Kernel {
     pub(crate) insights: Option<Arc<Insights>>,
     /// Where records can be read, if they can ([`Kernel::with_audit_log`]).
     pub(crate) audit_log: Option<Arc<dyn AuditLog>>,
+    /// Where the records of all instances can be searched, if they can ([`Kernel::with_archive`]).
+    pub(crate) archive: Option<Arc<dyn RecordArchive>>,
     /// Breakers, limits and retries, if there are any ([`Kernel::with_resilience`]).
     pub(crate) resilience: Option<Arc<Resilience>>,
 }
@@ -116,13 +119,20 @@ impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
-        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None, resilience: None }
+        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None, archive: None, resilience: None }
     }
 
     /// The same kernel, whose records can be read.
     #[must_use]
     pub fn with_audit_log(mut self, log: Arc<dyn AuditLog>) -> Self {
         self.audit_log = Some(log);
+        self
+    }
+
+    /// The same kernel, in which the records of all instances can be searched.
+    #[must_use]
+    pub fn with_archive(mut self, archive: Arc<dyn RecordArchive>) -> Self {
+        self.archive = Some(archive);
         self
     }
 

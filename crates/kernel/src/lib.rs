@@ -10,6 +10,7 @@ mod availability;
 mod catalogue;
 pub mod checkpoints;
 mod concurrency;
+pub mod crew;
 mod deadline;
 mod discovery;
 mod discretion;
@@ -36,7 +37,8 @@ pub mod webhooks;
 
 pub use access::{Access, AccessParts, AccessSettings, AccessSnapshot};
 pub use administration::{
-    ActivationWish, Actor, DelegationRequest, PoliciesView, PolicyVersion, RevocationRequest, ServerAct, TenantWish,
+    ActivationWish, Actor, AuditFound, AuditNext, AuditScope, DelegationRequest, PoliciesView, PolicyVersion,
+    RevocationRequest, ServerAct, TenantWish,
 };
 pub use availability::{Availability, ToolKey, WhyUnavailable};
 pub use catalogue::{CatalogueMark, Compared, Side, Tier};

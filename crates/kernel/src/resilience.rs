@@ -29,4 +29,4 @@ pub use breaker::{
 };
 pub use limiter::{Quota, QuotaError, Taken};
 pub use service::{Resilience, ResilienceSettings};
-pub use settings::{BreakerSettings, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind};
+pub use settings::{BreakerSettings, Canary, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind};

@@ -39,6 +39,8 @@ pub struct ServerConfig {
     pub lame_duck_ms: u64,
     /// May `/metrics` be read without a token? Default: only when listening on a loopback address.
     pub metrics_public: Option<bool>,
+    /// Answer probes and metrics, and nothing else: the door of a worker. Default false. Everything else: E3010.
+    pub probes_only: bool,
 }
 
 /// Why a configuration was refused.
@@ -65,6 +67,7 @@ impl Default for ServerConfig {
             drain_timeout_ms: 30_000,
             lame_duck_ms: 0,
             metrics_public: None,
+            probes_only: false,
         }
     }
 }

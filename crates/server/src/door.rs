@@ -8,6 +8,7 @@ use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use kernel::Kernel;
+use kernel::crew::Crew;
 use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
@@ -89,6 +90,7 @@ pub struct Door {
     jobs: OnceLock<Arc<Jobs>>,
     free_space: OnceLock<FreeSpace>,
     shared_state: OnceLock<Arc<dyn SharedState>>,
+    crew: OnceLock<Arc<Crew>>,
     log: OnceLock<LogControl>,
     /// Room for those who watch jobs.
     watchers: Arc<Semaphore>,
@@ -122,6 +124,7 @@ impl Door {
             jobs: OnceLock::new(),
             free_space: OnceLock::new(),
             shared_state: OnceLock::new(),
+            crew: OnceLock::new(),
             log: OnceLock::new(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             draining: AtomicBool::new(false),
@@ -182,6 +185,21 @@ impl Door {
 
     pub(crate) fn shared_state(&self) -> Option<&Arc<dyn SharedState>> {
         self.shared_state.get()
+    }
+
+    /// Sessions of older MCP clients may go on at any instance that has this key. Once; without it each is served where it
+    /// began.
+    pub fn share_sessions(&self, key: &[u8; 32]) {
+        self.mcp.share_sessions(key);
+    }
+
+    /// Says who knows which instances there are. Once; without it, nobody does.
+    pub fn ask_about_instances(&self, crew: Arc<Crew>) {
+        let _ = self.crew.set(crew);
+    }
+
+    pub(crate) fn crew(&self) -> Option<&Arc<Crew>> {
+        self.crew.get()
     }
 
     /// Says how the level of the log is changed. Once; without it, it cannot be.

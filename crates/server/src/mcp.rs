@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The native model is revision 2026-07-28, without sessions: every request stands for itself. Older revisions have sessions,
-//! which are bounded and bound to whoever made them (`sessions`). What a tool asks while it runs goes back as a request
+//! which are bounded and bound to whoever made them (`sessions`) and may go on at another instance (`moving`). What a tool asks while it runs goes back as a request
 //! (older) or as a result that says "input required", and the call waits for the answer (`waiting`).
 //!
 //! Invariants
@@ -39,6 +39,7 @@ mod handler;
 mod lasting;
 mod lazy;
 mod listing;
+mod moving;
 mod names;
 mod news;
 mod origin;
@@ -50,6 +51,7 @@ mod results;
 mod rounds;
 mod running;
 mod seal;
+mod session_ids;
 mod sessions;
 mod stdio;
 mod tasks;
@@ -65,6 +67,7 @@ use news::News;
 use quota::Quota;
 use results::ParkedResults;
 use seal::Seal;
+use session_ids::SessionIds;
 use sessions::Sessions;
 use tasks::TaskQuestions;
 use waiting::WaitingCalls;
@@ -80,6 +83,8 @@ pub(crate) struct Mcp {
     results: ParkedResults,
     news: Arc<News>,
     seal: Seal,
+    /// There if sessions may go on at other instances.
+    session_ids: OnceLock<SessionIds>,
     listeners: Arc<Quota>,
     /// Ends streams that only listen.
     ending: CancellationToken,
@@ -144,10 +149,20 @@ impl Mcp {
             results: ParkedResults::default(),
             news: Arc::default(),
             seal: Seal::new(kernel.entropy()),
+            session_ids: OnceLock::new(),
             listeners: Quota::new(config.listeners_max, config.listeners_per_principal_max),
             ending: CancellationToken::new(),
             config,
         }
+    }
+
+    pub(crate) fn share_sessions(&self, key: &[u8; 32]) {
+        // A second key is not taken: ids of the first are in use.
+        let _ = self.session_ids.set(SessionIds::new(key));
+    }
+
+    fn session_ids(&self) -> Option<&SessionIds> {
+        self.session_ids.get()
     }
 
     /// Ends everything that would otherwise never end. Calls go on.

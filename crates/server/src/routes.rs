@@ -36,6 +36,7 @@ mod discovery;
 mod explain;
 pub(crate) mod health;
 mod inbound_jobs;
+mod instances;
 mod invocations;
 mod invoke;
 mod jobs_admin;
@@ -169,6 +170,7 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         tool_health::OPERATIONS,
         usage::OPERATIONS,
         health::OPERATIONS,
+        instances::OPERATIONS,
         log_level::OPERATIONS,
         pages::OPERATIONS,
     ]
@@ -176,17 +178,16 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
     .flatten()
 }
 
-/// The router over the table.
+/// The router over the table; over the part of it that says how a worker is, if the door is a worker's.
 pub(crate) fn router(door: Arc<Door>) -> Router {
-    let table = operations().fold(Router::new(), |router, operation| {
-        let filter = match operation.verb {
-            Verb::Get => MethodFilter::GET,
-            Verb::Post => MethodFilter::POST,
-            Verb::Put => MethodFilter::PUT,
-            Verb::Delete => MethodFilter::DELETE,
-        };
-        router.route(operation.path, (operation.mount)(filter))
-    });
+    if door.config().probes_only {
+        return mounted(health::OPERATIONS.iter())
+            .fallback(|State(door): State<Arc<Door>>, request: Request| {
+                carry(door, request, |_, _: Incoming| async { Err(worker_only()) })
+            })
+            .with_state(door);
+    }
+    let table = mounted(operations());
     table
         .route(front::PATH, any(|State(door): State<Arc<Door>>, request: Request| front::answer(door, request, None)))
         .route(
@@ -210,6 +211,25 @@ pub(crate) fn router(door: Arc<Door>) -> Router {
             })
         })
         .with_state(door)
+}
+
+fn mounted(operations: impl Iterator<Item = &'static Operation>) -> Router<Arc<Door>> {
+    operations.fold(Router::new(), |router, operation| {
+        let filter = match operation.verb {
+            Verb::Get => MethodFilter::GET,
+            Verb::Post => MethodFilter::POST,
+            Verb::Put => MethodFilter::PUT,
+            Verb::Delete => MethodFilter::DELETE,
+        };
+        router.route(operation.path, (operation.mount)(filter))
+    })
+}
+
+/// What a worker says to whoever wants more than to know how it is.
+fn worker_only() -> Refused {
+    Refusal::new(ErrorCode::E3010, "this server only does jobs and takes no calls")
+        .hint("ask a server that was started without `--worker-only`")
+        .into()
 }
 
 /// Is this the one request that nearly all others are? It needs no table to be found, and looking it up there costs a

@@ -1,8 +1,8 @@
 //! The accept loop: bounded connections, one task each, and an orderly end (OPS-011).
 //!
-//! The end has three steps: `/health/ready` turns 503 while connections are still accepted (`lame_duck_ms`); then nothing
-//! new is accepted, idle connections close and calls run on; what still runs after `drain_timeout_ms` is aborted and
-//! counted.
+//! The end has three steps: `/health/ready` turns 503 while connections are still accepted (`lame_duck_ms`), and every answer
+//! asks its client to connect anew, which leads it elsewhere; then who has connected already is let in, nothing new is
+//! accepted, idle connections close and calls run on; what still runs after `drain_timeout_ms` is aborted and counted.
 //!
 //! Not here: what signals the end (the caller's future), TLS.
 
@@ -30,6 +30,10 @@ use crate::routes;
 
 /// Pause after a failed accept, for example when file descriptors have run out.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+/// Connections that are let in after the last moment; more than a listener keeps waiting.
+const BACKLOG_MAX: usize = 4096;
+/// When nobody has come for so long, nobody was waiting; longer than the runtime needs to hear of it.
+const BACKLOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// Bytes that hyper buffers per connection, besides the header limit.
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -62,6 +66,7 @@ pub async fn serve(listener: TcpListener, door: Arc<Door>, shutdown: impl Future
     if !lame_duck.is_zero() {
         serving.accept_until(&listener, tokio::time::sleep(lame_duck)).await;
     }
+    serving.accept_waiting(&listener).await;
     drop(listener);
     serving.door.stop_listening();
     drop(stop);
@@ -95,6 +100,16 @@ impl Serving {
         }
     }
 
+    /// Lets in who has connected and was not accepted yet: closing the listener would cut them off unheard. At most as many
+    /// as there is room for.
+    async fn accept_waiting(&mut self, listener: &TcpListener) {
+        for _ in 0..BACKLOG_MAX {
+            let next = tokio::time::timeout(BACKLOG_PAUSE, accept(listener, &self.slots)).await;
+            let Ok((stream, peer, slot)) = next else { return };
+            self.spawn(stream, peer, slot);
+        }
+    }
+
     fn spawn(&mut self, stream: TcpStream, peer: Peer, slot: OwnedSemaphorePermit) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -108,7 +123,8 @@ impl Serving {
             request.extensions_mut().insert(peer);
             let request = request.map(Body::new);
             let watched = front::is_conversation(&request);
-            let answering = if routes::is_call(&request) {
+            let leaving = Arc::clone(&door);
+            let answering = if routes::is_call(&request) && !door.config().probes_only {
                 Either::Left(routes::call(Arc::clone(&door), request).map(Ok))
             } else {
                 Either::Right(router.clone().call(request))
@@ -116,16 +132,17 @@ impl Serving {
             let progress = Arc::clone(&progress);
             async move {
                 if watched {
-                    return Box::pin(converse(answering, progress)).await;
+                    return Box::pin(converse(answering, progress)).await.map(|answer| parting(answer, &leaving));
                 }
                 let answer = answering.await;
                 if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {
                     progress.linger();
                 }
                 let answering = Answering(progress);
-                answer.map(
-                    |response| if is_stream(&response) { lasting(response, answering, pending()) } else { response },
-                )
+                answer.map(|response| {
+                    let response = parting(response, &leaving);
+                    if is_stream(&response) { lasting(response, answering, pending()) } else { response }
+                })
             }
         });
         let connection = self.http.serve_connection(TokioIo::new(io), service);
@@ -180,6 +197,14 @@ async fn converse(
         until_the_end.0.linger();
     }
     Ok(if is_stream(&answer) { lasting(answer, until_the_end, gone) } else { answer })
+}
+
+/// The last answer on its connection, if the door is closing: whoever asks again connects anew, to somebody who stays.
+fn parting(mut response: Response<Body>, door: &Door) -> Response<Body> {
+    if door.is_draining() {
+        response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// A stream keeps its connection busy until it ends, however long it is silent, or until its client has gone.

@@ -1,4 +1,4 @@
-//! Redis 7 behind the ports of shared state: one server, or a cluster's one address, that every replica talks to.
+//! Redis 7 behind the ports of shared state: one server that every replica talks to. A cluster is refused.
 //!
 //! ```text
 //!  ports ─▶ an operation = one script (`scripts/*.lua`) ─▶ `link` ─▶ one connection, RESP3, many operations at once
@@ -181,6 +181,11 @@ impl RedisState {
     /// Waits until the server is there. Never ends if it stays away: whoever waits bounds it.
     pub async fn ready(&self) {
         self.link.ready().await;
+    }
+
+    /// How it stands after the first attempt to connect. Takes no longer than that may: a server that is away then may come.
+    pub async fn settled(&self) -> Standing {
+        self.link.settled().await
     }
 
     /// Waits until the server is known to be away.

@@ -12,20 +12,27 @@
 //! mod checkpoints { gantry_store::checkpoints_suite!(super::open); }
 //! mod webhooks { gantry_store::webhooks_suite!(super::open); }
 //! mod usage    { gantry_store::usage_suite!(super::open); }
+//! mod vectors  { gantry_store::vectors_suite!(super::open); }
+//! mod archive  { gantry_store::archive_suite!(super::open_archive); }
+//! mod heads    { gantry_store::log_heads_suite!(super::open_heads); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
+//! `open_archive` gives an archive alone: only stores that many instances share have one.
 
 pub mod access;
+pub mod archive;
 pub mod checkpoints;
 pub mod jobs;
 pub mod ledger;
+pub mod log_heads;
 pub mod registry;
 mod samples;
 pub mod search;
 mod stepped_clock;
 pub mod upstreams;
 pub mod usage;
+pub mod vectors;
 pub mod webhooks;
 
 use std::sync::Arc;
@@ -40,6 +47,7 @@ use kernel::ports::registry_store::RegistryStore;
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::usage_store::UsageStore;
+use kernel::ports::vector_store::VectorStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 
@@ -76,6 +84,8 @@ pub trait Adapter: Send {
     fn usage(&self) -> Arc<dyn UsageStore>;
     /// The same store as what keeps the health of tools.
     fn health(&self) -> Arc<dyn HealthStore>;
+    /// The same store as what keeps vectors.
+    fn vectors(&self) -> Arc<dyn VectorStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
 }

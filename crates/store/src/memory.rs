@@ -4,11 +4,15 @@
 //! something obvious to be compared with.
 
 mod access;
+mod archive;
+mod breaker_history;
 mod checkpoints;
 mod jobs;
 mod ledger;
+mod log_heads;
 mod upstreams;
 mod usage;
+mod vectors;
 mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +46,10 @@ pub struct MemoryStore {
     jobs: Mutex<jobs::Jobs>,
     checkpoints: Mutex<checkpoints::Kept>,
     usage: Mutex<usage::Kept>,
+    vectors: Mutex<vectors::Spaces>,
+    archive: Mutex<archive::Kept>,
+    breaker_history: Mutex<breaker_history::Transitions>,
+    log_heads: Mutex<log_heads::Heads>,
 }
 
 /// Every version by what names it.

@@ -17,6 +17,8 @@
 
 mod access;
 mod address;
+mod archive;
+mod breaker_history;
 mod bus;
 mod checkpoints;
 mod faults;
@@ -25,10 +27,12 @@ mod installation;
 mod instances;
 mod jobs;
 mod ledger;
+mod log_heads;
 mod migrations;
 mod moving;
 mod opening;
 mod pool;
+mod presence;
 mod reading;
 mod registry;
 mod search;
@@ -39,6 +43,7 @@ mod tool_health;
 mod transaction;
 mod upstreams;
 mod usage;
+mod vectors;
 mod webhooks;
 mod workflow_runs;
 
@@ -95,6 +100,11 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
+    /// How many shapes of the database this program knows.
+    pub fn shapes_known() -> u32 {
+        u32::try_from(migrations::known()).unwrap_or(0)
+    }
+
     /// Connects, refuses what cannot work, and migrates the database if need be.
     pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
         let pool = opening::connect(url, options).await?;

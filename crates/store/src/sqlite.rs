@@ -10,9 +10,10 @@
 //! - SQL-2: one process writes a file; others may read beside it.
 //!
 //! Not here: when a file is refused (`opening`), its shape (`migrations`), the statements (`registry`, `search`, `access`,
-//! `upstreams`, `ledger`, `jobs`, `checkpoints`, `webhooks`, `workflow_runs`).
+//! `upstreams`, `ledger`, `jobs`, `checkpoints`, `webhooks`, `workflow_runs`, `vectors`).
 
 mod access;
+mod breaker_history;
 mod checkpoints;
 mod columns;
 mod faults;
@@ -30,6 +31,8 @@ mod search;
 mod tool_health;
 mod upstreams;
 mod usage;
+mod vector_functions;
+mod vectors;
 mod webhooks;
 mod workflow_runs;
 mod writer;
@@ -86,6 +89,11 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
+    /// How many shapes of the file this program knows.
+    pub fn shapes_known() -> u32 {
+        u32::try_from(migrations::newest()).unwrap_or(0)
+    }
+
     /// Opens the file for reading and writing, makes or migrates it if need be. Blocks; call it at start-up.
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
         let location = Location::new(path);

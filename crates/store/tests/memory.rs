@@ -12,6 +12,7 @@ use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::usage_store::UsageStore;
+use kernel::ports::vector_store::VectorStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 
@@ -63,6 +64,10 @@ impl Adapter for Kept {
         Arc::clone(&self.0) as Arc<dyn HealthStore>
     }
 
+    fn vectors(&self) -> Arc<dyn VectorStore> {
+        Arc::clone(&self.0) as Arc<dyn VectorStore>
+    }
+
     async fn reopen(&mut self) {}
 }
 
@@ -106,4 +111,24 @@ mod webhooks {
 
 mod usage {
     gantry_store::usage_suite!(super::open);
+}
+
+mod vectors {
+    gantry_store::vectors_suite!(super::open);
+}
+
+async fn open_archive() -> Arc<dyn kernel::ports::record_archive::RecordArchive> {
+    Arc::new(MemoryStore::new())
+}
+
+mod archive {
+    gantry_store::archive_suite!(super::open_archive);
+}
+
+async fn open_heads() -> Arc<dyn kernel::ports::log_heads::LogHeads> {
+    Arc::new(MemoryStore::new())
+}
+
+mod log_heads {
+    gantry_store::log_heads_suite!(super::open_heads);
 }

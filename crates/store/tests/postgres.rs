@@ -1,55 +1,207 @@
-//! The PostgreSQL adapter against the suites every adapter must pass, on a real server.
-#![expect(clippy::unwrap_used, reason = "test crate")]
+//! The PostgreSQL adapter, on a real server: the suites every adapter must pass, directly and once more through PgBouncer, and
+//! what is only true of a database that many instances share.
+//!
+//! Not here: tests that harm a server, and processes that are paused (`postgres_faults`).
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "test crate, which waits by the machine's clock"
+)]
+
+#[path = "postgres/bus.rs"]
+mod bus;
+#[path = "postgres/calls.rs"]
+mod calls;
+#[path = "postgres/faults.rs"]
+mod faults;
+#[path = "postgres/instances.rs"]
+mod instances;
+#[path = "postgres/pooled.rs"]
+mod pooled;
+#[path = "postgres/records.rs"]
+mod records;
+#[path = "postgres/starting.rs"]
+mod starting;
+#[path = "postgres/tenants.rs"]
+mod tenants;
+#[path = "postgres/tls.rs"]
+mod tls;
+#[path = "postgres/vectors.rs"]
+mod vector_index;
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use gantry_store::conformance::SteppedClock;
+use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
 use gantry_store::postgres::{Options, PostgresStore};
+use kernel::ports::access_store::AccessStore;
+use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
-use kernel::ports::installation_store::InstallationStore as _;
-use test_servers::Postgres;
+use kernel::ports::health_store::HealthStore;
+use kernel::ports::job_store::JobStore;
+use kernel::ports::ledger::Ledger;
+use kernel::ports::log_heads::LogHeads;
+use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::usage_store::UsageStore;
+use kernel::ports::vector_store::VectorStore;
+use kernel::ports::webhook_store::WebhookStore;
+use kernel::ports::workflow_runs::WorkflowRuns;
+use test_servers::{PgBouncer, Postgres};
 
 /// One server for all tests of this program. It ends with the program.
 static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
 
+/// The same server by transactions that may each have another connection.
+static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| PgBouncer::start(&SERVER).unwrap());
+
+struct InDatabase {
+    store: Arc<PostgresStore>,
+    clock: Arc<SteppedClock>,
+    url: String,
+}
+
+#[async_trait::async_trait]
+impl Adapter for InDatabase {
+    fn store(&self) -> Arc<dyn AnyStore> {
+        Arc::clone(&self.store) as Arc<dyn AnyStore>
+    }
+
+    fn access(&self) -> Arc<dyn AccessStore> {
+        Arc::clone(&self.store) as Arc<dyn AccessStore>
+    }
+
+    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
+        Arc::clone(&self.store) as Arc<dyn UpstreamStore>
+    }
+
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::clone(&self.store) as Arc<dyn JobStore>
+    }
+
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::clone(&self.store) as Arc<dyn WebhookStore>
+    }
+
+    fn runs(&self) -> Arc<dyn WorkflowRuns> {
+        Arc::clone(&self.store) as Arc<dyn WorkflowRuns>
+    }
+
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::clone(&self.store) as Arc<dyn Ledger>
+    }
+
+    fn clock(&self) -> Arc<SteppedClock> {
+        Arc::clone(&self.clock)
+    }
+
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
+        Arc::clone(&self.store) as Arc<dyn CheckpointStore>
+    }
+
+    fn usage(&self) -> Arc<dyn UsageStore> {
+        Arc::clone(&self.store) as Arc<dyn UsageStore>
+    }
+
+    fn health(&self) -> Arc<dyn HealthStore> {
+        Arc::clone(&self.store) as Arc<dyn HealthStore>
+    }
+
+    fn vectors(&self) -> Arc<dyn VectorStore> {
+        Arc::clone(&self.store) as Arc<dyn VectorStore>
+    }
+
+    async fn reopen(&mut self) {
+        self.store.close().await;
+        self.store = Arc::new(PostgresStore::open(&self.url, &options(&self.clock)).await.unwrap());
+    }
+}
+
 fn options(clock: &Arc<SteppedClock>) -> Options {
     let mut options = Options::default();
-    // Many tests run at once on one server.
+    // Many tests run at once on one server, which a busy machine may make wait.
     options.connections_max = 4;
+    options.connection_wait = Duration::from_secs(60);
+    options.statement_max = Duration::from_secs(60);
     options.clock = Some(Arc::clone(clock) as Arc<dyn Clock>);
     options
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn instances_that_start_together_migrate_the_database_once() {
-    let url = SERVER.database().unwrap();
-    let clock = Arc::<SteppedClock>::default();
-    let opening = (0..4).map(|_| {
-        let (url, options) = (url.clone(), options(&clock));
-        tokio::spawn(async move { PostgresStore::open(&url, &options).await.map(drop) })
-    });
-    for opened in opening.collect::<Vec<_>>() {
-        opened.await.unwrap().unwrap();
-    }
+/// Names the database of an address.
+fn database(url: &str) -> &str {
+    url.rsplit('/').next().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn of_instances_that_bring_a_secret_one_wins_and_all_know_it() {
-    let url = SERVER.database().unwrap();
+async fn open_at(url: &str) -> Arc<PostgresStore> {
+    Arc::new(PostgresStore::open(url, &options(&Arc::default())).await.unwrap())
+}
+
+async fn adapter_at(url: String) -> InDatabase {
     let clock = Arc::<SteppedClock>::default();
     let store = Arc::new(PostgresStore::open(&url, &options(&clock)).await.unwrap());
-    let bringing = (0..8).map(|number| {
-        let store = Arc::clone(&store);
-        tokio::spawn(async move { store.keep("signing_key", &format!("key {number}")).await.unwrap() })
-    });
-    let mut kept = Vec::new();
-    for brought in bringing.collect::<Vec<_>>() {
-        kept.push(brought.await.unwrap());
-    }
-    let first = kept.first().unwrap().clone();
-    assert!(kept.iter().all(|one| *one == first), "{kept:?}");
-    assert!(!store.replace("signing_key", "another", "x").await.unwrap());
-    assert!(store.replace("signing_key", &first, "next").await.unwrap());
-    let secrets = store.secrets().await.unwrap();
-    assert_eq!(secrets.get("signing_key").map(String::as_str), Some("next"));
+    InDatabase { store, clock, url }
 }
+
+async fn open() -> InDatabase {
+    adapter_at(SERVER.database().unwrap()).await
+}
+
+async fn open_pooled() -> InDatabase {
+    adapter_at(POOLER.through(&SERVER.database().unwrap())).await
+}
+
+/// Two instances on one database.
+async fn two() -> [Arc<PostgresStore>; 2] {
+    let first = open().await;
+    let second = PostgresStore::open(&first.url, &options(&first.clock)).await.unwrap();
+    [first.store, Arc::new(second)]
+}
+
+/// Every suite there is, against what `$open` gives.
+macro_rules! every_suite {
+    ($name:ident, $open:path) => {
+        mod $name {
+            mod access {
+                gantry_store::access_suite!($open);
+            }
+            mod checkpoints {
+                gantry_store::checkpoints_suite!($open);
+            }
+            mod jobs {
+                gantry_store::jobs_suite!($open);
+            }
+            mod ledger {
+                gantry_store::ledger_suite!($open);
+            }
+            mod registry {
+                gantry_store::registry_suite!($open);
+            }
+            mod search {
+                gantry_store::search_suite!($open);
+            }
+            mod upstreams {
+                gantry_store::upstreams_suite!($open);
+            }
+            mod usage {
+                gantry_store::usage_suite!($open);
+            }
+            mod vectors {
+                gantry_store::vectors_suite!($open);
+            }
+            mod webhooks {
+                gantry_store::webhooks_suite!($open);
+            }
+        }
+    };
+}
+
+every_suite!(directly, crate::open);
+
+async fn open_heads() -> Arc<dyn LogHeads> {
+    open().await.store
+}
+
+mod log_heads {
+    gantry_store::log_heads_suite!(super::open_heads);
+}
+every_suite!(through_pgbouncer, crate::open_pooled);

@@ -14,6 +14,7 @@ use kernel::ports::job_store::JobStore;
 use kernel::ports::ledger::Ledger;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::usage_store::UsageStore;
+use kernel::ports::vector_store::VectorStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 
@@ -70,6 +71,10 @@ impl Adapter for InFile {
         Arc::clone(&self.store) as Arc<dyn HealthStore>
     }
 
+    fn vectors(&self) -> Arc<dyn VectorStore> {
+        Arc::clone(&self.store) as Arc<dyn VectorStore>
+    }
+
     async fn reopen(&mut self) {
         self.store.close().await;
         self.store = Arc::new(SqliteStore::open(&self.path, &options(&self.clock)).unwrap());
@@ -124,4 +129,8 @@ mod webhooks {
 
 mod usage {
     gantry_store::usage_suite!(super::open);
+}
+
+mod vectors {
+    gantry_store::vectors_suite!(super::open);
 }

@@ -1,5 +1,6 @@
 //! What can be seen from outside: counters for Prometheus, traces for a collector, and a log.
 
+mod archive;
 mod logging;
 mod metrics;
 mod sinks;
@@ -7,6 +8,7 @@ mod store;
 mod traces;
 mod upstreams;
 
+pub use archive::ArchiveMetrics;
 pub use logging::{LogControl, LogFormat, LoggingError, init_logging};
 pub use metrics::{Metrics, MetricsFormat};
 pub use sinks::SinkMetrics;

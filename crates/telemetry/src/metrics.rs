@@ -26,6 +26,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::archive::ArchiveMetrics;
 use crate::sinks::SinkMetrics;
 use crate::store::StoreMetrics;
 use crate::traces::{Redaction, TraceConfig, TraceCounts, TraceError, Tracer, TracerHandle};
@@ -85,6 +86,7 @@ pub struct Metrics {
     ledger: Family<LedgerLabel, Counter>,
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
+    archive: ArchiveMetrics,
     resilience: ResilienceMetrics,
     store: StoreMetrics,
     trace_counts: TraceCounts,
@@ -135,6 +137,7 @@ impl Metrics {
         registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
         let upstreams = UpstreamMetrics::new(&mut registry);
         let sinks = SinkMetrics::new(&mut registry);
+        let archive = ArchiveMetrics::new(&mut registry);
         let resilience = ResilienceMetrics::new(&mut registry);
         let store = StoreMetrics::new(&mut registry);
         Self {
@@ -154,11 +157,17 @@ impl Metrics {
             ledger,
             upstreams,
             sinks,
+            archive,
             resilience,
             store,
             trace_counts,
             tracer: OnceLock::new(),
         }
+    }
+
+    /// Whether the state that replicas share answered when it was last asked.
+    pub fn shared_state_is_up(&self, up: bool) {
+        self.resilience.shared_state_is_up(up);
     }
 
     /// What is measured of the store.
@@ -169,6 +178,11 @@ impl Metrics {
     /// What is counted of the servers behind Gantry.
     pub fn upstreams(&self) -> &UpstreamMetrics {
         &self.upstreams
+    }
+
+    /// What is counted of the archive of audit records.
+    pub fn archive(&self) -> &ArchiveMetrics {
+        &self.archive
     }
 
     /// What is counted of the sinks of the audit log.

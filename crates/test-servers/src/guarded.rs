@@ -61,9 +61,10 @@ impl Guarded {
         Ok(())
     }
 
-    /// Is it still there? It may have refused to start.
+    /// Is it still there? It may have refused to start, and its keeper looks only at the end: one that has ended is a zombie.
     pub fn is_running(&self) -> bool {
-        Path::new(&format!("/proc/{}", self.server)).try_exists().unwrap_or(false)
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server)).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     }
 
     /// Ends the server, waits for its end, and leaves its folder where it is.

@@ -12,10 +12,17 @@
 
 mod folder;
 mod guarded;
+mod line;
+mod nobody;
+mod pgbouncer;
 mod port;
 mod postgres;
+mod redis;
 
-pub use folder::kit;
+pub use folder::{FOLDER_VARIABLE, folder, is_root, kit};
 pub use guarded::Guarded;
-pub use port::free_port;
+pub use line::Line;
+pub use pgbouncer::PgBouncer;
+pub use port::{free_port, lasting_port};
 pub use postgres::Postgres;
+pub use redis::Redis;

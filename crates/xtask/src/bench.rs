@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what a call costs, what a sandbox costs, what a gateway for MCP costs, what durability costs and what a
-//! record of everything costs, as ratios against what is bare, in the same run.
+//! `cargo xtask bench`: what a call costs, what a sandbox costs, what a gateway for MCP costs, what durability costs, what a
+//! record of everything costs and what it costs to outgrow one machine, as ratios against what is bare, in the same run.
 //!
 //! Absolute numbers of one machine say little on another, and little on the same machine tomorrow. So the release binary
 //! and the echo server are asked in turn, with the same load generator and the same bytes, and the median of the pairs
@@ -9,7 +9,8 @@
 //! xtask (dev) ── builds ──▶ xtask (release) bench-measure ──┬──▶ xtask (release) echo-server
 //!                                 load, report              ├──▶ gantry (release) serve ──▶ xtask (release) mcp-echo-server
 //!                                 isolation, mcp, durable   ├──▶ gantry (release) sandbox-launcher, bwrap, runc, runsc
-//!                                 audit                     └──▶ xtask (release) bench-house, on and off the record
+//!                                 audit                     ├──▶ xtask (release) bench-house, on and off the record
+//!                                 stores                    └──▶ gantry (release) serve, one and three ──▶ PostgreSQL, Redis
 //! ```
 //!
 //! Not here: quality of search (`search_eval`).
@@ -29,6 +30,7 @@ mod neighbour;
 mod product;
 mod report;
 mod scenarios;
+mod stores;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,6 +51,7 @@ struct Scale {
     isolation: isolation::Scale,
     durable: durable::Scale,
     audit: audit::Scale,
+    stores: stores::Scale,
 }
 
 const FULL: Scale = Scale {
@@ -60,6 +63,7 @@ const FULL: Scale = Scale {
     isolation: isolation::FULL,
     durable: durable::FULL,
     audit: audit::FULL,
+    stores: stores::FULL,
 };
 
 /// Enough to see that everything works; its numbers are not worth keeping.
@@ -72,6 +76,7 @@ const QUICK: Scale = Scale {
     isolation: isolation::QUICK,
     durable: durable::QUICK,
     audit: audit::QUICK,
+    stores: stores::QUICK,
 };
 
 /// What the command line asks for.
@@ -97,6 +102,8 @@ enum Section {
     Durable,
     /// Audit, traces, metrics, redaction.
     Audit,
+    /// PostgreSQL and Redis against the embedded store.
+    Stores,
 }
 
 /// What was measured.
@@ -112,6 +119,8 @@ struct Report {
     durable: Option<durable::Results>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit: Option<audit::Results>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stores: Option<stores::Results>,
 }
 
 impl Report {
@@ -121,7 +130,9 @@ impl Report {
         let isolation = self.isolation.as_ref().map_or(0.0, |results| results.busy_share);
         let durable = self.durable.as_ref().map_or(0.0, |results| results.busy_share);
         let audit = self.audit.as_ref().map_or(0.0, |results| results.busy_share);
-        self.mcp.as_ref().map_or(0.0, |results| results.busy_share).max(isolation).max(calls).max(durable).max(audit)
+        let stores = self.stores.as_ref().map_or(0.0, |results| results.busy_share);
+        let mcp = self.mcp.as_ref().map_or(0.0, |results| results.busy_share);
+        [calls, isolation, mcp, durable, audit, stores].into_iter().fold(0.0, f64::max)
     }
 }
 
@@ -164,7 +175,8 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
         let mcp = if wanted(Section::Mcp) { Some(mcp::all(&gantry, scale).await?) } else { None };
         let durable = if wanted(Section::Durable) { Some(durable::all(&gantry, scale).await?) } else { None };
         let audit = if wanted(Section::Audit) { Some(audit::all(&gantry, scale).await?) } else { None };
-        anyhow::Ok(Report { calls, isolation, mcp, durable, audit })
+        let stores = if wanted(Section::Stores) { Some(stores::all(&gantry, scale).await?) } else { None };
+        anyhow::Ok(Report { calls, isolation, mcp, durable, audit, stores })
     })?;
 
     if options.json {
@@ -205,7 +217,8 @@ impl Section {
             Some("mcp") => Ok(Self::Mcp),
             Some("durable") => Ok(Self::Durable),
             Some("audit") => Ok(Self::Audit),
-            _ => bail!("--only wants `calls`, `isolation`, `mcp`, `durable` or `audit`"),
+            Some("stores") => Ok(Self::Stores),
+            _ => bail!("--only wants `calls`, `isolation`, `mcp`, `durable`, `audit` or `stores`"),
         }
     }
 }

@@ -22,7 +22,7 @@ fn mark_key(place: &Place) -> NoteKey {
 async fn records_are_numbered_lines_of_json_even_with_newlines_in_them() {
     let place = Place::new();
     let log = place.open();
-    log.append(&[record("one\ntwo"), record("three")]).await.unwrap();
+    log.append([record("one\ntwo"), record("three")].into()).await.unwrap();
     let lines = lines(&place.file(&file_name(1)));
     assert_eq!(lines.len(), 3);
     assert_eq!((&lines[0]["action"], &lines[0]["seq"]), (&"log_begun".into(), &0.into()));
@@ -38,7 +38,7 @@ async fn records_are_numbered_lines_of_json_even_with_newlines_in_them() {
 #[tokio::test]
 async fn a_record_says_who_acted_for_whom_and_through_whose_hands() {
     let place = Place::new();
-    place.open().append(&[record("x")]).await.unwrap();
+    place.open().append([record("x")].into()).await.unwrap();
     let line = &lines(&place.file(&file_name(1)))[1];
     assert_eq!(
         (&line["tenant"], &line["subject"], &line["user"]),
@@ -55,7 +55,7 @@ async fn reopening_goes_on_after_the_last_whole_line_with_numbers_and_tree() {
     for round in 0..4 {
         let log = place.open();
         assert_eq!(log.size(), 1 + 2 * round);
-        log.append(&[record_of("a", 0), record_of("b", 1)]).await.unwrap();
+        log.append([record_of("a", 0), record_of("b", 1)].into()).await.unwrap();
         // Not closed: what a crash would leave, with half a line after it.
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"seq\":9,\"torn\":tr").unwrap();
     }
@@ -85,7 +85,7 @@ async fn the_tree_is_made_again_when_it_is_missing_short_long_or_wrong() {
         let log = place.open();
         assert_eq!(log.checkpoint().await.unwrap(), root);
         assert_eq!(fs::read(&tree).unwrap(), good);
-        log.append(&[]).await.unwrap();
+        log.append([].into()).await.unwrap();
         log.writer.lock().unwrap().principals.save(&place.dir(), 0, &crate::merkle::empty_root()).unwrap();
     }
 }
@@ -125,7 +125,7 @@ async fn files_from_before_the_numbering_are_kept_and_named_by_the_first_record(
     let old = "{\"at\":\"2026-01-01T00:00:00.000Z\",\"action\":\"token_minted\"}\n";
     fs::write(place.file(&file_name(3)), old).unwrap();
     let log = place.open();
-    log.append(&[record("new")]).await.unwrap();
+    log.append([record("new")].into()).await.unwrap();
     assert_eq!(fs::read_to_string(place.file(&file_name(3))).unwrap(), old);
     let first = &lines(&place.file(&file_name(4)))[0];
     assert_eq!((&first["seq"], &first["before"][0]["name"]), (&0.into(), &"audit-000003.jsonl".into()));
@@ -141,7 +141,7 @@ async fn a_full_file_is_followed_by_the_next_number() {
     place.options.file_bytes_max = 1;
     let log = place.open();
     for note in ["a", "b", "c"] {
-        log.append(&[record(note)]).await.unwrap();
+        log.append([record(note)].into()).await.unwrap();
     }
     drop(log);
     for (number, note) in [(2, "a"), (3, "b"), (4, "c")] {
@@ -159,7 +159,7 @@ async fn checkpoints_are_signed_by_number_at_the_end_and_never_back_in_time() {
     let log = place.open();
     for _ in 0..4 {
         place.clock.0.fetch_sub(3_600_000, Ordering::SeqCst);
-        log.append(&[record("x")]).await.unwrap();
+        log.append([record("x")].into()).await.unwrap();
     }
     log.close().await.unwrap();
     let text = fs::read_to_string(place.file(checkpoint::NAME)).unwrap();
@@ -193,7 +193,7 @@ async fn a_new_key_is_named_under_the_former_one_and_then_signs() {
     let log = place.open();
     let former = mark_key(&place);
     let new = key(&log.rotate_key().await.unwrap());
-    log.append(&[record("after")]).await.unwrap();
+    log.append([record("after")].into()).await.unwrap();
     let note = log.checkpoint().await.unwrap();
     assert!(Checkpoint::verified(&note, &new).is_ok() && Checkpoint::verified(&note, &former).is_err());
     let said = &lines(&place.file(&file_name(1)))[1];
@@ -221,7 +221,7 @@ async fn a_new_key_is_named_under_the_former_one_and_then_signs() {
         .unwrap();
     drop(log);
     let log = place.open();
-    log.append(&[record("x")]).await.unwrap();
+    log.append([record("x")].into()).await.unwrap();
     assert!(Checkpoint::verified(&log.checkpoint().await.unwrap(), &next.verifier()).is_ok());
 }
 
@@ -229,19 +229,19 @@ async fn a_new_key_is_named_under_the_former_one_and_then_signs() {
 async fn what_cannot_be_written_is_taken_back_and_numbered_the_same_again() {
     let place = Place::new();
     let log = place.open();
-    log.append(&[record("one")]).await.unwrap();
+    log.append([record("one")].into()).await.unwrap();
     {
         // A disk that takes nothing: the file is open for reading only.
         let mut writer = log.writer.lock().unwrap();
         writer.file = fs::File::open(place.file(&file_name(1))).unwrap();
     }
-    assert!(log.append(&[record("two")]).await.is_err());
+    assert!(log.append([record("two")].into()).await.is_err());
     assert_eq!(log.size(), 2);
     {
         let mut writer = log.writer.lock().unwrap();
         writer.file = OpenOptions::new().read(true).write(true).open(place.file(&file_name(1))).unwrap();
     }
-    log.append(&[record("two")]).await.unwrap();
+    log.append([record("two")].into()).await.unwrap();
     let lines = lines(&place.file(&file_name(1)));
     assert_eq!((lines.len(), &lines[2]["seq"], &lines[2]["principal_seq"]), (3, &2.into(), &1.into()));
     assert_eq!(*log.subscribe().borrow(), 3);

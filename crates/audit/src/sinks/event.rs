@@ -30,6 +30,8 @@ pub struct Event {
     pub at: UnixMillis,
     /// The whole CloudEvent 1.0 in JSON, on one line.
     pub json: String,
+    /// The line as the log has it.
+    pub line: String,
 }
 
 impl Event {
@@ -47,6 +49,7 @@ impl Event {
             tenant: attribute("partitionkey").unwrap_or(NO_TENANT).to_owned(),
             at: UnixMillis(at.as_millisecond()),
             json: event.to_string(),
+            line: entry.line.clone(),
         })
     }
 

@@ -158,7 +158,7 @@ async fn a_log_that_was_rolled_back_whole_is_known_by_a_checkpoint_kept_elsewher
     assert_eq!(found, [Fault::RolledBack { records: 14, witnessed: 18 }]);
     // And grown again to as many, with other records and the right key.
     let log = place.open();
-    log.append(&[record("other"), record("history"), record("as"), record("long")]).await.unwrap();
+    log.append([record("other"), record("history"), record("as"), record("long")].into()).await.unwrap();
     log.close().await.unwrap();
     assert_eq!(faults(&place), []);
     let found = verify_dir(&place.dir(), &kept).unwrap().faults;
@@ -195,7 +195,7 @@ async fn a_new_key_is_believed_only_under_the_former_one_and_the_newest_vouches_
     let first = trust(&place);
     let log = place.open();
     let second: NoteKey = log.rotate_key().await.unwrap().parse().unwrap();
-    log.append(&[record("after")]).await.unwrap();
+    log.append([record("after")].into()).await.unwrap();
     log.close().await.unwrap();
     let by_second = Trust { keys: vec![second.clone()], ..Trust::default() };
     for trusted in [&first, &by_second] {
@@ -222,7 +222,7 @@ async fn a_clock_that_goes_back_is_noted_and_no_fault() {
     for _ in 0..3 {
         place.clock.0.fetch_sub(60_000, Ordering::SeqCst);
         let at = kernel::ports::clock::Clock::now(&*place.clock);
-        log.append(&[kernel::ports::audit_sink::AuditRecord { at, ..record("x") }]).await.unwrap();
+        log.append([kernel::ports::audit_sink::AuditRecord { at, ..record("x") }].into()).await.unwrap();
     }
     log.close().await.unwrap();
     let report = verify_dir(&place.dir(), &trust(&place)).unwrap();
@@ -296,7 +296,7 @@ async fn hostile_strings_are_records_like_any_other() {
         "\\\"\\",
     ];
     for (at, note) in notes.iter().enumerate() {
-        log.append(&[record_of(note, at % 3)]).await.unwrap();
+        log.append([record_of(note, at % 3)].into()).await.unwrap();
     }
     log.close().await.unwrap();
     let report = verify_dir(&place.dir(), &trust(&place)).unwrap();

@@ -39,12 +39,13 @@ impl<R: Read> BackupReader<R> {
     /// the digests at the end.
     pub(crate) fn each(mut self, mut take: impl FnMut(&str, &mut dyn Read) -> io::Result<()>) -> io::Result<Digests> {
         let mut seen: BTreeMap<String, FileDigest> = BTreeMap::new();
+        let mut said = None;
         for entry in self.archive.entries()? {
             let mut entry = entry?;
             let name = entry.path()?.to_str().map(str::to_owned).ok_or_else(no_backup)?;
             if name == DIGESTS {
-                let digests: Digests = serde_json::from_str(&text(&mut entry)?).map_err(|_| damaged(&name))?;
-                return compared(digests, &seen);
+                said = Some(serde_json::from_str::<Digests>(&text(&mut entry)?).map_err(|_| damaged(&name))?);
+                break;
             }
             let mut content = Hashing::new(&mut entry);
             if name == HEAD {
@@ -56,7 +57,12 @@ impl<R: Read> BackupReader<R> {
                 return Err(damaged(&name));
             }
         }
-        Err(invalid("the backup ends too early: it was broken off, or cut"))
+        let said = said.ok_or_else(|| invalid("the backup ends too early: it was broken off, or cut"))?;
+        let digests = compared(said, &seen)?;
+        // What is between the files is in no digest, but in the checksum at the very end.
+        let rest = io::copy(&mut self.archive.into_inner(), &mut io::sink());
+        rest.map_err(|_| invalid("the backup is damaged: its checksum does not fit"))?;
+        Ok(digests)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::printer::{Printer, visible};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Breakers {
     List(List),
+    History(History),
     Open(Open),
     Close(Close),
     Reset(Reset),
@@ -25,6 +26,19 @@ pub(crate) struct List {
     /// Whose breakers [default: the token's own tenant; for the admin token, all]
     #[arg(long)]
     tenant: Option<TenantId>,
+}
+
+/// Show what became of breakers, the newest change first
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// Of which one: `service`, `service@endpoint` or `tenant/service@endpoint` [default: all]
+    breaker: Option<String>,
+    /// Whose breakers [default: the token's own tenant; for the admin token, all]
+    #[arg(long)]
+    tenant: Option<TenantId>,
+    /// How many changes, at most 1000
+    #[arg(long, default_value_t = 50)]
+    limit: u16,
 }
 
 /// Stop all calls to a service
@@ -58,6 +72,14 @@ impl Breakers {
                 let path = format!("/v1/breakers{}", in_tenant(command.tenant.as_ref()));
                 let answer = context.client()?.get(&path).await?;
                 context.printer.answer(&answer, |printer| table(printer, &answer));
+                Ok(())
+            }
+            Self::History(command) => {
+                let tenant = command.tenant.map_or_else(String::new, |tenant| format!("&tenant={tenant}"));
+                let of = command.breaker.map_or_else(String::new, |of| format!("&breaker={}", segment(&of)));
+                let path = format!("/v1/breakers/history?limit={}{tenant}{of}", command.limit);
+                let answer = context.client()?.get(&path).await?;
+                context.printer.answer(&answer, |printer| past(printer, &answer));
                 Ok(())
             }
             Self::Open(command) => {
@@ -98,6 +120,18 @@ fn table(printer: &Printer, answer: &Value) -> String {
     printer.table(["BREAKER", "STATE", "SINCE", "FAILURES", "REFUSED", "NOTE"], rows)
 }
 
+fn past(printer: &Printer, answer: &Value) -> String {
+    let changes = answer.get("transitions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if changes.is_empty() {
+        return "no breaker has changed its state as far back as is kept".to_owned();
+    }
+    let rows = changes.iter().map(|change| {
+        let text = |member: &str| visible(change.get(member).and_then(Value::as_str).unwrap_or_default()).into_owned();
+        [text("at"), text("breaker"), text("from"), text("to"), text("reason")]
+    });
+    printer.table(["AT", "BREAKER", "FROM", "TO", "REASON"], rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +149,18 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         assert!(table(&printer, &json!({ "breakers": [] })).contains("external_service"));
+    }
+
+    #[test]
+    fn a_history_says_what_changed_and_why() {
+        let answer = json!({ "transitions": [{
+            "breaker": "mail", "at": "2027-01-15T08:00:00.000Z", "from": "closed", "to": "open", "reason": "5 failures",
+        }] });
+        let printer = Printer::new(Wishes::default());
+        let text = past(&printer, &answer);
+        for part in ["mail", "closed", "open", "5 failures", "2027-01-15T08:00:00.000Z"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(past(&printer, &json!({ "transitions": [] })).contains("no breaker"));
     }
 }

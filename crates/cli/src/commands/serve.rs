@@ -30,16 +30,21 @@ use crate::policy_files::following::PolicyFollower;
 use crate::tool_folders::watching::ToolWatcher;
 
 pub(super) mod alone;
+mod archive;
 mod audit_sinks;
 mod banner;
 mod callbacks;
+mod crew;
 mod insights;
+mod installation;
 mod jobs;
 mod ledger_keeping;
+mod log_heads;
 mod shared_state;
 mod signals;
 mod upstreams;
 mod wiring;
+mod worker;
 
 use banner::Banner;
 use wiring::{House, Household};
@@ -66,9 +71,17 @@ pub(crate) struct Serve {
     /// Run process tools without the sandbox, with the rights of this server: for machines that cannot make namespaces
     #[arg(long)]
     unsandboxed_processes: bool,
+    /// Take no calls: do jobs beside other servers on the same PostgreSQL; only /health and /metrics answer
+    #[arg(long)]
+    worker_only: bool,
 }
 
 impl Serve {
+    /// The same, without doors for calls.
+    pub(super) fn into_worker(self) -> Self {
+        Self { worker_only: true, ..self }
+    }
+
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let config = context.config(self.flags())?;
         self.tool_folders_are_there()?;
@@ -101,11 +114,17 @@ impl Serve {
         let door = wiring::door(&kernel, &house, &config);
         door.ask_about_servers(catalogue);
         door.look_at_disk(insights::free_space(context.data_dir().path(), &config));
-        door.ask_about_shared_state(shared);
+        door.ask_about_shared_state(Arc::clone(&shared));
+        let (crew, announcing) = crew::join(&house, &config, &shared, &running, &door);
         door.control_log(log);
         let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
         keepers.extend(follow_registry(&kernel, news));
+        keepers.extend(house.follow_keys(&kernel));
+        let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
+        keepers.push(tokio::spawn(shared_state::watch(shared, Arc::clone(&house.metrics), clock)));
+        keepers.extend(archive::keep(&house, config.retention));
+        keepers.extend(log_heads::keep(&house, recorder.log()));
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
         keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
         let tools = kernel.registry().snapshot().tool_count();
@@ -113,7 +132,7 @@ impl Serve {
             .show(&context.printer);
 
         let drained = tokio::select! {
-            drained = server::serve(listener, door, signals.first()) => drained,
+            drained = server::serve(listener, door, background.held_at(signals.first())) => drained,
             () = signals.second() => {
                 announced.withdraw();
                 return Err(Failure::new("stopped at once, because of a second signal"));
@@ -126,9 +145,11 @@ impl Serve {
             "drained"
         );
         background.end().await;
+        keepers.push(announcing);
         for keeper in keepers {
             keeper.abort();
         }
+        crew.leave().await;
         // Nobody will call them again; each ends now, not when the last of the server does.
         processes.warm().clear();
         let closed = tokio::time::timeout(CLOSING_TIMEOUT, async {
@@ -179,6 +200,9 @@ impl Serve {
         }
         if self.unsandboxed_processes {
             flags.push((&process::UNSANDBOXED, Value::Flag(true)));
+        }
+        if self.worker_only {
+            flags.push((&server_section::WORKER_ONLY, Value::Flag(true)));
         }
         flags
     }

@@ -12,9 +12,10 @@ const SECTION: &str = "jobs";
 
 const CONCURRENCY: Key = key(
     "concurrency",
-    1..=1_024,
+    0..=1_024,
     "8",
-    "Jobs that this server does at once. The others wait, tenant by tenant in turn.",
+    "Jobs that this server does at once. The others wait, tenant by tenant in turn. 0: it takes calls and leaves the jobs, \
+     webhooks among them, to other servers on the same store (`gantry serve --worker-only`).",
 );
 const RUNNING_PER_TENANT: Key =
     key("running_per_tenant", 1..=1_024, "8", "Jobs of one tenant that run at once, in all processes.");

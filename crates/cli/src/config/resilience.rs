@@ -52,6 +52,14 @@ const SUCCESS_THRESHOLD: Key = key(
     Some("3"),
     "Of those, so many successes close it and one failure opens it again. 0: the percentages over `half_open_max_calls` decide.",
 );
+const CANARY_PERCENT: Key = key(
+    "canary_percent",
+    1..=100,
+    None,
+    "Percent of the calls that a half-open breaker lets through at first; unset, as many as it has places for.",
+);
+const CANARY_STEP_PERCENT: Key =
+    key("canary_step_percent", 1..=100, Some("10"), "By how many percent each success raises that share.");
 const HALF_OPEN_MAX_MS: Key = key(
     "half_open_max_ms",
     0..=2_592_000_000,
@@ -81,6 +89,13 @@ const RETRIES_PER_MINUTE: Key = key(
     "Times per minute that calls to one service are tried again, all callers together. One more: E3411.",
 );
 
+const HISTORY_DAYS: Key = key(
+    "history_days",
+    1..=3_650,
+    Some("90"),
+    "Days for which the changes of state of breakers are kept in the store.",
+);
+
 /// All keys of the section.
 pub(super) const KEYS: &[&Key] = &[
     &FAILURE_THRESHOLD,
@@ -95,12 +110,15 @@ pub(super) const KEYS: &[&Key] = &[
     &OPEN_MAX_MS,
     &HALF_OPEN_MAX_CALLS,
     &SUCCESS_THRESHOLD,
+    &CANARY_PERCENT,
+    &CANARY_STEP_PERCENT,
     &HALF_OPEN_MAX_MS,
     &CALLS_PER_SECOND,
     &TENANT_CALLS_PER_MINUTE,
     &SERVICE_CALLS_PER_MINUTE,
     &RETRY_FIRST_MS,
     &RETRIES_PER_MINUTE,
+    &HISTORY_DAYS,
 ];
 
 const fn key(
@@ -133,6 +151,8 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Resilien
         open_backoff_max_ms: number(&OPEN_MAX_MS),
         half_open_max_calls: number(&HALF_OPEN_MAX_CALLS),
         success_threshold: number(&SUCCESS_THRESHOLD),
+        canary_percent: settings.integer_if_set(&CANARY_PERCENT).and_then(|percent| i64::try_from(percent).ok()),
+        canary_step_percent: number(&CANARY_STEP_PERCENT),
         half_open_max_ms: number(&HALF_OPEN_MAX_MS),
         ..SettingsDraft::default()
     };
@@ -152,6 +172,7 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Resilien
         service_quota: quota(&SERVICE_CALLS_PER_MINUTE, minute),
         retry_first: Duration::from_millis(settings.integer(&RETRY_FIRST_MS)),
         retry_budget: quota(&RETRIES_PER_MINUTE, minute),
+        history_kept: Duration::from_hours(settings.integer(&HISTORY_DAYS).saturating_mul(24)),
     }
 }
 
@@ -159,7 +180,7 @@ pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Resilien
 mod tests {
     use std::collections::BTreeMap;
 
-    use kernel::resilience::{HalfOpenRule, OpenWait, WindowKind};
+    use kernel::resilience::{Canary, HalfOpenRule, OpenWait, WindowKind};
 
     use super::*;
 
@@ -189,6 +210,7 @@ mod tests {
             ("open_ms", "5000"),
             ("open_growth_percent", "150"),
             ("success_threshold", "0"),
+            ("canary_percent", "5"),
             ("calls_per_second", "100"),
         ]);
         let breaker = values.breaker;
@@ -196,6 +218,7 @@ mod tests {
         assert_eq!((breaker.window, breaker.half_open_rule), (WindowKind::Count { calls: 20 }, HalfOpenRule::Rates));
         let grown = OpenWait::Exponential { first_ms: 5_000, factor: 1.5, max_ms: 3_600_000 };
         assert_eq!(breaker.open_wait, grown);
+        assert_eq!(breaker.canary, Some(Canary { first_percent: 5, step_percent: 10 }));
         assert_eq!(values.platform_quota.unwrap().burst, 100);
     }
 

@@ -34,6 +34,18 @@ pub(crate) const INSECURE_PLAINTEXT: Key = Key {
     since: "0.1",
 };
 
+/// No doors for calls.
+pub(crate) const WORKER_ONLY: Key = Key {
+    section: "server",
+    name: "worker_only",
+    kind: Kind::Flag,
+    default: Some("false"),
+    unset: "",
+    doc: "Take no calls: do jobs, deliver webhooks and keep the books beside other servers on the same PostgreSQL. Only \
+          `/health…` and `/metrics` answer. Flag: `--worker-only`.",
+    since: "0.1",
+};
+
 /// Metrics without a token.
 const METRICS_PUBLIC: Key = Key {
     section: "server",
@@ -82,13 +94,15 @@ const LAME_DUCK_MS: Key = limit(
     "lame_duck_ms",
     0..=600_000,
     "0",
-    "Milliseconds between `/health/ready` turning 503 and the end of accepting, so that a load balancer can notice.",
+    "Milliseconds between `/health/ready` turning 503 and the end of accepting, so that a load balancer can notice. Answers \
+     meanwhile ask clients to connect anew. On Kubernetes longer than the readiness probe takes to fail: 6000.",
 );
 
 /// All keys of the section.
 pub(super) const KEYS: &[&Key] = &[
     &LISTEN,
     &INSECURE_PLAINTEXT,
+    &WORKER_ONLY,
     &METRICS_PUBLIC,
     &CONNECTIONS_MAX,
     &CALLS_MAX,
@@ -161,6 +175,7 @@ fn limits(settings: &Settings) -> ServerConfig {
         idle_timeout_ms: settings.integer(&IDLE_TIMEOUT_MS),
         drain_timeout_ms: settings.integer(&DRAIN_TIMEOUT_MS),
         lame_duck_ms: settings.integer(&LAME_DUCK_MS),
+        probes_only: settings.flag(&WORKER_ONLY),
         metrics_public: settings.get(&METRICS_PUBLIC).map(|_| settings.flag(&METRICS_PUBLIC)),
     }
 }

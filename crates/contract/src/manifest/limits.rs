@@ -70,6 +70,30 @@ pub struct BreakerConfig {
     /// Seconds of history that count.
     #[schemars(range(min = 1, max = 3600))]
     pub window_seconds: u16,
+    /// Percent of calls that failed from which on it opens, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub failure_percent: Option<u8>,
+    /// Percent of calls that were slow from which on it opens, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub slow_percent: Option<u8>,
+    /// Milliseconds after which a call is slow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub slow_after_ms: Option<u32>,
+    /// Calls below which percentages mean nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub minimum_calls: Option<u16>,
+    /// Percent of calls that are let through at first when it is tried again (RES-006).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub canary_percent: Option<u8>,
+    /// By how much each success raises that share; default 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub canary_step_percent: Option<u8>,
 }
 
 impl Default for BreakerConfig {
@@ -80,6 +104,12 @@ impl Default for BreakerConfig {
             timeout_seconds: 60,
             half_open_max_calls: 10,
             window_seconds: 60,
+            failure_percent: None,
+            slow_percent: None,
+            slow_after_ms: None,
+            minimum_calls: None,
+            canary_percent: None,
+            canary_step_percent: None,
         }
     }
 }
@@ -152,10 +182,10 @@ pub struct RateLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_per_minute: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", alias = "maxPerHour")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_per_hour: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", alias = "maxPerDay")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_per_day: Option<u32>,
 }

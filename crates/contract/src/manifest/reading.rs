@@ -26,7 +26,12 @@ const ALIASES: &[(&str, &str)] = &[
     ("costConfig", "cost_config"),
     ("cacheTTL", "cache_ttl_seconds"),
     ("requiresPermission", "requires_permission"),
+    ("rateLimit", "rate_limit"),
 ];
+
+/// The same inside `rate_limit` (RES-017).
+const RATE_LIMIT_ALIASES: &[(&str, &str)] =
+    &[("maxPerMinute", "max_per_minute"), ("maxPerHour", "max_per_hour"), ("maxPerDay", "max_per_day")];
 
 /// The syntaxes a manifest may be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,15 +165,22 @@ impl Manifest {
 fn without_aliases(mut members: Map<String, Value>) -> Result<Map<String, Value>, ManifestError> {
     members.retain(|_, value| !value.is_null());
     let mut findings = Vec::new();
-    for (alias, name) in ALIASES {
+    rename(&mut members, ALIASES, "", &mut findings);
+    if let Some(Value::Object(limit)) = members.get_mut("rate_limit") {
+        rename(limit, RATE_LIMIT_ALIASES, "/rate_limit", &mut findings);
+    }
+    if findings.is_empty() { Ok(members) } else { Err(ManifestError::new(findings)) }
+}
+
+fn rename(members: &mut Map<String, Value>, aliases: &[(&str, &str)], within: &str, findings: &mut Vec<Finding>) {
+    for (alias, name) in aliases {
         if let Some(value) = members.remove(*alias)
             && members.insert((*name).to_owned(), value).is_some()
         {
-            findings
-                .push(Finding::new(format!("/{alias}"), format!("is another name for `{name}`, which is given too")));
+            let said = format!("is another name for `{name}`, which is given too");
+            findings.push(Finding::new(format!("{within}/{alias}"), said));
         }
     }
-    if findings.is_empty() { Ok(members) } else { Err(ManifestError::new(findings)) }
 }
 
 /// The faults inside the two schemas, found even when other members are wrong.

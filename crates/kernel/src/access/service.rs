@@ -1,5 +1,6 @@
 //! What can be done with access: read it, change it, follow the changes of others.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ use crate::ports::registry_store::StoreError;
 
 /// The snapshot is read anew after this long even if nobody has said a word: messages can be lost.
 const REFRESH: Duration = Duration::from_secs(30);
+/// Tokens of unknown subjects that are remembered; then it begins anew.
+const LOOKED_FOR_MAX: usize = 4_096;
 
 /// What the configuration says about access.
 #[derive(Debug, Clone)]
@@ -69,6 +72,8 @@ pub struct Access {
     no_policies: Arc<Decision>,
     /// Orders "store, then snapshot" of concurrent changes. Never taken by calls.
     turn: Mutex<()>,
+    /// Tokens of unknown subjects for which the store has been asked.
+    looked_for: Mutex<HashSet<Box<str>>>,
 }
 
 impl Access {
@@ -82,6 +87,7 @@ impl Access {
             decisions: Decisions::new(ttl_ms),
             no_policies: Arc::default(),
             turn: Mutex::new(()),
+            looked_for: Mutex::default(),
             parts,
         })
     }
@@ -116,6 +122,27 @@ impl Access {
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
         }
+    }
+
+    /// Reads the store for somebody whom the snapshot of this epoch does not know: true if there is anything new. Once for
+    /// each token, so that those who are unknown to everybody cost nothing but their refusal.
+    pub(crate) async fn look_again(&self, token: &str, epoch: u64) -> bool {
+        let mut looked_for = self.looked_for.lock().await;
+        if self.snapshot().epoch != epoch {
+            return true;
+        }
+        if looked_for.contains(token) {
+            return false;
+        }
+        if looked_for.len() >= LOOKED_FOR_MAX {
+            looked_for.clear();
+        }
+        looked_for.insert(token.into());
+        let _turn = self.turn.lock().await;
+        if let Err(error) = self.reload().await {
+            tracing::warn!(%error, "access could not be read anew; what was in force stays in force");
+        }
+        self.snapshot().epoch != epoch
     }
 
     // ------------------------------------------------------------------------------------------------------ changes

@@ -5,19 +5,42 @@ use policy::Action;
 
 use super::{Actor, installation_only, tenant_of};
 use crate::invoke::Kernel;
-use crate::ports::audit_log::{AUDIT_PAGE_MAX, AuditCheckpoint, AuditLog, AuditPage, AuditProof, AuditQuery};
+use crate::ports::audit_log::{AUDIT_PAGE_MAX, AuditCheckpoint, AuditLog, AuditProof, AuditQuery};
 use crate::ports::audit_sink::{AuditAction, AuditError};
 
+mod archived;
+
+pub use archived::{AuditFound, AuditNext, AuditScope};
+
 impl Kernel {
-    /// Records that fit, the newest first.
-    pub async fn search_audit(&self, actor: Actor<'_>, query: AuditQuery) -> Result<AuditPage, Refusal> {
+    /// Records that fit, the newest first: of all instances where there is an archive of them, otherwise, or if `scope` says
+    /// so, of this instance's own log. `before` is the `next` of the page before, in the same scope.
+    pub async fn search_audit(
+        &self,
+        actor: Actor<'_>,
+        query: AuditQuery,
+        scope: Option<AuditScope>,
+        before: Option<&str>,
+    ) -> Result<AuditFound, Refusal> {
         let caller = self.permitted(actor, Action::SeeAudit).await?;
         let tenant = match &query.tenant {
             None if caller.tenant().is_home() => None,
             named => Some(tenant_of(&caller, named.as_ref())?),
         };
         let query = AuditQuery { tenant, limit: query.limit.min(AUDIT_PAGE_MAX), ..query };
-        self.audit_log()?.search(&query).await.map_err(|error| unreadable(&error))
+        match (&self.archive, scope) {
+            (Some(archive), None | Some(AuditScope::All)) => archived::search(&**archive, query, before).await,
+            (None, Some(AuditScope::All)) => {
+                Err(Refusal::new(ErrorCode::E3010, "there is no archive of all instances")
+                    .hint("it needs PostgreSQL as store; without `scope` the log of this instance is searched"))
+            }
+            _ => {
+                let before = before.map(str::parse).transpose().map_err(|_| archived::no_page())?;
+                let query = AuditQuery { before, ..query };
+                let page = self.audit_log()?.search(&query).await.map_err(|error| unreadable(&error))?;
+                Ok(AuditFound { records: page.records, next: page.next.map(AuditNext::Number) })
+            }
+        }
     }
 
     /// The newest checkpoint. It says how many records there are and nothing about them.

@@ -1,4 +1,4 @@
-//! Looking at breakers and changing them by hand. (RES-001, RES-011; `GET /v1/breakers`)
+//! Looking at breakers and changing them by hand. (RES-001, RES-011; `GET /v1/breakers`, `…/history`)
 //!
 //! A breaker belongs to the tenant whose tools call the service. Whoever administers the home tenant sees all of them.
 
@@ -10,7 +10,10 @@ use serde_json::json;
 use super::{Actor, tenant_of};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::AuditAction;
-use crate::ports::shared_state::{BreakerKey, BreakerQuery, BreakerReport, INSPECTED_MAX, SharedStateError};
+use crate::ports::breaker_history::HistoryQuery;
+use crate::ports::shared_state::{
+    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, SharedStateError,
+};
 use crate::resilience::{BreakerSettings, Move, Resilience};
 
 impl Kernel {
@@ -62,6 +65,29 @@ impl Kernel {
         let note = format!("{key}: {} ({})", report.snapshot.mode.as_str(), word_of(by_hand));
         slot.record(self.act(actor, &caller, AuditAction::BreakerMoved, None, Some(note)));
         Ok(report)
+    }
+
+    /// What became of breakers, the newest first, as far back as it is kept. Without a tenant: the own one's, or of all of
+    /// them for whoever administers the installation.
+    pub async fn breaker_history(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        query: HistoryQuery,
+    ) -> Result<Vec<BreakerTransition>, Refusal> {
+        let caller = self.permitted(actor, Action::SeeBreakers).await?;
+        if let Some(of) = &query.of {
+            tenant_of(&caller, Some(of.tenant()))?;
+        }
+        let tenant = match tenant {
+            None if caller.tenant().is_home() => None,
+            named => Some(tenant_of(&caller, named)?),
+        };
+        let history = self.resilient()?.history().ok_or_else(|| {
+            Refusal::new(ErrorCode::E3010, "this server does not write down what becomes of breakers")
+                .hint("use one that was started with `gantry serve`")
+        })?;
+        history.kept_transitions(&HistoryQuery { tenant, ..query }).await.map_err(|error| error.refusal())
     }
 
     fn resilient(&self) -> Result<&Resilience, Refusal> {

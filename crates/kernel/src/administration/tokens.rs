@@ -2,7 +2,9 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use policy::{Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, narrow};
+use policy::{
+    Action, ArgumentLimit, CallerKind, Delegator, MintRequest, NarrowingWish, Role, SigningKey, VerifyingKey, narrow,
+};
 use serde_json::json;
 
 use super::{Actor, installation_only, tenant_of};
@@ -165,6 +167,17 @@ impl Kernel {
         self.parts.mint.use_key(key);
         slot.record(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("kid {id}"))));
         Ok(id)
+    }
+
+    /// Trusts the keys that the instances of this installation share, the present one first. Whoever keeps them calls this
+    /// when another instance has replaced one; signing with it comes later ([`Kernel::sign_with`]).
+    pub fn trust_shared_keys(&self, keys: Vec<VerifyingKey>) -> Result<(), Refusal> {
+        self.identity().set_own_keys(keys)
+    }
+
+    /// Signs with a key that every instance trusts by now.
+    pub fn sign_with(&self, key: SigningKey) {
+        self.parts.mint.use_key(key);
     }
 }
 

@@ -3,7 +3,9 @@
 //! ```text
 //! work:  take ─▶ attempt … attempt ─▶ (woken · one ended · time to look) ─▶ take
 //! keep:  every third of a lease: say that we live, hear what is to be cancelled, take over from the dead, forget the old
+//! hold:  take no more, and go on with what is in hand
 //! stop:  take no more ─▶ wait for what runs ─▶ tell the rest to end: handed back if it may be repeated, else unknown
+//!        ─▶ resign, so that another follows now and not when the lease would have lapsed
 //! ```
 
 use std::sync::Arc;
@@ -31,6 +33,8 @@ const TAKE_MAX: usize = 16;
 const INTERRUPTIONS_MAX: u32 = 10;
 /// How long jobs have after they were told to end.
 const LEAVING_MAX: Duration = Duration::from_secs(5);
+/// How long giving the lease back may take.
+const RESIGNING_MAX: Duration = Duration::from_secs(5);
 /// Tries to write an end, and the pause between them.
 const END_TRIES_MAX: u32 = 60;
 const END_PAUSE: Duration = Duration::from_secs(5);
@@ -42,12 +46,20 @@ const PRUNE_MAX: usize = 1_000;
 #[derive(Debug)]
 pub struct Workers {
     jobs: Arc<Jobs>,
+    hold: CancellationToken,
 }
 
 impl Workers {
     /// Workers for these jobs.
     pub fn new(jobs: Arc<Jobs>) -> Self {
-        Self { jobs }
+        Self { jobs, hold: CancellationToken::new() }
+    }
+
+    /// They take no more once `hold` is cancelled: for the time between the wish to end and the end, while doors still close
+    /// and calls may still become jobs of this process.
+    #[must_use]
+    pub fn holding_at(self, hold: CancellationToken) -> Self {
+        Self { hold, ..self }
     }
 
     /// Does jobs until `stop`, then ends or hands back what is in hand.
@@ -57,6 +69,19 @@ impl Workers {
             () = self.work(&stop) => {}
             () = self.keep() => {}
         }
+        self.resign().await;
+    }
+
+    /// Whatever is still in hand is somebody else's now. Bounded, because the process ends whether or not the store answers.
+    async fn resign(&self) {
+        let jobs = &self.jobs;
+        let resigned = tokio::select! {
+            resigned = jobs.store.resign(jobs.owner) => resigned.map_err(|error| error.to_string()),
+            () = jobs.kernel.clock().sleep(RESIGNING_MAX) => Err("no answer in time".to_owned()),
+        };
+        if let Err(error) = resigned {
+            tracing::warn!(%error, "the lease of this process was not given back; it lapses by itself");
+        }
     }
 
     async fn work(&self, stop: &CancellationToken) {
@@ -64,7 +89,8 @@ impl Workers {
         let concurrency = jobs.settings.concurrency;
         let mut hands: JoinSet<()> = JoinSet::new();
         while !stop.is_cancelled() {
-            let most = concurrency.saturating_sub(hands.len()).min(TAKE_MAX);
+            let held = self.hold.is_cancelled();
+            let most = if held { 0 } else { concurrency.saturating_sub(hands.len()).min(TAKE_MAX) };
             let mut pause = jobs.settings.poll;
             if most > 0 {
                 let rules = TakeRules { most, running_per_tenant: jobs.settings.running_per_tenant };
@@ -85,7 +111,8 @@ impl Workers {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                () = jobs.wake.notified(), if hands.len() < concurrency => {}
+                () = self.hold.cancelled(), if !held => {}
+                () = jobs.wake.notified(), if !held && hands.len() < concurrency => {}
                 Some(_) = hands.join_next(), if !hands.is_empty() => while hands.try_join_next().is_some() {},
                 () = clock.sleep(pause) => {}
             }
@@ -232,15 +259,20 @@ impl Jobs {
             (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable => End::HandBack,
             (ErrorCode::E3703, Some(_)) if !repeatable => End::Failed(self.outcome_unknown(record)),
             (ErrorCode::E3703, _) => End::Cancelled(failure.error),
+            // The attempt that was interrupted is in flight until the lease of its process is over, which may be longer than a
+            // call has time. Nothing was run; by and by the ledger says what became of it.
+            (ErrorCode::E3409, _) if record.attempts > 1 && may_be_interrupted(record) => self.later(record, failure),
+            (ErrorCode::E3409, _) if record.attempts > 1 && !repeatable => End::Failed(self.outcome_unknown(record)),
             _ if !failure.again => End::Failed(failure.error),
             _ if record.attempts >= record.attempts_max => End::Dead(failure.error),
-            _ => {
-                let settings = &self.settings;
-                let (first, max) = (settings.backoff_first, settings.backoff_max);
-                let after = backoff::pause(first, max, record.attempts, failure.after, self.kernel.entropy());
-                End::Retry { error: failure.error, after }
-            }
+            _ => self.later(record, failure),
         }
+    }
+
+    fn later(&self, record: &JobRecord, failure: JobFailure) -> End {
+        let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
+        let after = backoff::pause(first, max, record.attempts, failure.after, self.kernel.entropy());
+        End::Retry { error: failure.error, after }
     }
 
     /// Writes an end, if need be more than once: it must not be lost because the disk was full for a moment.
@@ -291,7 +323,7 @@ impl Jobs {
         }
         let refusal = Refusal::new(ErrorCode::E3404, "the process that ran the job ended before it did");
         let error = self.envelope(&refusal, record);
-        if record.attempts >= record.attempts_max.saturating_add(INTERRUPTIONS_MAX) {
+        if !may_be_interrupted(record) {
             return End::Dead(error);
         }
         End::Retry { error, after: Duration::ZERO }
@@ -308,4 +340,9 @@ impl Jobs {
         let trace_id = new_trace_id(self.kernel.entropy());
         serde_json::to_value(refusal.envelope(trace_id, Some(record.key.id))).unwrap_or_default()
     }
+}
+
+/// Has the job not been interrupted too often?
+fn may_be_interrupted(record: &JobRecord) -> bool {
+    record.attempts < record.attempts_max.saturating_add(INTERRUPTIONS_MAX)
 }

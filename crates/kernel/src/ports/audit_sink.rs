@@ -162,5 +162,5 @@ pub struct AuditError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 pub trait AuditSink: Send + Sync + fmt::Debug {
     /// Appends all records in order and returns once they are durable. On an error none, some or all may be written;
     /// the caller repeats the whole batch, so readers must tolerate repeated records (at least once).
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError>;
+    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError>;
 }

@@ -323,6 +323,10 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     /// Says that `owner` is alive, for `lease` from now.
     async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError>;
 
+    /// Ends the lease of `owner` now: what it still holds is taken over at once instead of when the lease would have lapsed.
+    /// For an end in order; an owner that is unknown or has lapsed stays so.
+    async fn resign(&self, owner: OwnerId) -> Result<(), StoreError>;
+
     /// Puts a job into the queue.
     async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError>;
 

@@ -150,9 +150,9 @@ pub struct Settlement {
 /// What became of a `settle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Written, durably.
+    /// Written, durably: now, or before by the same words.
     Kept,
-    /// The call was settled before, or is in other hands; nothing was changed.
+    /// The call was settled otherwise before, or is in other hands; nothing was changed.
     Fenced,
 }
 
@@ -194,6 +194,9 @@ pub trait Ledger: Send + Sync + fmt::Debug {
     async fn begin(&self, intent: Intent) -> Result<Begun, StoreError>;
 
     /// Says how a call in flight ended, if it still is, under this fence.
+    ///
+    /// Whoever finds exactly their own settlement under their own fence is answered `Kept` and changes nothing, not even the
+    /// time: a settlement whose answer was lost may be said again.
     async fn settle(
         &self,
         invocation: InvocationId,

@@ -171,13 +171,19 @@ pub struct PastTransition {
     pub from: BreakerMode,
     pub to: BreakerMode,
     pub reason: Reason,
+    /// The epoch of the breaker that began with it; zero in what an older release has kept. With the breaker and the moment
+    /// it names a transition, whichever replica tells of it.
+    #[serde(default)]
+    pub epoch: u64,
 }
 
 impl PastTransition {
     /// The transition among what came of a step, if this is one.
     pub fn of(event: &BreakerEvent) -> Option<Self> {
         match *event {
-            BreakerEvent::Transition { at_ms, from, to, reason } => Some(Self { at_ms, from, to, reason }),
+            BreakerEvent::Transition { at_ms, from, to, reason, epoch } => {
+                Some(Self { at_ms, from, to, reason, epoch })
+            }
             BreakerEvent::Exceeded(_) => None,
         }
     }

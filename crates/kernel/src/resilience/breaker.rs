@@ -16,6 +16,8 @@
 //!   before the breaker opened says nothing about the service after it.
 //! - BRK-2: a half-open breaker has no more permits out than it may have. A permit has a lease, so that a probe that never
 //!   comes back cannot keep it half-open for ever (RES-009, X-15).
+//! - BRK-4: where a share is set, a half-open breaker lets through that share of those who ask and never more; every success
+//!   raises it by a step (RES-006). Who is let through is counted out, not thrown dice for: the same events, the same answers.
 //! - BRK-3: a step is a function of state, settings, event and time. Nothing happens between steps; what time brings is
 //!   made up for at the next one.
 //!
@@ -30,6 +32,11 @@ use super::window::{Counted, Totals, Window};
 
 /// When somebody who met a full half-open breaker may ask again: its probes need a moment.
 const FULL_RETRY_MS: u64 = 1_000;
+
+/// One call, in percent of it.
+const WHOLE_CALL: u32 = 100;
+/// Most that is saved up while all places are taken: never two calls at once.
+const CREDIT_MAX: u32 = 2 * WHOLE_CALL - 1;
 
 /// In which state a breaker is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -164,6 +171,8 @@ pub enum BreakerEvent {
         from: BreakerMode,
         to: BreakerMode,
         reason: Reason,
+        /// The epoch that begins with it.
+        epoch: u64,
     },
     /// A bound was reached; told once, until the counters begin anew.
     Exceeded(Exceeded),
@@ -225,6 +234,8 @@ pub struct BreakerSnapshot {
     pub refused: u64,
     /// Probes under way.
     pub probes: u32,
+    /// The share of calls in percent that a half-open one lets through, if it has one (BRK-4).
+    pub canary_percent: Option<u32>,
     /// Why it opened last, while it is not closed.
     pub opened_by: Option<Reason>,
 }
@@ -250,6 +261,9 @@ pub struct Breaker {
     next_slot: u64,
     /// Results of this half-open epoch.
     probed: Totals,
+    /// What those who asked in this half-open epoch have saved up, in percent of a call (BRK-4); absent: nobody has asked.
+    #[serde(default)]
+    credit: Option<u32>,
     refused: u64,
     told_failures: bool,
     told_slow: bool,
@@ -261,7 +275,9 @@ impl Breaker {
     pub fn new(settings: &BreakerSettings, now_ms: u64) -> Self {
         let mut new = Self {
             mode: BreakerMode::Closed,
-            epoch: 1,
+            // Not from one: what was permitted by one that is forgotten must not count for the one that takes its name, and
+            // what is written down of both must not be mistaken for each other.
+            epoch: now_ms,
             since_ms: now_ms,
             until_ms: None,
             openings: 0,
@@ -269,6 +285,7 @@ impl Breaker {
             slots: Vec::new(),
             next_slot: 1,
             probed: Totals::default(),
+            credit: None,
             refused: 0,
             told_failures: false,
             told_slow: false,
@@ -443,6 +460,7 @@ impl Breaker {
             slow_percent: enough.then(|| totals.slow_percent()),
             refused: self.refused,
             probes: u32::try_from(self.slots.len()).unwrap_or(u32::MAX),
+            canary_percent: self.share(settings).filter(|_| self.mode == BreakerMode::HalfOpen),
             opened_by: self.opened_by,
         }
     }
@@ -454,6 +472,11 @@ impl Breaker {
         Admission::Refused { mode: self.mode, retry_after_ms }
     }
 
+    /// The share that is let through now (BRK-4).
+    fn share(&self, settings: &BreakerSettings) -> Option<u32> {
+        settings.canary.map(|canary| canary.after(self.probed.succeeded()))
+    }
+
     /// BRK-2: one of the places, if one is free.
     fn probe(&mut self, settings: &BreakerSettings, lease_ms: u64, now_ms: u64) -> Admission {
         let out = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
@@ -461,9 +484,16 @@ impl Breaker {
             HalfOpenRule::OneFailure { .. } => out,
             HalfOpenRule::Rates => out.saturating_add(self.probed.calls),
         };
-        if used >= settings.half_open_max_calls {
+        if let Some(share) = self.share(settings) {
+            // The first is let through; afterwards everybody who asks adds the share, and a whole call is given out.
+            let saved = self.credit.unwrap_or_else(|| WHOLE_CALL.saturating_sub(share)).saturating_add(share);
+            self.credit = Some(saved.min(CREDIT_MAX));
+        }
+        let saved_up = settings.canary.is_none() || self.credit.is_some_and(|credit| credit >= WHOLE_CALL);
+        if used >= settings.half_open_max_calls || !saved_up {
             return self.refuse(Some(FULL_RETRY_MS));
         }
+        self.credit = self.credit.map(|credit| credit.saturating_sub(WHOLE_CALL));
         let id = self.next_slot;
         self.next_slot = self.next_slot.wrapping_add(1);
         self.slots.push(Slot { id, expires_ms: now_ms.saturating_add(lease_ms.max(1)) });
@@ -565,6 +595,7 @@ impl Breaker {
             BreakerMode::HalfOpen => {
                 self.window.clear();
                 self.probed = Totals::default();
+                self.credit = None;
             }
             BreakerMode::Closed | BreakerMode::Disabled | BreakerMode::MetricsOnly => {
                 self.window.clear();
@@ -572,7 +603,7 @@ impl Breaker {
                 self.opened_by = None;
             }
         }
-        BreakerEvent::Transition { at_ms: now_ms, from, to, reason }
+        BreakerEvent::Transition { at_ms: now_ms, from, to, reason, epoch: self.epoch }
     }
 }
 

@@ -13,10 +13,13 @@ use policy::Caller;
 use serde_json::json;
 
 use super::breaker::{Admission, BreakerMode, Outcome, Permit, Verdict};
+use super::following::Archive;
 use super::guard::{Guard, GuardedService, Retries};
 use super::limiter::Quota;
 use super::outcome;
 use super::settings::BreakerSettings;
+use crate::ports::breaker_history::BreakerHistory;
+use crate::ports::clock::Clock;
 use crate::ports::executor::ToolOutput;
 use crate::ports::observer::Observer;
 use crate::ports::shared_state::{AllTaken, Breakers, Limit, RateLimits, SharedState, SharedStateError};
@@ -42,6 +45,8 @@ pub struct ResilienceSettings {
     pub retry_first: Duration,
     /// Repetitions that each service gets, from everybody together.
     pub retry_budget: Option<Quota>,
+    /// How long it is kept what became of breakers, where that is written down.
+    pub history_kept: Duration,
 }
 
 impl Default for ResilienceSettings {
@@ -53,6 +58,7 @@ impl Default for ResilienceSettings {
             service_quota: None,
             retry_first: Duration::from_millis(500),
             retry_budget: Quota::new(60, Duration::from_mins(1)).ok(),
+            history_kept: Duration::from_hours(24 * 90),
         }
     }
 }
@@ -64,6 +70,7 @@ pub struct Resilience {
     limits: Arc<dyn RateLimits>,
     pub(crate) settings: ResilienceSettings,
     pub(super) observer: Arc<dyn Observer>,
+    pub(super) archive: Option<Archive>,
 }
 
 /// Leave to ask a service once.
@@ -77,7 +84,19 @@ impl Resilience {
     /// On this shared state.
     pub fn new(state: Arc<dyn SharedState>, settings: ResilienceSettings, observer: Arc<dyn Observer>) -> Self {
         let limits = Arc::clone(&state) as Arc<dyn RateLimits>;
-        Self { breakers: state, limits, settings, observer }
+        Self { breakers: state, limits, settings, observer, archive: None }
+    }
+
+    /// With what became of breakers written down there (RES-011), by whoever runs [`Resilience::follow`].
+    #[must_use]
+    pub fn kept_in(mut self, store: Arc<dyn BreakerHistory>, clock: Arc<dyn Clock>) -> Self {
+        self.archive = Some(Archive { store, clock, kept: self.settings.history_kept });
+        self
+    }
+
+    /// Where that is, if anywhere.
+    pub(crate) fn history(&self) -> Option<&dyn BreakerHistory> {
+        self.archive.as_ref().map(|archive| &*archive.store)
     }
 
     /// Counts a call against everything that limits it, all together or not at all.

@@ -60,6 +60,25 @@ pub enum HalfOpenRule {
     Rates,
 }
 
+/// The share of calls that a half-open breaker lets through (RES-006).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Canary {
+    /// At first, in percent.
+    pub first_percent: u32,
+    /// By how much each success raises it.
+    pub step_percent: u32,
+}
+
+impl Canary {
+    /// By how much a share is raised unless somebody says otherwise.
+    pub const STEP_PERCENT: u32 = 10;
+
+    /// The share after so many successes.
+    pub fn after(self, successes: u32) -> u32 {
+        self.first_percent.saturating_add(self.step_percent.saturating_mul(successes)).min(100)
+    }
+}
+
 /// What becomes of a half-open breaker whose time is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -97,6 +116,9 @@ pub struct BreakerSettings {
     pub open_wait: OpenWait,
     pub half_open_max_calls: u32,
     pub half_open_rule: HalfOpenRule,
+    /// The share of calls that it lets through then; `None`: as many as there are places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
     /// The longest that it is half-open; `None`: as long as it takes.
     pub half_open_max_ms: Option<u64>,
     pub half_open_end: HalfOpenEnd,
@@ -118,6 +140,7 @@ impl Default for BreakerSettings {
             open_wait: OpenWait::Fixed { ms: 60_000 },
             half_open_max_calls: 10,
             half_open_rule: HalfOpenRule::OneFailure { success_threshold: 3 },
+            canary: None,
             half_open_max_ms: None,
             half_open_end: HalfOpenEnd::Open,
             automatic_half_open: false,
@@ -132,8 +155,17 @@ impl BreakerSettings {
     #[must_use]
     pub fn overridden(&self, own: &BreakerConfig) -> Self {
         let at_least_one = |number: u8| u32::from(number).max(1);
+        let percent = |number: u8| f64::from(number.clamp(1, 100));
         Self {
             failure_threshold: Some(at_least_one(own.failure_threshold)),
+            failure_percent: own.failure_percent.map(percent).or(self.failure_percent),
+            slow_percent: own.slow_percent.map(percent).or(self.slow_percent),
+            slow_after_ms: own.slow_after_ms.map_or(self.slow_after_ms, |ms| u64::from(ms).max(1)),
+            minimum_calls: own.minimum_calls.map_or(self.minimum_calls, |calls| u32::from(calls).max(1)),
+            canary: own.canary_percent.map_or(self.canary, |first| {
+                let step = own.canary_step_percent.map_or(Canary::STEP_PERCENT, u32::from);
+                Some(Canary { first_percent: u32::from(first).clamp(1, 100), step_percent: step.min(100) })
+            }),
             window: WindowKind::Time { seconds: u32::from(own.window_seconds).clamp(1, WINDOW_SECONDS_MAX) },
             open_wait: OpenWait::Fixed { ms: u64::from(own.timeout_seconds).max(1) * 1000 },
             half_open_max_calls: at_least_one(own.half_open_max_calls),
@@ -170,6 +202,10 @@ pub struct SettingsDraft {
     pub half_open_max_calls: Option<i64>,
     /// Successes that close it. Zero: the rates decide.
     pub success_threshold: Option<i64>,
+    /// Percent of calls that a half-open one lets through at first.
+    pub canary_percent: Option<i64>,
+    /// By how much each success raises that.
+    pub canary_step_percent: Option<i64>,
     /// Zero: no bound.
     pub half_open_max_ms: Option<i64>,
     pub half_open_end: HalfOpenEnd,
@@ -231,6 +267,13 @@ impl SettingsDraft {
                 Some(_) => HalfOpenRule::OneFailure {
                     success_threshold: small("success_threshold", self.success_threshold, 0, HALF_OPEN_CALLS_MAX)?,
                 },
+            },
+            canary: match self.canary_percent {
+                None => None,
+                Some(_) => Some(Canary {
+                    first_percent: small("canary_percent", self.canary_percent, 0, 100)?,
+                    step_percent: small("canary_step_percent", self.canary_step_percent, Canary::STEP_PERCENT, 100)?,
+                }),
             },
             half_open_max_ms: match self.half_open_max_ms {
                 None | Some(0) => None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use gantry_kernel::ports::audit_sink::AuditAction;
+use gantry_kernel::ports::breaker_history::HistoryQuery;
 use gantry_kernel::ports::shared_state::{BreakerKey, BreakerQuery};
 use gantry_kernel::resilience::{BreakerMode, Move, Quota, ResilienceSettings};
 use serde_json::{Value, json};
@@ -302,4 +303,42 @@ async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
     }
     assert_eq!(stage.code(&author, "own_mail").await, Some(ErrorCode::E3501));
     assert_eq!(stage.refusal(call("mail")).await, ErrorCode::E3502);
+}
+
+#[tokio::test]
+async fn what_becomes_of_breakers_is_written_down() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let all = || HistoryQuery { limit: 10, ..HistoryQuery::default() };
+    let past = async || {
+        let kept = stage.kernel.breaker_history(admin(), None, all()).await.unwrap();
+        kept.iter().map(|kept| (kept.key.to_string(), kept.change.from, kept.change.to)).collect::<Vec<_>>()
+    };
+    // Before anybody follows: what is remembered is written down at the start.
+    says(&stage, fail(ErrorCode::E3502));
+    for _ in 0..2 {
+        stage.call(call("mail")).await.unwrap_err();
+    }
+    let opened = ("mail".to_owned(), BreakerMode::Closed, BreakerMode::Open);
+    let tried = ("mail".to_owned(), BreakerMode::Open, BreakerMode::HalfOpen);
+    let failed = ("mail".to_owned(), BreakerMode::HalfOpen, BreakerMode::Open);
+    let story = async {
+        while past().await != [opened.clone()] {
+            tokio::task::yield_now().await;
+        }
+        stage.step(21);
+        stage.call(call("mail")).await.unwrap_err();
+        while past().await != [failed.clone(), tried.clone(), opened.clone()] {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = stage.kernel.resilience().unwrap().follow() => panic!("following has ended"),
+        told = tokio::time::timeout(Duration::from_secs(30), story) => told.unwrap(),
+    }
+    let of = |breaker: &str| HistoryQuery { of: Some(breaker.parse::<BreakerKey>().unwrap()), ..all() };
+    let other = stage.kernel.breaker_history(admin(), None, of("post")).await.unwrap();
+    assert!(other.is_empty());
+    let agent = stage.mint(json!({})).await;
+    let refused = stage.kernel.breaker_history(as_holder(&agent), None, all()).await.unwrap_err();
+    assert_eq!(refused.code.http(), 403);
 }

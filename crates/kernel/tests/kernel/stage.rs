@@ -221,12 +221,12 @@ pub(crate) struct Paper {
 
 #[async_trait::async_trait]
 impl AuditSink for Paper {
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         self.tried.notify_one();
         if self.broken.load(Ordering::SeqCst) {
             return Err(AuditError("the disk is full".into()));
         }
-        self.records.lock().unwrap().extend_from_slice(records);
+        self.records.lock().unwrap().extend_from_slice(&records);
         Ok(())
     }
 }
@@ -475,7 +475,8 @@ impl Stage {
             None => kernel,
             Some(settings) => {
                 let state = Arc::new(MemoryState::new(Arc::clone(&held) as _));
-                kernel.with_resilience(Arc::new(Resilience::new(state, settings, Arc::clone(&tally) as _)))
+                let resilience = Resilience::new(state, settings, Arc::clone(&tally) as _);
+                kernel.with_resilience(Arc::new(resilience.kept_in(Arc::clone(&store) as _, Arc::clone(&held) as _)))
             }
         };
         Self { kernel, clock: held, puppet, paper, tally, recorder, store }

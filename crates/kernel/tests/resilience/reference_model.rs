@@ -59,8 +59,13 @@ fn drafts() -> impl Strategy<Value = SettingsDraft> {
         1_i64..6,
     );
     let half_open = (1_i64..5, 0_i64..4, prop_oneof![Just(0_i64), 500_i64..4_000], any::<bool>(), any::<bool>());
-    (trips, half_open).prop_map(
-        |((failures, failed, slow, minimum, by_time, size), (places, successes, bound, auto, backoff))| {
+    let canary = prop_oneof![Just(None), (1_i64..=100).prop_map(Some)];
+    (trips, half_open, (canary, 1_i64..50)).prop_map(
+        |(
+            (failures, failed, slow, minimum, by_time, size),
+            (places, successes, bound, auto, backoff),
+            (share, step),
+        )| {
             // Something has to open it.
             let failures = if failures == Some(0) && failed.is_none() && slow.is_none() { Some(2) } else { failures };
             SettingsDraft {
@@ -77,6 +82,8 @@ fn drafts() -> impl Strategy<Value = SettingsDraft> {
                 half_open_max_calls: Some(places),
                 success_threshold: Some(successes),
                 half_open_max_ms: Some(bound),
+                canary_percent: share,
+                canary_step_percent: Some(step),
                 automatic_half_open: auto,
                 ..SettingsDraft::default()
             }
@@ -112,6 +119,8 @@ struct Model {
     past: Vec<Past>,
     probes: Vec<Probe>,
     names: u64,
+    /// The share at the time of everybody who has asked while it is half-open, and whether they were let through.
+    asked: Vec<(u32, bool)>,
 }
 
 /// A call under way as the model knows it: in which of its modes it began, and which probe it is.
@@ -133,6 +142,7 @@ impl Model {
             past: Vec::new(),
             probes: Vec::new(),
             names: 0,
+            asked: Vec::new(),
         }
     }
 
@@ -142,6 +152,7 @@ impl Model {
         self.changes += 1;
         self.past.clear();
         self.probes.clear();
+        self.asked.clear();
         if matches!(to, BreakerMode::Closed | BreakerMode::Disabled | BreakerMode::MetricsOnly) {
             self.opened_in_a_row = 0;
         }
@@ -178,8 +189,17 @@ impl Model {
             BreakerMode::HalfOpen => {
                 let places = usize::try_from(self.settings.half_open_max_calls).unwrap();
                 let judged = if self.settings.half_open_rule == HalfOpenRule::Rates { self.past.len() } else { 0 };
-                if self.probes.len() + judged >= places {
+                let turn = self.settings.canary.is_none_or(|canary| {
+                    let good = u32::try_from(self.past.iter().filter(|past| !past.failed).count()).unwrap();
+                    let share = (canary.first_percent + canary.step_percent * good).min(100);
+                    self.asked.push((share, false));
+                    self.is_next()
+                });
+                if !turn || self.probes.len() + judged >= places {
                     return None;
+                }
+                if let Some(last) = self.asked.last_mut() {
+                    last.1 = true;
                 }
                 self.names += 1;
                 self.probes.push(Probe { name: self.names, until: now + LEASE });
@@ -187,6 +207,23 @@ impl Model {
             }
             _ => Some(Ticket { change: self.changes, probe: None }),
         }
+    }
+
+    /// Whether the last who asked is let through by the share: everybody adds theirs to what is there, and a call costs a
+    /// hundred. What nobody could use is worth less than two calls.
+    fn is_next(&self) -> bool {
+        let first = self.asked[0].0;
+        let mut purse = 100 - first;
+        for (place, (share, through)) in self.asked.iter().enumerate() {
+            purse = (purse + share).min(199);
+            if place + 1 == self.asked.len() {
+                return purse >= 100;
+            }
+            if *through {
+                purse -= 100;
+            }
+        }
+        false
     }
 
     /// Whether the ticket still means something; its place is free afterwards.

@@ -1,7 +1,9 @@
 //! V1…V4: what no breaker can be set to.
 
 use contract::manifest::BreakerConfig;
-use gantry_kernel::resilience::{BreakerSettings, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind};
+use gantry_kernel::resilience::{
+    BreakerSettings, Canary, HalfOpenRule, OpenWait, SettingsDraft, SettingsError, WindowKind,
+};
 
 fn draft() -> SettingsDraft {
     SettingsDraft::default()
@@ -89,10 +91,18 @@ fn nothing_said_means_the_defaults_and_a_manifest_says_it_for_its_own_tools() {
         timeout_seconds: 7,
         half_open_max_calls: 4,
         window_seconds: 9,
+        failure_percent: Some(30),
+        slow_after_ms: Some(250),
+        minimum_calls: Some(20),
+        canary_percent: Some(10),
+        ..BreakerConfig::default()
     };
     let settings = defaults.overridden(&own);
     assert_eq!(settings.failure_threshold, Some(2));
     assert_eq!(settings.half_open_rule, HalfOpenRule::OneFailure { success_threshold: 1 });
     assert_eq!((settings.open_wait, settings.half_open_max_calls), (OpenWait::Fixed { ms: 7_000 }, 4));
     assert_eq!(settings.window, WindowKind::Time { seconds: 9 });
+    assert_eq!((settings.failure_percent, settings.slow_percent), (Some(30.0), None));
+    assert_eq!((settings.slow_after_ms, settings.minimum_calls), (250, 20));
+    assert_eq!(settings.canary, Some(Canary { first_percent: 10, step_percent: 10 }));
 }

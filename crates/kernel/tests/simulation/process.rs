@@ -51,7 +51,7 @@ struct Nobody;
 
 #[async_trait::async_trait]
 impl AuditSink for Nobody {
-    async fn append(&self, _: &[AuditRecord]) -> Result<(), AuditError> {
+    async fn append(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         Ok(())
     }
 }

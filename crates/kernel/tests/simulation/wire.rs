@@ -132,6 +132,9 @@ impl JobStore for Wire {
     async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<Renewed, StoreError> {
         ask!(self, JobStore, renew(owner, lease))
     }
+    async fn resign(&self, owner: OwnerId) -> Result<(), StoreError> {
+        ask!(self, JobStore, resign(owner))
+    }
     async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
         ask!(self, JobStore, enqueue(job))
     }

@@ -27,7 +27,7 @@ use super::config::is_toolset_name;
 use super::handler::{From, Handler};
 use super::quota::{NoPlace, Place};
 use super::sessions::{Owner, Sessions};
-use super::{Visit, origin, seal};
+use super::{Visit, moving, origin, seal};
 use crate::answer::dress;
 use crate::door::Door;
 use crate::incoming::Incoming;
@@ -36,18 +36,18 @@ use crate::problem::{RESOURCE_METADATA, Refused};
 /// Where the door is.
 pub(crate) const PATH: &str = "/mcp";
 
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The first revision without sessions.
 const MODERN: &str = "2026-07-28";
 /// The only revision with batches.
-const BATCHING: &str = "2025-03-26";
+pub(super) const BATCHING: &str = "2025-03-26";
 /// Messages of one batch. At the limit: -32600.
 const BATCH_MAX: usize = 32;
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Both forms of an answer.
-const BOTH: &str = "application/json, text/event-stream";
+pub(super) const BOTH: &str = "application/json, text/event-stream";
 
 /// What must be known of a message before it is handed on.
 #[derive(Debug, Deserialize)]
@@ -67,6 +67,17 @@ struct PeekParams {
     /// How a client of revision 2025-11-25 asks for a task; `rmcp` does not read it.
     #[serde(default)]
     task: Option<Value>,
+    #[serde(default)]
+    capabilities: Option<Value>,
+    #[serde(default, rename = "clientInfo")]
+    client: Option<Value>,
+}
+
+impl PeekParams {
+    /// What a client says about itself when it begins.
+    fn of_client(&self) -> Value {
+        json!({ "protocolVersion": self.protocol_version, "capabilities": self.capabilities, "clientInfo": self.client })
+    }
 }
 
 /// Answers a request to `/mcp` or `/mcp/{toolset}`.
@@ -117,12 +128,10 @@ async fn handed_on(
     };
     let owner = Owner { principal: seal::principal(caller.caller()), toolset: toolset.clone() };
     let visit = Visit { who, caller, toolset, as_task: false, lacks: Arc::default(), seen: Arc::default() };
-    let session = session_of(&incoming.parts).filter(|_| !is_modern(&incoming.parts));
-    if let Some(id) = &session
-        && !door.mcp().sessions.is_of(id, &owner)
-    {
-        return Err(no_session());
-    }
+    let session = match session_of(&incoming.parts).filter(|_| !is_modern(&incoming.parts)) {
+        Some(text) => Some(moving::find(door, &mut incoming.parts, text, &visit, &owner).await?),
+        None => None,
+    };
     let method = incoming.parts.method.clone();
     match method {
         Method::POST => {
@@ -193,9 +202,14 @@ async fn posted(
     if let Some(place) = place
         && let Some(id) = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok())
     {
-        let asked = peek.params.and_then(|params| params.protocol_version);
-        let batches = asked.as_ref().and_then(Value::as_str) == Some(BATCHING);
+        let asked = peek.params.as_ref().and_then(|params| params.protocol_version.as_ref());
+        let batches = asked.and_then(Value::as_str) == Some(BATCHING);
+        let params = peek.params.as_ref().map_or(Value::Null, PeekParams::of_client);
+        let outside = moving::outside_id(door, id, &params, &owner);
         door.mcp().sessions.belongs(id, owner, place, batches).await;
+        if let Some(outside) = outside {
+            response.headers_mut().insert(SESSION_ID, outside);
+        }
     }
     if let Some(scope) = lacks.get()
         && !is_stream(&response)
@@ -254,13 +268,35 @@ async fn batch(
 // ---------------------------------------------------------------------------------------------------------------- rmcp
 
 fn service(door: &Arc<Door>, visit: &Visit, ending: &CancellationToken) -> StreamableHttpService<Handler, Sessions> {
-    let config = StreamableHttpServerConfig::default()
+    made(door, visit, configured(door, ending))
+}
+
+/// One that can begin a session again, because it knows what was said at its beginning.
+pub(super) fn service_knowing(
+    door: &Arc<Door>,
+    visit: &Visit,
+    known: Arc<moving::Known>,
+) -> StreamableHttpService<Handler, Sessions> {
+    let mut config = configured(door, &CancellationToken::new());
+    config.session_store = Some(known);
+    made(door, visit, config)
+}
+
+fn configured(door: &Arc<Door>, ending: &CancellationToken) -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_json_response(true)
         .with_sse_keep_alive(Some(KEEP_ALIVE))
         .with_cancellation_token(ending.child_token())
-        .with_max_request_body_bytes(door.config().body_bytes_max);
+        .with_max_request_body_bytes(door.config().body_bytes_max)
+}
+
+fn made(
+    door: &Arc<Door>,
+    visit: &Visit,
+    config: StreamableHttpServerConfig,
+) -> StreamableHttpService<Handler, Sessions> {
     let (door, visit) = (Arc::clone(door), visit.clone());
     let sessions = Arc::clone(&door.mcp().sessions);
     let make = move || Ok(Handler::new(Arc::clone(&door), From::Http { first: visit.clone() }));
@@ -268,7 +304,7 @@ fn service(door: &Arc<Door>, visit: &Visit, ending: &CancellationToken) -> Strea
 }
 
 /// The request as it is handed on: with its sender, and without what proves it.
-fn without_token(mut parts: Parts, visit: Visit, body: Bytes) -> http::Request<http_body_util::Full<Bytes>> {
+pub(super) fn without_token(mut parts: Parts, visit: Visit, body: Bytes) -> http::Request<http_body_util::Full<Bytes>> {
     parts.headers.remove(AUTHORIZATION);
     parts.extensions.insert(visit);
     http::Request::from_parts(parts, http_body_util::Full::new(body))
@@ -315,11 +351,11 @@ fn wrong_way(header: &str, key: &str) -> Refused {
 }
 
 /// The words of a session that never was, whatever the reason.
-fn no_session() -> Refused {
+pub(super) fn no_session() -> Refused {
     Refusal::new(ErrorCode::E3008, "there is no such session").hint("begin a new one with `initialize`").into()
 }
 
-fn no_place(why: NoPlace, what: &str) -> Refused {
+pub(super) fn no_place(why: NoPlace, what: &str) -> Refused {
     let refusal = match why {
         NoPlace::All => Refusal::new(ErrorCode::E3001, format!("too many clients {what} at the moment")),
         NoPlace::Own => Refusal::new(ErrorCode::E3003, format!("too many clients of this principal {what}")),

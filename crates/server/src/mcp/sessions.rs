@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::{Stream, StreamExt as _};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
-use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId, SessionManager};
 
 use super::config::McpConfig;
 use super::quota::{NoPlace, Place, Quota};
@@ -36,6 +36,8 @@ pub(crate) struct Sessions {
     with_tasks: Mutex<HashSet<SessionId>>,
     places: Arc<Quota>,
     sessions_max: usize,
+    /// Held by whoever begins a session of another instance again.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl Sessions {
             with_tasks: Mutex::default(),
             places,
             sessions_max: config.sessions_max,
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
@@ -98,6 +101,17 @@ impl Sessions {
     pub(crate) fn takes_batches(&self, id: &str) -> bool {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         owners.get(id).is_some_and(|known| known.batches)
+    }
+
+    /// Waits until nobody else begins a session of another instance again.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Ends a session, if it is here.
+    pub(crate) async fn end(&self, id: &str) {
+        // Whatever cannot be closed is closed when it is idle.
+        let _ = self.close_session(&Arc::from(id)).await;
     }
 
     /// How many there are.
@@ -146,6 +160,13 @@ impl SessionManager for Sessions {
             self.with_tasks.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id));
         }
         Ok(answer)
+    }
+
+    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
+        if self.count().await >= self.sessions_max {
+            return Err(SessionsError::Full);
+        }
+        Ok(self.inner.restore_session(id).await?)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {

@@ -1,7 +1,7 @@
 //! `/v1/audit`: what was done, by whom and on whose behalf; and what proves it to somebody else. (AUD-014)
 //!
 //! ```text
-//! GET /v1/audit?tool=&subject=&trace_id=&action=&from=&to=&before=&limit=
+//! GET /v1/audit?scope=&tool=&subject=&trace_id=&action=&from=&to=&before=&limit=
 //! GET /v1/audit/checkpoint        GET /v1/audit/proof/{id}        POST /v1/audit/rotate-key
 //! ```
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::audit_log::{AUDIT_PAGE_MAX, AuditQuery};
+use kernel::{AuditNext, AuditScope};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::Value;
@@ -27,12 +28,12 @@ const TRACE: Parameter = filter("trace_id", "only of this trace");
 const ACTION: Parameter = filter("action", "only of this kind, for example `invocation_finished`");
 const FROM: Parameter = filter("from", "not before this time, `2027-01-15T08:00:00.000Z` or a beginning of it");
 const TO: Parameter = filter("to", "before this time");
-const BEFORE: Parameter = Parameter {
-    place: Place::Query,
-    name: "before",
-    about: "`next` of the page before",
-    schema: SchemaGenerator::subschema_for::<u64>,
-};
+const SCOPE: Parameter = filter(
+    "scope",
+    "`instance`: only the log of the instance that answers; `all`: the archive of all instances. Default: the archive, if the \
+     store is PostgreSQL",
+);
+const BEFORE: Parameter = filter("before", "`next` of the page before, with the same `scope`");
 const LIMIT: Parameter = Parameter {
     place: Place::Query,
     name: "limit",
@@ -58,7 +59,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         tag: "audit",
         summary: "Search the audit log, newest records first; a question looks at a bounded number of records",
         access: Access::Token,
-        parameters: &[TENANT, TOOL, SUBJECT, TRACE, ACTION, FROM, TO, BEFORE, LIMIT],
+        parameters: &[TENANT, SCOPE, TOOL, SUBJECT, TRACE, ACTION, FROM, TO, BEFORE, LIMIT],
         asks: Asks::Nothing,
         good: &[(200, "a page of records; go on with `next` while there is one")],
         gives: Gives::Json(SchemaGenerator::subschema_for::<Page>),
@@ -113,10 +114,19 @@ pub(super) static OPERATIONS: &[Operation] = &[
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AuditPage")]
 struct Page {
-    /// As the log has them.
+    /// As the log has them; those of the archive with `log`, the name of the log they are from.
     records: Vec<Value>,
-    /// Where to go on.
-    next: Option<u64>,
+    /// Where to go on: a number in the log of this instance, a text in the archive.
+    next: Option<Next>,
+}
+
+/// Where a page ends.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AuditNext")]
+#[serde(untagged)]
+enum Next {
+    Number(u64),
+    Place(String),
 }
 
 /// A signed tree head.
@@ -145,10 +155,11 @@ async fn rotate(door: Arc<Door>, incoming: Incoming) -> Handled {
 
 async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    let query =
-        incoming.query(&["tenant", "tool", "subject", "trace_id", "action", "from", "to", "before", "limit"])?;
+    let query = incoming
+        .query(&["tenant", "scope", "tool", "subject", "trace_id", "action", "from", "to", "before", "limit"])?;
     let text = |name: &str| query.one(name).map(|value| value.map(str::to_owned));
-    let before = query.one("before")?.map(str::parse).transpose();
+    let scope = query.one("scope")?.map(str::parse::<AuditScope>).transpose();
+    let scope = scope.map_err(|error| Refusal::new(ErrorCode::E3004, format!("`scope`: {error}")))?;
     let asked = AuditQuery {
         tenant: tenant_in(&query)?,
         tool: text("tool")?,
@@ -157,11 +168,15 @@ async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
         action: text("action")?,
         from: text("from")?,
         to: text("to")?,
-        before: before.map_err(|_| Refusal::new(ErrorCode::E3004, "`before` is not a whole number"))?,
+        before: None,
         limit: query.number("limit", 1..=AUDIT_PAGE_MAX, PAGE_DEFAULT)?,
     };
-    let page = door.kernel().search_audit(who.actor(), asked).await?;
-    Answer::json(&Page { records: page.records, next: page.next })
+    let page = door.kernel().search_audit(who.actor(), asked, scope, query.one("before")?).await?;
+    let next = page.next.map(|next| match next {
+        AuditNext::Number(number) => Next::Number(number),
+        AuditNext::Place(place) => Next::Place(place.to_string()),
+    });
+    Answer::json(&Page { records: page.records, next })
 }
 
 async fn checkpoint(door: Arc<Door>, incoming: Incoming) -> Handled {

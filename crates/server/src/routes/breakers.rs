@@ -3,13 +3,17 @@
 //!
 //! ```text
 //! GET /v1/breakers?tenant=&service=&after=&limit=      POST /v1/breakers/{breaker}/move
+//! GET /v1/breakers/history?tenant=&breaker=&before=&limit=
 //! ```
 
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
+use kernel::ports::breaker_history::{HISTORY_PAGE_MAX, HistoryPlace, HistoryPlaceError, HistoryQuery};
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::shared_state::{BreakerKey, BreakerQuery, BreakerReport, INSPECTED_MAX, PastTransition};
+use kernel::ports::shared_state::{
+    BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, INSPECTED_MAX, PastTransition,
+};
 use kernel::resilience::Move;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -49,6 +53,19 @@ const LIMIT: Parameter = Parameter {
     schema: SchemaGenerator::subschema_for::<usize>,
 };
 
+const OF: Parameter = Parameter {
+    place: Place::Query,
+    name: "breaker",
+    about: "only of this one; `service` stands for all of its endpoints",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+const BEFORE: Parameter = Parameter {
+    place: Place::Query,
+    name: "before",
+    about: "those before this place: the `next` of the page before",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
+
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
         verb: Verb::Get,
@@ -63,6 +80,20 @@ pub(super) static OPERATIONS: &[Operation] = &[
         gives: Gives::Json(SchemaGenerator::subschema_for::<BreakerPage>),
         codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010],
         mount: |filter| to(filter, list),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/v1/breakers/history",
+        id: "listBreakerTransitions",
+        tag: "operations",
+        summary: "What became of breakers, the newest first",
+        access: Access::Token,
+        parameters: &[TENANT, OF, BEFORE, LIMIT],
+        asks: Asks::Nothing,
+        good: &[(200, "changes of state, as far back as `[resilience] history_days`")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<HistoryPage>),
+        codes: &[ErrorCode::E3001, ErrorCode::E3004, ErrorCode::E3010],
+        mount: |filter| to(filter, history),
     },
     Operation {
         verb: Verb::Post,
@@ -123,6 +154,26 @@ struct BreakerPage {
     next: Option<String>,
 }
 
+/// One page of the history.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "BreakerHistoryPage")]
+struct HistoryPage {
+    transitions: Vec<PastView>,
+    /// Give it as `before` for what came earlier; absent: this is the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// A change of state of some breaker.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "KeptBreakerTransition")]
+struct PastView {
+    /// Which one: `service`, `service@endpoint` or `tenant/service@endpoint`.
+    breaker: String,
+    #[serde(flatten)]
+    change: TransitionView,
+}
+
 /// A breaker.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Breaker")]
@@ -156,6 +207,9 @@ struct BreakerView {
     refused: u64,
     /// Probes under way while it is half-open.
     probes: u32,
+    /// The share of calls that it lets through while it is half-open, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canary_percent: Option<u32>,
     /// Newest first.
     history: Vec<TransitionView>,
 }
@@ -190,6 +244,7 @@ impl BreakerView {
             average_ms: snapshot.totals.average_ms(),
             refused: snapshot.refused,
             probes: snapshot.probes,
+            canary_percent: snapshot.canary_percent,
             history: history.iter().map(TransitionView::of).collect(),
         }
     }
@@ -222,6 +277,27 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
     let reports = door.kernel().breakers(who.actor(), tenant.as_ref(), wanted).await?;
     let next = reports.last().filter(|_| reports.len() == limit).map(|report| report.key.to_string());
     Answer::json(&BreakerPage { breakers: reports.iter().map(BreakerView::of).collect(), next })
+}
+
+async fn history(door: Arc<Door>, incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let query = incoming.query(&["tenant", "breaker", "before", "limit"])?;
+    let tenant = tenant_in(&query)?;
+    let limit = query.number("limit", 1..=HISTORY_PAGE_MAX, PAGE_DEFAULT)?;
+    let of = query.one("breaker")?.map(breaker).transpose()?;
+    let before = query.one("before")?.map(str::parse::<HistoryPlace>).transpose();
+    let before = before.map_err(|error: HistoryPlaceError| {
+        Refusal::new(ErrorCode::E3004, format!("`before` is {error}")).hint("leave it out to begin with the newest")
+    })?;
+    let wanted = HistoryQuery { tenant: None, of, before, limit };
+    let kept = door.kernel().breaker_history(who.actor(), tenant.as_ref(), wanted).await?;
+    let next = kept.last().filter(|_| kept.len() == limit).map(|last| HistoryPlace::of(last).to_string());
+    let view = |BreakerTransition { key, change }: &BreakerTransition| PastView {
+        breaker: key.to_string(),
+        change: TransitionView::of(change),
+    };
+    Answer::json(&HistoryPage { transitions: kept.iter().map(view).collect(), next })
 }
 
 async fn shift(door: Arc<Door>, mut incoming: Incoming) -> Handled {

@@ -175,9 +175,9 @@ pub(crate) struct Paper(pub(crate) Mutex<Vec<AuditRecord>>, pub(crate) tokio::sy
 
 #[async_trait::async_trait]
 impl AuditSink for Paper {
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
+    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         let _open = self.1.read().await;
-        self.0.lock().unwrap().extend_from_slice(records);
+        self.0.lock().unwrap().extend_from_slice(&records);
         Ok(())
     }
 }

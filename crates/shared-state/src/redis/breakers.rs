@@ -263,6 +263,7 @@ fn report(key: &BreakerKey, answer: &[String]) -> Option<BreakerReport> {
         duration,
         refused,
         probes,
+        canary,
         opened_by,
         settings,
         history @ ..,
@@ -293,6 +294,7 @@ fn report(key: &BreakerKey, answer: &[String]) -> Option<BreakerReport> {
         slow_percent: enough.then(|| totals.slow_percent()),
         refused: refused.parse().ok()?,
         probes: probes.parse().ok()?,
+        canary_percent: if canary.is_empty() { None } else { Some(canary.parse().ok()?) },
         opened_by: if opened_by.is_empty() { None } else { Some(serde_json::from_str(opened_by).ok()?) },
     };
     let history: Vec<PastTransition> = history.iter().filter_map(|past| serde_json::from_str(past).ok()).collect();

@@ -67,7 +67,10 @@ pub enum Trouble {
     /// No memory left, and the server throws nothing away.
     #[error("Redis is out of memory")]
     Full,
-    /// A replica of Redis that cannot write, one that still loads, a cluster that is not whole.
+    /// Redis Cluster, whose keys lie on many servers. That never changes by itself.
+    #[error("this Redis is a cluster, which is not supported")]
+    Cluster,
+    /// A replica of Redis that cannot write, or one that still loads.
     #[error("Redis cannot serve at present")]
     NotServing,
     /// It answered what the operation cannot have answered: another version, or somebody else's keys.
@@ -153,6 +156,15 @@ impl Link {
 
     pub(super) async fn ready(&self) {
         self.wait_for(|present| matches!(present, Present::Up { .. })).await;
+    }
+
+    /// How it stands after the first attempt to connect, or as long as one may take.
+    pub(super) async fn settled(&self) -> Standing {
+        let settled = |present: &Present| matches!(present, Present::Up { .. } | Present::Away(Trouble::Cluster));
+        let patience = self.shared.connect_timeout.saturating_add(self.shared.operation_timeout);
+        // Whoever is away may come; how it stands is the answer either way.
+        let _in_time = timeout(patience, self.wait_for(settled)).await.is_ok();
+        self.standing()
     }
 
     pub(super) async fn away(&self) {
@@ -241,6 +253,7 @@ impl Shared {
         // A server that is too slow for an operation is not there, however patient the greeting was.
         let ping = ::redis::cmd("PING");
         match timeout(self.operation_timeout, ping.query_async::<String>(&mut connection)).await {
+            Ok(Ok(_pong)) if field(&about, "redis_mode") == Some("cluster") => Err(Trouble::Cluster),
             Ok(Ok(_pong)) => {
                 look_over(&about);
                 Ok(connection)
@@ -321,9 +334,14 @@ fn classified(error: &RedisError) -> Trouble {
     }
 }
 
+/// What a server says about itself under this name.
+fn field<'a>(about: &'a str, name: &str) -> Option<&'a str> {
+    about.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
 /// Says what an operator should know about the server. It is used all the same.
 fn look_over(about: &str) {
-    let field = |name: &str| about.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let field = |name: &str| field(about, name);
     let major = field("redis_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     if major.is_some_and(|major| major < MAJOR_MIN) {
         tracing::warn!("this Redis is older than {MAJOR_MIN}, which is the oldest that is tested");

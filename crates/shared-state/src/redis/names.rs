@@ -120,6 +120,36 @@ mod tests {
         assert_eq!(Names::new("blue").key("cb", &["did:key:z"], "x"), "blue:cb:{did%3Akey%3Az}:x");
     }
 
+    /// The slot of a cluster in which a key lies, by the rule of Redis: CRC16 of what is in the first braces, if anything is.
+    fn slot(key: &str) -> u16 {
+        let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+        let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+        let crc =
+            hashed.bytes().fold(0_u16, |crc, byte| {
+                (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+                    if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+                })
+            });
+        crc % 16_384
+    }
+
+    #[test]
+    fn the_keys_of_one_script_lie_in_one_slot() {
+        // What Redis itself says of these.
+        assert_eq!((slot("123456789"), slot("foo"), slot("x{foo}y")), (12_739, 12_182, 12_182));
+        for namespace in ["", "blue", "a.b"] {
+            let names = Names::new(namespace);
+            for parts in [["acme", "mail", ""], ["a:b", "}{", "{x}"], ["", "{", "}"]] {
+                let slots =
+                    ["state", "calls", "seconds", "probes", "history"].map(|leaf| slot(&names.key("cb", &parts, leaf)));
+                assert!(slots.iter().all(|other| *other == slots[0]), "{parts:?}: {slots:?}");
+            }
+            let limits = ["platform_rate", "tenant_rate:acme", "tool_rate:a:{did}:x", "service_rate:a{b}c"];
+            let slots = limits.map(|limit| slot(&names.limit(limit)));
+            assert!(slots.iter().all(|other| *other == slots[0]), "{slots:?}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
         #[test]

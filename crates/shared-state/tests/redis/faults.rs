@@ -18,7 +18,7 @@ use kernel::ports::shared_state::{
 };
 use kernel::resilience::{Admission, BreakerMode, BreakerSettings, Move, Outcome, Quota, Verdict};
 
-use crate::server::{Server, settings, within};
+use crate::server::{Server, settings, unique, within};
 
 const LEASE: Duration = Duration::from_secs(60);
 const LIFE: Duration = Duration::from_hours(1);
@@ -281,6 +281,16 @@ async fn a_full_server_refuses_writes_and_is_used_again_when_there_is_room() {
     server.say(&["DEL", "junk"]);
     assert_eq!(replica.takes(9, 8).await, 8);
     assert_eq!(replica.alone(), (1, 8));
+}
+
+#[tokio::test]
+async fn a_cluster_is_named_and_not_used() {
+    let bus = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let server = Server::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]);
+    let mut patient = settings(&server, &unique("cluster"));
+    patient.connect_timeout = Duration::from_secs(30);
+    let redis = RedisState::open(&patient).unwrap();
+    assert_eq!(redis.settled().await, Standing::Away { trouble: Trouble::Cluster });
 }
 
 #[tokio::test]

@@ -42,7 +42,8 @@ fn settings() -> impl Strategy<Value = BreakerSettings> {
     let window = prop_oneof![(1_i64..6).prop_map(|n| (Some(n), None)), (1_i64..6).prop_map(|n| (None, Some(n)))];
     let wait = prop_oneof![Just(None), Just(Some(1.0)), Just(Some(1.5)), Just(Some(2.0)), Just(Some(3.25))];
     let half = (1_i64..4, 0_i64..4, prop_oneof![Just(None), (500_i64..5_000).prop_map(Some)], any::<[bool; 2]>(), 0..8);
-    (what, window, wait, half).prop_map(|(what, (window_seconds, window_calls), factor, half)| {
+    let canary = (prop_oneof![Just(None), (1_i64..=100).prop_map(Some)], 1_i64..50);
+    (what, window, wait, half, canary).prop_map(|(what, (window_seconds, window_calls), factor, half, canary)| {
         let (threshold, failure, slow, minimum, by_share) = what;
         let (calls, successes, half_open_max_ms, [ends_closed, automatic], initial) = half;
         let draft = SettingsDraft {
@@ -59,6 +60,8 @@ fn settings() -> impl Strategy<Value = BreakerSettings> {
             open_backoff_max_ms: Some(20_000),
             half_open_max_calls: Some(calls),
             success_threshold: Some(successes),
+            canary_percent: canary.0,
+            canary_step_percent: Some(canary.1),
             half_open_max_ms,
             half_open_end: serde_json::from_str(if ends_closed { "\"closed\"" } else { "\"open\"" }).unwrap(),
             automatic_half_open: automatic,

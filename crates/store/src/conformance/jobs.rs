@@ -36,6 +36,7 @@ macro_rules! jobs_suite {
                 concurrent_enqueues_with_one_key_make_one_job,
                 a_lapsed_owner_takes_nothing_and_its_jobs_are_taken_over_under_a_new_fence,
                 an_owner_that_is_alone_ends_all_other_leases,
+                an_owner_that_resigns_is_followed_at_once,
                 a_retry_waits_for_its_pause_and_keeps_the_error,
                 a_job_handed_back_waits_again_and_the_attempt_does_not_count,
                 a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told,
@@ -351,6 +352,25 @@ pub async fn an_owner_that_is_alone_ends_all_other_leases(adapter: impl Adapter)
     assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Lapsed);
     assert_eq!(store.take_over(owner(2), 10).await.unwrap().len(), 1);
     assert_eq!(store.renew(owner(2), LEASE).await.unwrap(), Renewed::Alive { cancel: vec![] });
+}
+
+pub async fn an_owner_that_resigns_is_followed_at_once(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    store.enlist(owner(2), LEASE, false).await.unwrap();
+    put(&store, job("local", 1)).await;
+    put(&store, job("local", 2)).await;
+    let (held, fence) = take_one(&store).await;
+    assert_eq!(store.take_over(owner(2), 10).await.unwrap(), []);
+    store.resign(owner(1)).await.unwrap();
+    assert_eq!(take(&store, owner(1), WIDE).await, [], "who has left takes nothing");
+    assert_eq!(store.renew(owner(1), LEASE).await.unwrap(), Renewed::Lapsed);
+    let followed = store.take_over(owner(2), 10).await.unwrap();
+    assert_eq!(followed.iter().map(|job| job.record.key.clone()).collect::<Vec<_>>(), std::slice::from_ref(&held));
+    assert_eq!(store.finish(&held, fence, End::Done(json!(1))).await.unwrap(), Written::Fenced);
+    // Nobody is ended by it but whoever asked, and once is enough.
+    store.resign(owner(1)).await.unwrap();
+    store.resign(owner(9)).await.unwrap();
+    assert_eq!(store.renew(owner(2), LEASE).await.unwrap(), Renewed::Alive { cancel: Vec::new() });
 }
 
 pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl Adapter) {

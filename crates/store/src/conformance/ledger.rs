@@ -39,6 +39,7 @@ macro_rules! ledger_suite {
                 a_call_that_failed_clean_begins_again_under_its_own_id_with_a_new_fence,
                 an_unknown_outcome_holds_its_key_for_ever_until_a_person_resolves_it,
                 what_is_settled_is_settled_once_and_by_the_right_fence,
+                a_settlement_whose_answer_was_lost_may_be_said_again,
                 a_used_invocation_id_is_not_given_away_again,
                 the_same_call_under_its_own_id_is_told_what_became_of_it,
                 calls_of_a_lapsed_owner_are_found_and_those_of_a_living_one_are_not,
@@ -239,6 +240,28 @@ pub async fn what_is_settled_is_settled_once_and_by_the_right_fence(adapter: imp
         kept += usize::from(settled.await.unwrap() == Settled::Kept);
     }
     assert_eq!(kept, 1);
+}
+
+pub async fn a_settlement_whose_answer_was_lost_may_be_said_again(adapter: impl Adapter) {
+    let ledger = open(&adapter).await;
+    for (number, state) in (1..).zip([EntryState::Done, EntryState::FailedClean, EntryState::Unknown]) {
+        let fence = fresh(&ledger, intent(number, Some(&"long".repeat(2_000 + state.as_str().len())))).await;
+        let said = |outcome: Value| Settlement { state, outcome };
+        let paid = json!({ "paid": 5, "to": "ann\u{0}" });
+        assert_eq!(ledger.settle(id(number), fence, said(paid.clone())).await.unwrap(), Settled::Kept);
+        let tenant = "acme".parse().unwrap();
+        let before = ledger.find(&tenant, id(number)).await.unwrap();
+        adapter.clock().step(Duration::from_secs(1));
+        assert_eq!(ledger.settle(id(number), fence, said(paid.clone())).await.unwrap(), Settled::Kept, "{state:?}");
+        assert_eq!(ledger.find(&tenant, id(number)).await.unwrap(), before, "saying it again changes nothing");
+        assert_eq!(ledger.settle(id(number), fence, said(json!("not paid"))).await.unwrap(), Settled::Fenced);
+        for other in EntryState::ALL.into_iter().filter(|other| *other != state && *other != EntryState::InFlight) {
+            let otherwise = Settlement { state: other, outcome: paid.clone() };
+            assert_eq!(ledger.settle(id(number), fence, otherwise).await.unwrap(), Settled::Fenced, "{other:?}");
+        }
+        assert_eq!(ledger.settle(id(number), Fence(fence.0 + 1), said(paid)).await.unwrap(), Settled::Fenced);
+        assert_eq!(ledger.find(&tenant, id(number)).await.unwrap(), before);
+    }
 }
 
 pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter) {

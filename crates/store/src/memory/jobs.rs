@@ -205,6 +205,14 @@ impl JobStore for MemoryStore {
         Ok(Renewed::Alive { cancel: kept.jobs.values().filter(asked).map(|job| job.record.key.clone()).collect() })
     }
 
+    async fn resign(&self, owner: OwnerId) -> Result<(), StoreError> {
+        let now = self.now();
+        if let Some(until) = self.jobs().owners.get_mut(&owner) {
+            *until = now.min(*until);
+        }
+        Ok(())
+    }
+
     async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();

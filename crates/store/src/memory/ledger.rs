@@ -120,6 +120,14 @@ impl Ledger for MemoryStore {
                 end(line, settlement, now);
                 Ok(Settled::Kept)
             }
+            // Said again, because the answer was lost.
+            Some(line)
+                if line.entry.fence == fence
+                    && line.entry.state == settlement.state
+                    && line.entry.outcome.as_ref() == Some(&settlement.outcome) =>
+            {
+                Ok(Settled::Kept)
+            }
             _ => Ok(Settled::Fenced),
         }
     }

@@ -47,6 +47,11 @@ impl Fault {
         matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
     }
 
+    /// Is the server no primary, or no more? Nothing was done, and the next connection may reach the new one.
+    pub(super) fn is_not_the_primary(&self) -> bool {
+        matches!(self, Self::Postgres(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
+    }
+
     /// Did the server refuse a second row where there can be one?
     pub(super) fn is_duplicate(&self) -> bool {
         matches!(self, Self::Postgres(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
@@ -55,7 +60,7 @@ impl Fault {
     /// May the work have been done all the same, or be done yet, because its answer did not come?
     pub(super) fn leaves_doubt(&self) -> bool {
         match self {
-            Self::Postgres(_) => self.spoils_connection(),
+            Self::Postgres(_) => self.spoils_connection() && !self.is_not_the_primary(),
             Self::Busy(busy) => *busy == Busy::NoAnswer,
             Self::Unreadable(_) => false,
         }

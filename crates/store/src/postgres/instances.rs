@@ -39,6 +39,13 @@ impl PostgresStore {
         Ok(())
     }
 
+    /// Ends the lease of an owner's jobs.
+    pub(super) async fn retire_from_jobs(&self, owner: OwnerId) -> Result<(), Fault> {
+        let statement = "UPDATE instances SET jobs_until = 0 WHERE owner_id = $1";
+        self.pool.execute(Scope::System, statement, &[text(&owner.to_string())]).await?;
+        Ok(())
+    }
+
     /// Makes the lease of an owner's jobs last so long from now, whatever it was before; of an owner that is alone, the leases
     /// of all others end. Owners that were seen last a day ago and hold nothing are forgotten.
     pub(super) async fn enlist_for_jobs(&self, owner: OwnerId, lease: Duration, alone: bool) -> Result<(), Fault> {

@@ -43,6 +43,10 @@ impl JobStore for PostgresStore {
         Ok(self.renew_for_jobs(owner, lease).await?)
     }
 
+    async fn resign(&self, owner: OwnerId) -> Result<(), StoreError> {
+        Ok(self.retire_from_jobs(owner).await?)
+    }
+
     async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
         Ok(match self.enter(&job, None).await? {
             Entry::New => Enqueued::New,

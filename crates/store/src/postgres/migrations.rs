@@ -2,11 +2,14 @@
 //!
 //! All missing steps are one transaction under a lock of the server, so instances that start together take them once, and
 //! a step that fails leaves the shape before. Steps only add: the release before can go on beside this one while instances
-//! are replaced one by one. A step, once released, is never edited: its digest is kept and compared.
+//! are replaced one by one, and may be started again meanwhile. A step that the release before cannot live with says so by a
+//! line `-- oldest: N`, the fewest steps that a program must know; it is kept with the step, so that older programs, which
+//! do not have its text, refuse the database. A step, once released, is never edited: its digest is kept and compared.
 //!
 //! The numbers are not those of SQLite's steps: each adapter has its own way here.
 
 use contract::canonical::Digest;
+use tokio_postgres::types::Type;
 
 use super::faults::Fault;
 use super::opening::OpenError;
@@ -29,6 +32,11 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0010_usage.sql"),
     include_str!("../../migrations/postgres/0011_health.sql"),
     include_str!("../../migrations/postgres/0012_installation.sql"),
+    include_str!("../../migrations/postgres/0013_presence.sql"),
+    include_str!("../../migrations/postgres/0014_archive.sql"),
+    include_str!("../../migrations/postgres/0015_vectors.sql"),
+    include_str!("../../migrations/postgres/0016_breaker_history.sql"),
+    include_str!("../../migrations/postgres/0017_log_heads.sql"),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.
@@ -36,6 +44,9 @@ const LOCK: i64 = 0x474e_5452;
 
 /// Is there a table of steps?
 const STEPS_TABLE: &str = "SELECT 1 FROM pg_class WHERE relname = 'gantry_steps' AND pg_table_is_visible(oid)";
+
+/// Begins the line by which a step says that programs which know fewer steps cannot live with it.
+const OLDEST: &str = "-- oldest:";
 
 /// How many steps this program knows.
 pub(super) fn known() -> i32 {
@@ -71,16 +82,22 @@ async fn take_steps(transaction: &Transaction, to: i32) -> Result<(), OpenError>
         transaction
             .batch(
                 "CREATE TABLE gantry_steps (
-                     step integer PRIMARY KEY, digest text NOT NULL, taken_at timestamptz NOT NULL DEFAULT now())",
+                     step integer PRIMARY KEY, digest text NOT NULL, oldest integer NOT NULL DEFAULT 0,
+                     taken_at timestamptz NOT NULL DEFAULT now())",
             )
             .await
             .map_err(|fault| OpenError::Step { step: 0, source: Box::new(fault) })?;
     }
     let mut taken = 0;
-    for row in transaction.query("SELECT step, digest FROM gantry_steps ORDER BY step", &[]).await? {
+    for row in transaction.query("SELECT step, digest, oldest FROM gantry_steps ORDER BY step", &[]).await? {
         let step: i32 = column(&row, "step")?;
         let Some(text) = usize::try_from(step - 1).ok().and_then(|index| STEPS.get(index)) else {
-            return Err(OpenError::Newer { found: step, known: known() });
+            if column::<i32>(&row, "oldest")? > known() {
+                return Err(OpenError::Newer { found: step, known: known() });
+            }
+            tracing::warn!(step, "the database was migrated by a newer release, which this one can work beside");
+            taken = step;
+            continue;
         };
         if column::<&str>(&row, "digest")? != digest(text) {
             return Err(OpenError::OtherStep { step });
@@ -100,14 +117,39 @@ async fn take_step(transaction: &Transaction, step: i32, statements: &str) -> Re
     transaction.batch(statements).await?;
     transaction
         .execute(
-            "INSERT INTO gantry_steps (step, digest) VALUES ($1, $2)",
-            &[(&step, tokio_postgres::types::Type::INT4), text(&digest(statements))],
+            "INSERT INTO gantry_steps (step, digest, oldest) VALUES ($1, $2, $3)",
+            &[(&step, Type::INT4), text(&digest(statements)), (&oldest(statements), Type::INT4)],
         )
         .await?;
     Ok(())
 }
 
+/// The fewest steps a program must know to use the database after this one.
+fn oldest(statements: &str) -> i32 {
+    statements.lines().find_map(|line| line.strip_prefix(OLDEST)?.trim().parse().ok()).unwrap_or(0)
+}
+
 /// Tells steps apart.
 fn digest(statements: &str) -> String {
     Digest::of_bytes(statements.as_bytes()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_says_by_a_line_of_its_own_who_cannot_live_with_it() {
+        for (statements, fewest) in [
+            ("-- A table.\nCREATE TABLE t (a int);", 0),
+            ("-- A column goes.\n-- oldest: 13\nALTER TABLE t DROP COLUMN a;", 13),
+            ("SELECT '-- oldest: 13'", 0),
+        ] {
+            assert_eq!(oldest(statements), fewest, "{statements}");
+        }
+        for (number, statements) in (1_i32..).zip(STEPS) {
+            assert!(oldest(statements) <= number, "nobody could use the database after step {number}");
+            assert_eq!(statements.contains(OLDEST), oldest(statements) > 0, "step {number} says something unreadable");
+        }
+    }
 }

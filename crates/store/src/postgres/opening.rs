@@ -44,7 +44,7 @@ pub enum OpenError {
         "the database has no extension `vector`: install pgvector, then run `CREATE EXTENSION vector` in it as superuser"
     )]
     NoVector(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A newer release has changed its shape.
+    /// A newer release has changed its shape in a way that this one cannot live with.
     #[error("the database was migrated by a newer Gantry (step {found}, this one knows {known}): upgrade this binary")]
     Newer { found: i32, known: i32 },
     /// A step was edited after it had been taken.

@@ -139,6 +139,11 @@ impl Lease {
         self.client.as_ref().ok_or_else(|| Busy::Closed.into())
     }
 
+    /// The server is not the one to work with: nobody gets a connection to it that was made before.
+    pub(super) fn forget_idle(&self) {
+        self.shared.idle().clear();
+    }
+
     /// The work has ended in order: somebody else may have the connection.
     pub(super) fn give_back(mut self) {
         if let Some(client) = self.client.take()

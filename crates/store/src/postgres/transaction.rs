@@ -14,7 +14,7 @@ use super::faults::{Busy, Fault};
 use super::pool::{Lease, Pool};
 use super::statement::Value;
 
-/// So often a transaction that lost a race is tried in all.
+/// So often a transaction that lost a race, or met a server that is no primary, is tried in all.
 const TRIES_MAX: u32 = 6;
 /// The first pause; each next one is twice as long.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -179,6 +179,9 @@ impl Transaction {
 
     /// Undoes everything, and saves the connection if it is still good.
     pub(super) async fn undo(self, fault: &Fault) {
+        if fault.is_not_the_primary() {
+            self.lease.forget_idle();
+        }
         if fault.spoils_connection() {
             return;
         }
@@ -227,7 +230,7 @@ impl Tries {
     /// Waits a moment and says yes if the fault is one that trying again may mend.
     pub(super) async fn again_after(&mut self, fault: &Fault) -> bool {
         self.0 += 1;
-        if self.0 >= TRIES_MAX || !fault.is_lost_race() {
+        if self.0 >= TRIES_MAX || !(fault.is_lost_race() || fault.is_not_the_primary()) {
             return false;
         }
         tokio::time::sleep(PAUSE * 2_u32.saturating_pow(self.0)).await;
@@ -243,6 +246,9 @@ fn finish<T>(lease: Lease, outcome: Result<T, tokio_postgres::Error>) -> Result<
         }
         Err(error) => {
             let fault = Fault::from(error);
+            if fault.is_not_the_primary() {
+                lease.forget_idle();
+            }
             // The COMMIT that followed has ended the transaction.
             if !fault.spoils_connection() {
                 lease.give_back();

@@ -36,6 +36,11 @@ impl JobStore for SqliteStore {
         self.writer()?.run(move |connection| taking::renew(connection, now, owner, lease)).await
     }
 
+    async fn resign(&self, owner: OwnerId) -> Result<(), StoreError> {
+        let now = self.now();
+        self.writer()?.run(move |connection| taking::resign(connection, now, owner)).await
+    }
+
     async fn enqueue(&self, job: NewJob) -> Result<Enqueued, StoreError> {
         let now = self.now();
         // Before the queue, so that the writer thread only writes.

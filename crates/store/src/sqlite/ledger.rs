@@ -251,9 +251,17 @@ fn settle(
         )?
         .query_row(params![id, number(fence)], |row| row.get(0))
         .optional()?;
-    let Some(window) = window else { return Ok(Settled::Fenced) };
+    let Some(window) = window else { return said_before(connection, &id, fence, settlement) };
     write_end(connection, &id, settlement, window, now)?;
     Ok(Settled::Kept)
+}
+
+/// Is the end that is there the one that is said? Then it was said twice.
+fn said_before(connection: &Connection, id: &str, fence: Fence, settlement: &Settlement) -> Result<Settled, Fault> {
+    let same = connection
+        .prepare_cached("SELECT 1 FROM ledger WHERE invocation_id = ?1 AND fence = ?2 AND state = ?3 AND outcome = ?4")?
+        .exists(params![id, number(fence), settlement.state.as_str(), settlement.outcome.to_string()])?;
+    Ok(if same { Settled::Kept } else { Settled::Fenced })
 }
 
 fn resolve(

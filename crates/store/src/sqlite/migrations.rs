@@ -21,6 +21,8 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0009_webhooks.sql"),
     include_str!("../../migrations/0010_jobs_resolved.sql"),
     include_str!("../../migrations/0011_usage.sql"),
+    include_str!("../../migrations/0012_vectors.sql"),
+    include_str!("../../migrations/0013_breaker_history.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::faults::is_damage;
-use super::{index, migrations};
+use super::{index, migrations, vector_functions};
 use crate::Steps;
 
 /// "GNTR": marks our files among all SQLite files.
@@ -174,6 +174,7 @@ impl Location {
         connection.pragma_update(None, "query_only", true)?;
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        vector_functions::provide(&connection)?;
         Ok(connection)
     }
 

@@ -48,6 +48,16 @@ impl RawLedger {
         Ok(f64::from(calls) / taken.as_secs_f64())
     }
 
+    /// Runs statements as they are.
+    pub(crate) fn batch(&self, statements: &str) -> Result<(), Failure> {
+        Ok(self.connection.execute_batch(statements)?)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn rows_of(&self, table: &str) -> u32 {
+        self.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    }
+
     fn write(&self, group: &[Intent]) -> Result<(), Failure> {
         let (now, settlement) = (UnixMillis(1_800_000_000_000), settlement());
         let said = |fault| Failure::from(kernel::ports::registry_store::StoreError::from(fault));

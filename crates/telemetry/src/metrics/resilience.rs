@@ -70,6 +70,7 @@ pub(super) struct ResilienceMetrics {
     retries: Family<GrantedLabel, Counter>,
     evicted: Family<EvictedLabel, Counter>,
     fallbacks: Family<UseLabel, Counter>,
+    up: Gauge,
 }
 
 impl ResilienceMetrics {
@@ -83,6 +84,7 @@ impl ResilienceMetrics {
             retries: Family::default(),
             evicted: Family::default(),
             fallbacks: Family::default(),
+            up: Gauge::default(),
         };
         let help = "In which state a breaker is: 1 for that one, 0 for the others";
         registry.register("breaker_state", help, new.states.clone());
@@ -96,7 +98,15 @@ impl ResilienceMetrics {
         let help =
             "Steps of breakers and limits that were made by this replica alone, because the shared state was away";
         registry.register("shared_state_fallback", help, new.fallbacks.clone());
+        let help = "Whether the state that replicas share is reached; what a server has in its own memory always is";
+        registry.register("shared_state_up", help, new.up.clone());
+        new.up.set(1);
         new
+    }
+
+    /// Whether the state that replicas share answered when it was last asked.
+    pub(super) fn shared_state_is_up(&self, up: bool) {
+        self.up.set(i64::from(up));
     }
 
     /// Its name in labels.

@@ -4,29 +4,52 @@
 //! By hand, because only writing is needed, and of the whole encoding four forms; the crates that could do it bring an SDK or a
 //! code generator along (`docs/decisions/0038`). Field numbers are the protocol's and never change. A test holds the bytes
 //! against those of the protocol's own implementation.
+//!
+//! Everything goes straight into the bytes that are sent: a server that is traced writes eight spans for each call, and as
+//! values of their own they would cost more than the call. Fields stand in the order of their numbers, so whoever writes a
+//! span says first what it is ([`Head`]), then its attributes, then how it ended.
 
-/// What is posted to a collector: one resource with one scope, because one server has no more.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ExportRequest {
-    pub(super) resource: Vec<Attribute>,
-    /// Name and version of what made the spans.
-    pub(super) scope: (String, String),
-    pub(super) spans: Vec<Span>,
+use std::fmt::{self, Write as _};
+
+/// What is posted to a collector: one resource with one scope, because one server has no more. `spans` writes them.
+pub(super) fn export_request(
+    resource: &[(&str, &str)],
+    (scope, version): (&str, &str),
+    room: usize,
+    spans: impl FnOnce(&mut SpansWriter<'_>),
+) -> Vec<u8> {
+    let mut request = Writer(Vec::with_capacity(room));
+    request.message(1, |resource_spans| {
+        resource_spans.message(1, |message| {
+            for (key, value) in resource {
+                message.attribute(1, key, |any| any.chosen_bytes(1, value.as_bytes()));
+            }
+        });
+        resource_spans.message(2, |scope_spans| {
+            scope_spans.message(1, |message| {
+                message.bytes(1, scope.as_bytes());
+                message.bytes(2, version.as_bytes());
+            });
+            spans(&mut SpansWriter(scope_spans));
+        });
+    });
+    request.0
 }
 
-/// One span.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Span {
+/// Takes spans.
+pub(super) struct SpansWriter<'a>(&'a mut Writer);
+
+/// What a span is, where it belongs and when it was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'a> {
     pub(super) trace_id: [u8; 16],
     pub(super) span_id: [u8; 8],
-    pub(super) trace_state: String,
+    pub(super) trace_state: &'a str,
     pub(super) parent_span_id: Option<[u8; 8]>,
-    pub(super) name: String,
+    pub(super) name: &'a str,
     pub(super) kind: SpanKind,
     pub(super) start_time_unix_nano: u64,
     pub(super) end_time_unix_nano: u64,
-    pub(super) attributes: Vec<Attribute>,
-    pub(super) status: Status,
     pub(super) flags: u32,
 }
 
@@ -39,100 +62,84 @@ pub(super) enum SpanKind {
 }
 
 /// How a span ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
     /// With a word about it.
-    Error(String),
+    Error(&'static str),
 }
 
-/// A key and its value.
-pub(super) type Attribute = (String, Any);
-
-/// A value.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Any {
-    Text(String),
-    Flag(bool),
-    Number(i64),
-}
-
-impl ExportRequest {
-    /// As it goes over the wire.
-    pub(super) fn encoded(&self) -> Vec<u8> {
-        let mut request = Writer::default();
-        request.message(1, |resource_spans| {
-            resource_spans.message(1, |resource| attributes(resource, 1, &self.resource));
-            resource_spans.message(2, |scope_spans| {
-                scope_spans.message(1, |scope| {
-                    scope.bytes(1, self.scope.0.as_bytes());
-                    scope.bytes(2, self.scope.1.as_bytes());
-                });
-                for span in &self.spans {
-                    scope_spans.message(2, |message| span.write(message));
+impl SpansWriter<'_> {
+    /// Writes one span; `attributes` writes its attributes.
+    pub(super) fn span(&mut self, head: &Head<'_>, status: Status, attributes: impl FnOnce(&mut AttributesWriter<'_>)) {
+        self.0.message(2, |span| {
+            span.bytes(1, &head.trace_id);
+            span.bytes(2, &head.span_id);
+            span.bytes(3, head.trace_state.as_bytes());
+            span.bytes(4, head.parent_span_id.as_ref().map_or(&[], |parent| parent));
+            span.bytes(5, head.name.as_bytes());
+            span.number(6, head.kind as u64);
+            span.fixed64(7, head.start_time_unix_nano);
+            span.fixed64(8, head.end_time_unix_nano);
+            attributes(&mut AttributesWriter(span));
+            span.message(15, |message| match status {
+                Status::Ok => message.number(3, 1),
+                Status::Error(word) => {
+                    message.bytes(2, word.as_bytes());
+                    message.number(3, 2);
                 }
             });
+            span.fixed32(16, head.flags);
         });
-        request.0
     }
 }
 
-impl Span {
-    fn write(&self, to: &mut Writer) {
-        to.bytes(1, &self.trace_id);
-        to.bytes(2, &self.span_id);
-        to.bytes(3, self.trace_state.as_bytes());
-        to.bytes(4, self.parent_span_id.as_ref().map_or(&[], |parent| parent));
-        to.bytes(5, self.name.as_bytes());
-        to.number(6, self.kind as u64);
-        to.fixed64(7, self.start_time_unix_nano);
-        to.fixed64(8, self.end_time_unix_nano);
-        attributes(to, 9, &self.attributes);
-        to.message(15, |status| match &self.status {
-            Status::Ok => status.number(3, 1),
-            Status::Error(word) => {
-                status.bytes(2, word.as_bytes());
-                status.number(3, 2);
-            }
-        });
-        to.fixed32(16, self.flags);
-    }
-}
+/// Takes the attributes of one span. A value is written also if it is empty: it says which kind it is of.
+pub(super) struct AttributesWriter<'a>(&'a mut Writer);
 
-fn attributes(to: &mut Writer, field: u64, all: &[Attribute]) {
-    for (key, value) in all {
-        to.message(field, |pair| {
-            pair.bytes(1, key.as_bytes());
-            pair.message(2, |any| match value {
-                // A choice is written also if it is empty: it says which one was made.
-                Any::Text(text) => any.chosen_bytes(1, text.as_bytes()),
-                Any::Flag(flag) => any.chosen_number(2, u64::from(*flag)),
-                Any::Number(number) => any.chosen_number(3, number.cast_unsigned()),
+impl AttributesWriter<'_> {
+    pub(super) fn text(&mut self, key: &str, text: &str) {
+        self.0.attribute(SPAN_ATTRIBUTES, key, |any| any.chosen_bytes(1, text.as_bytes()));
+    }
+
+    /// A text that is made here and now.
+    pub(super) fn shown(&mut self, key: &str, value: impl fmt::Display) {
+        self.0.attribute(SPAN_ATTRIBUTES, key, |any| {
+            any.message(1, |text| {
+                // Writing to memory does not fail, and what shows itself here does not either.
+                let _ = write!(text, "{value}");
             });
         });
     }
+
+    pub(super) fn flag(&mut self, key: &str, flag: bool) {
+        self.0.attribute(SPAN_ATTRIBUTES, key, |any| any.chosen_number(2, u64::from(flag)));
+    }
+
+    pub(super) fn number(&mut self, key: &str, number: i64) {
+        self.0.attribute(SPAN_ATTRIBUTES, key, |any| any.chosen_number(3, number.cast_unsigned()));
+    }
 }
+
+/// The field of a span that holds its attributes.
+const SPAN_ATTRIBUTES: u64 = 9;
 
 /// Forms of values.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;
 const FIXED32: u64 = 5;
+/// Bytes of the longest number.
+const VARINT_BYTES_MAX: usize = 10;
 
 /// Writes fields of one message. What has its default value is left out, as the encoding wants it.
 #[derive(Debug, Default)]
 struct Writer(Vec<u8>);
 
 impl Writer {
-    fn varint(&mut self, mut number: u64) {
-        loop {
-            let [low, ..] = number.to_le_bytes();
-            number >>= 7;
-            if number == 0 {
-                return self.0.push(low & 0x7f);
-            }
-            self.0.push(low | 0x80);
-        }
+    fn varint(&mut self, number: u64) {
+        let (bytes, length) = varint(number);
+        self.0.extend(bytes.into_iter().take(length));
     }
 
     fn key(&mut self, field: u64, form: u64) {
@@ -176,12 +183,47 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    /// A message within this one. It is there even if nothing is in it.
-    fn message(&mut self, field: u64, write: impl FnOnce(&mut Self)) {
-        let mut inner = Self::default();
-        write(&mut inner);
-        self.chosen_bytes(field, &inner.0);
+    fn attribute(&mut self, field: u64, key: &str, value: impl FnOnce(&mut Self)) {
+        self.message(field, |pair| {
+            pair.bytes(1, key.as_bytes());
+            pair.message(2, value);
+        });
     }
+
+    /// A message within this one. It is there even if nothing is in it. Its length stands before it and is known after it:
+    /// most are short enough for the byte that was kept free, the others are moved.
+    fn message(&mut self, field: u64, write: impl FnOnce(&mut Self)) {
+        self.key(field, LENGTH);
+        let place = self.0.len();
+        self.0.push(0);
+        write(self);
+        let (bytes, length) = varint(u64::try_from(self.0.len() - place - 1).unwrap_or(u64::MAX));
+        self.0.splice(place..=place, bytes.into_iter().take(length));
+    }
+}
+
+impl fmt::Write for Writer {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0.extend_from_slice(part.as_bytes());
+        Ok(())
+    }
+}
+
+/// A number as it is written, and how many bytes of it are.
+fn varint(mut number: u64) -> ([u8; VARINT_BYTES_MAX], usize) {
+    let mut bytes = [0; VARINT_BYTES_MAX];
+    let mut length = 0;
+    for byte in &mut bytes {
+        let [low, ..] = number.to_le_bytes();
+        number >>= 7;
+        length += 1;
+        if number == 0 {
+            *byte = low & 0x7f;
+            break;
+        }
+        *byte = low | 0x80;
+    }
+    (bytes, length)
 }
 
 #[cfg(test)]
@@ -201,6 +243,20 @@ mod tests {
             let mut writer = Writer::default();
             writer.varint(number);
             assert_eq!(writer.0, expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn messages_of_every_length_have_it_before_them() {
+        for length in [0_usize, 1, 127, 128, 16_383, 16_384, 100_000] {
+            let text = "x".repeat(length);
+            let mut writer = Writer::default();
+            writer.message(1, |outer| outer.message(2, |inner| inner.0.extend_from_slice(text.as_bytes())));
+            let mut inner = Writer::default();
+            inner.chosen_bytes(2, text.as_bytes());
+            let mut expected = Writer::default();
+            expected.chosen_bytes(1, &inner.0);
+            assert_eq!(writer.0, expected.0, "{length}");
         }
     }
 }

@@ -5,177 +5,208 @@
 //!
 //! Not here: parameters, results, messages of errors. A span says what happened and where, not with what.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
 use contract::trace_context::SpanId;
 use kernel::journey::{OutwardCall, OutwardSpan};
-use kernel::ports::observer::Traced;
+use kernel::ports::observer::{PhaseSpan, Traced};
 
 use super::Redaction;
-use super::otlp::{Any, Attribute, Span, SpanKind, Status};
+use super::otlp::{AttributesWriter, Head, SpanKind, SpansWriter, Status};
 
 /// Characters of a value that somebody else has chosen.
 const VALUE_CHARS_MAX: usize = 256;
+/// Values of one batch of which is remembered that nothing is to be taken out of them.
+const CLEAN_MAX: usize = 1_024;
 /// Flags: sampled; whether the parent is elsewhere is known; it is.
 const SAMPLED: u32 = 0x01;
 const KNOWN: u32 = 0x100;
 const REMOTE: u32 = 0x200;
 
-/// The spans of one call.
-pub(super) fn spans(trace: &Traced, redaction: &Redaction) -> Vec<Span> {
-    let maker = Maker { trace, redaction };
-    let mut spans = Vec::with_capacity(1 + trace.phases.len() + trace.outward.len());
-    spans.push(maker.call());
-    spans.extend(trace.phases.iter().map(|phase| {
-        let failed = (trace.stopped_in == Some(phase.phase)).then_some(trace.code).flatten();
-        let name = phase.phase.as_str();
-        let mut span = maker.span(name.to_owned(), SpanKind::Internal, phase.id, (phase.started, phase.ended));
-        span.parent_span_id = Some(trace.span.to_bytes());
-        span.attributes.push(own("gantry.phase", name));
-        ended(&mut span, failed.map(|code| (word(trace.status, Some(code)), code.as_str())));
-        span
-    }));
-    spans.extend(trace.outward.iter().map(|outward| maker.outward(outward)));
-    spans
-}
-
-struct Maker<'a> {
-    trace: &'a Traced,
+/// Makes the spans of one batch of calls. Tools, tenants and agents come again and again in it, so what the redaction said
+/// of a value is remembered; not longer, because the redaction learns.
+pub(super) struct SpanMaker<'a> {
     redaction: &'a Redaction,
+    known: HashMap<&'a str, Option<Box<str>>>,
 }
 
-impl Maker<'_> {
+impl<'a> SpanMaker<'a> {
+    pub(super) fn new(redaction: &'a Redaction) -> Self {
+        Self { redaction, known: HashMap::new() }
+    }
+
+    /// Writes the spans of one call.
+    pub(super) fn write(&mut self, trace: &'a Traced, to: &mut SpansWriter<'_>) {
+        let state = self.state(trace.context.tracestate().unwrap_or_default());
+        let call = Call { trace, state: &state };
+        self.call(call, to);
+        for phase in &trace.phases {
+            call.phase(phase, to);
+        }
+        for outward in &trace.outward {
+            self.outward(call, outward, to);
+        }
+    }
+
     /// The call as a whole.
-    fn call(&self) -> Span {
-        let trace = self.trace;
-        let mut span = self.span("tool.invoke".to_owned(), SpanKind::Server, trace.span, (trace.started, trace.ended));
-        span.parent_span_id = trace.context.parent.map(SpanId::to_bytes);
-        if trace.context.parent.is_some() {
-            span.flags |= REMOTE;
-        }
+    fn call(&mut self, call: Call<'a, '_>, to: &mut SpansWriter<'_>) {
+        let trace = call.trace;
         let word = word(trace.status, trace.code);
-        let attributes = &mut span.attributes;
-        // Whoever has chosen it: a UUID holds nothing that must not be seen.
-        attributes.push(attribute("gantry.invocation.id", Any::Text(trace.invocation_id.to_string())));
-        attributes.push(own("gantry.status", word));
-        if let Some(tool) = &trace.tool {
-            attributes.push(self.text("gantry.tool.id", tool.id.as_str()));
-            attributes.push(self.text("gantry.tool.version", &tool.version.to_string()));
-            attributes.push(own("gantry.side_effect_policy", tool.manifest.side_effect_policy.as_str()));
-            attributes.push(self.text("cost", &trace.costs.total().to_string()));
-            if !trace.costs.is_zero() {
-                attributes.push(self.text("gantry.cost.currency", trace.costs.currency.as_str()));
+        let mut head = call.head("tool.invoke", SpanKind::Server, trace.span, (trace.started, trace.ended));
+        head.parent_span_id = trace.context.parent.map(SpanId::to_bytes);
+        if trace.context.parent.is_some() {
+            head.flags |= REMOTE;
+        }
+        let failed = trace.code.map(|code| (word, code.as_str()));
+        to.span(&head, status(failed), |attributes| {
+            // Whoever has chosen it: a UUID holds nothing that must not be seen.
+            attributes.shown("gantry.invocation.id", trace.invocation_id);
+            attributes.text("gantry.status", word);
+            if let Some(tool) = &trace.tool {
+                attributes.text("gantry.tool.id", &self.clean(tool.id.as_str()));
+                attributes.text("gantry.tool.version", &self.cleaned(&tool.version.to_string()));
+                attributes.text("gantry.side_effect_policy", tool.manifest.side_effect_policy.as_str());
+                // An amount is digits, a currency three letters.
+                attributes.shown("cost", trace.costs.total());
+                if !trace.costs.is_zero() {
+                    attributes.text("gantry.cost.currency", trace.costs.currency.as_str());
+                }
             }
-        }
-        if let Some(tenant) = &trace.tenant {
-            attributes.push(self.text("gantry.tenant.id", tenant.as_str()));
-        }
-        if let Some(agent) = &trace.agent {
-            attributes.push(self.text("gen_ai.agent.id", agent.as_str()));
-        }
-        let millis = trace.ended.saturating_sub(trace.started).as_millis();
-        attributes.push(attribute("latencyMs", Any::Number(i64::try_from(millis).unwrap_or(i64::MAX))));
-        if trace.replayed {
-            attributes.push(attribute("gantry.replayed", Any::Flag(true)));
-        }
-        ended(&mut span, trace.code.map(|code| (word, code.as_str())));
-        span
+            if let Some(tenant) = &trace.tenant {
+                attributes.text("gantry.tenant.id", &self.clean(tenant.as_str()));
+            }
+            if let Some(agent) = &trace.agent {
+                attributes.text("gen_ai.agent.id", &self.clean(agent.as_str()));
+            }
+            let millis = trace.ended.saturating_sub(trace.started).as_millis();
+            attributes.number("latencyMs", i64::try_from(millis).unwrap_or(i64::MAX));
+            if trace.replayed {
+                attributes.flag("gantry.replayed", true);
+            }
+            error_type(attributes, failed);
+        });
     }
 
     /// Something the call called.
-    fn outward(&self, outward: &OutwardSpan) -> Span {
-        let tool = self.trace.tool.as_ref().map_or("", |tool| tool.id.as_str());
+    fn outward(&mut self, call: Call<'a, '_>, outward: &'a OutwardSpan, to: &mut SpansWriter<'_>) {
+        let trace = call.trace;
+        let tool = trace.tool.as_ref().map_or("", |tool| tool.id.as_str());
         let (name, kind) = match &outward.what {
             OutwardCall::Executor(_) => (format!("execute_tool {tool}"), SpanKind::Internal),
             OutwardCall::Mcp { method, tool, .. } => (format!("{method} {tool}"), SpanKind::Client),
         };
-        let mut span = self.span(self.clean(&name), kind, outward.id, (outward.started, outward.ended));
-        span.parent_span_id = Some(outward.parent.to_bytes());
-        let attributes = &mut span.attributes;
-        attributes.push(own("gen_ai.operation.name", "execute_tool"));
-        match &outward.what {
-            OutwardCall::Executor(kind) => {
-                attributes.push(self.text("gen_ai.tool.name", tool));
-                attributes.push(attribute("gen_ai.tool.call.id", Any::Text(self.trace.invocation_id.to_string())));
-                attributes.push(self.text("gantry.executor", kind));
-            }
-            OutwardCall::Mcp { method, server, tool } => {
-                attributes.push(self.text("gen_ai.tool.name", tool));
-                attributes.push(self.text("mcp.method.name", method));
-                attributes.push(self.text("gantry.upstream.server", server));
-            }
-        }
+        let name = self.cleaned(&name);
+        let mut head = call.head(&name, kind, outward.id, (outward.started, outward.ended));
+        head.parent_span_id = Some(outward.parent.to_bytes());
         let failed = match (outward.failed, outward.cut_off) {
             (Some(code), _) => Some((word(InvocationStatus::Error, Some(code)), code.as_str())),
-            (None, true) => Some((word(self.trace.status, self.trace.code), "cut_off")),
+            (None, true) => Some((word(trace.status, trace.code), "cut_off")),
             (None, false) => None,
         };
-        ended(&mut span, failed);
-        span
+        to.span(&head, status(failed), |attributes| {
+            attributes.text("gen_ai.operation.name", "execute_tool");
+            match &outward.what {
+                OutwardCall::Executor(kind) => {
+                    attributes.text("gen_ai.tool.name", &self.clean(tool));
+                    attributes.shown("gen_ai.tool.call.id", trace.invocation_id);
+                    attributes.text("gantry.executor", kind);
+                }
+                OutwardCall::Mcp { method, server, tool } => {
+                    attributes.text("gen_ai.tool.name", &self.clean(tool));
+                    attributes.text("mcp.method.name", method);
+                    attributes.text("gantry.upstream.server", &self.clean(server));
+                }
+            }
+            error_type(attributes, failed);
+        });
     }
 
-    fn span(&self, name: String, kind: SpanKind, id: SpanId, (from, to): (Duration, Duration)) -> Span {
-        let context = &self.trace.context;
-        Span {
-            trace_id: context.trace_id.to_bytes(),
+    /// TRA-3. The caller has written it; with words in it that are not its own it would be none, so it goes as a whole.
+    fn state<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if text.is_empty() || *self.redaction.apply(text) == *text { text.into() } else { Cow::default() }
+    }
+
+    /// TRA-3, and short enough.
+    fn clean(&mut self, text: &'a str) -> Cow<'a, str> {
+        if let Some(known) = self.known.get(text) {
+            return known.as_deref().map_or(Cow::Borrowed(text), |clean| Cow::Owned(clean.to_owned()));
+        }
+        let clean = self.cleaned(text);
+        if self.known.len() < CLEAN_MAX {
+            self.known.insert(text, (*clean != *text).then(|| (&*clean).into()));
+        }
+        clean
+    }
+
+    /// The same of a text that is not there for long.
+    fn cleaned<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let clean = self.redaction.apply(text);
+        if clean.len() <= VALUE_CHARS_MAX {
+            clean
+        } else {
+            clean.chars().take(VALUE_CHARS_MAX).collect::<String>().into()
+        }
+    }
+}
+
+/// One call, and what is left of its caller's `tracestate`.
+#[derive(Clone, Copy)]
+struct Call<'a, 's> {
+    trace: &'a Traced,
+    state: &'s str,
+}
+
+impl<'s> Call<'_, 's> {
+    fn phase(self, phase: &PhaseSpan, to: &mut SpansWriter<'_>) {
+        let trace = self.trace;
+        let code = (trace.stopped_in == Some(phase.phase)).then_some(trace.code).flatten();
+        let failed = code.map(|code| (word(trace.status, Some(code)), code.as_str()));
+        let name = phase.phase.as_str();
+        let mut head = self.head(name, SpanKind::Internal, phase.id, (phase.started, phase.ended));
+        head.parent_span_id = Some(trace.span.to_bytes());
+        to.span(&head, status(failed), |attributes| {
+            attributes.text("gantry.phase", name);
+            error_type(attributes, failed);
+        });
+    }
+
+    fn head<'n>(self, name: &'n str, kind: SpanKind, id: SpanId, (from, to): (Duration, Duration)) -> Head<'n>
+    where
+        's: 'n,
+    {
+        Head {
+            trace_id: self.trace.context.trace_id.to_bytes(),
             span_id: id.to_bytes(),
-            trace_state: self.state(context.tracestate().unwrap_or_default()),
+            trace_state: self.state,
             parent_span_id: None,
             name,
             kind,
             start_time_unix_nano: self.nanos(from),
             end_time_unix_nano: self.nanos(to.max(from)),
-            attributes: Vec::new(),
-            status: Status::Ok,
             flags: SAMPLED | KNOWN,
         }
     }
 
     /// A moment of the kernel's own clock, by the calendar.
-    fn nanos(&self, moment: Duration) -> u64 {
+    fn nanos(self, moment: Duration) -> u64 {
         let begun = u64::try_from(self.trace.started_at.0).unwrap_or(0).saturating_mul(1_000_000);
         let since = moment.saturating_sub(self.trace.started).as_nanos();
         begun.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
-
-    fn text(&self, key: &str, value: &str) -> Attribute {
-        attribute(key, Any::Text(self.clean(value)))
-    }
-
-    /// TRA-3. The caller has written it; with words in it that are not its own it would be none, so it goes as a whole.
-    fn state(&self, text: &str) -> String {
-        match self.redaction.apply(text) {
-            redacted if *redacted == *text => text.to_owned(),
-            _ => String::new(),
-        }
-    }
-
-    /// TRA-3, and short enough.
-    fn clean(&self, text: &str) -> String {
-        let clean = self.redaction.apply(text);
-        if clean.len() <= VALUE_CHARS_MAX {
-            return clean.into_owned();
-        }
-        clean.chars().take(VALUE_CHARS_MAX).collect()
-    }
-}
-
-fn attribute(key: &str, value: Any) -> Attribute {
-    (key.to_owned(), value)
-}
-
-/// A word of our own, which needs no redaction.
-fn own(key: &str, word: &'static str) -> Attribute {
-    attribute(key, Any::Text(word.to_owned()))
 }
 
 /// How a span ended: well, or with a status word and a type of error.
-fn ended(span: &mut Span, failed: Option<(&'static str, &'static str)>) {
-    if let Some((word, kind)) = failed {
-        span.attributes.push(attribute("error.type", Any::Text(kind.to_owned())));
-        span.status = Status::Error(word.to_owned());
+fn status(failed: Option<(&'static str, &'static str)>) -> Status {
+    failed.map_or(Status::Ok, |(word, _)| Status::Error(word))
+}
+
+fn error_type(attributes: &mut AttributesWriter<'_>, failed: Option<(&'static str, &'static str)>) {
+    if let Some((_, kind)) = failed {
+        attributes.text("error.type", kind);
     }
 }
 
@@ -194,11 +225,11 @@ fn word(status: InvocationStatus, code: Option<ErrorCode>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::otlp::ExportRequest;
+    use super::super::otlp::export_request;
     use super::*;
     use contract::trace_context::{SpanIds, TraceContext};
     use kernel::ports::clock::UnixMillis;
-    use kernel::ports::observer::{Phase, PhaseSpan};
+    use kernel::ports::observer::Phase;
 
     /// The request below, written by the protocol's own implementation for Python (opentelemetry-proto 1.45).
     const THEIRS: &[u8] = include_bytes!("../../../../testdata/vectors/otlp_export.bin");
@@ -248,11 +279,8 @@ mod tests {
     #[test]
     fn a_call_is_written_as_the_protocols_own_implementation_writes_it() {
         let hide = Redaction::new(|text| text.replace("secret", "[REDACTED]").into());
-        let spans = spans(&traced(), &hide);
-        let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
-        assert_eq!(names, ["tool.invoke", "receive", "execute", "return", "tools/call [REDACTED]-tool"]);
-        let resource = vec![attribute("service.name", Any::Text("gantry".into()))];
-        let ours = ExportRequest { resource, scope: ("gantry".into(), "0.1.0".into()), spans }.encoded();
+        let (trace, resource) = (traced(), [("service.name", "gantry")]);
+        let ours = export_request(&resource, ("gantry", "0.1.0"), 0, |to| SpanMaker::new(&hide).write(&trace, to));
         assert!(ours == THEIRS, "{}", ours.escape_ascii());
     }
 

@@ -62,8 +62,8 @@ struct Paper(Mutex<Vec<AuditRecord>>);
 
 #[async_trait]
 impl AuditSink for Paper {
-    async fn append(&self, records: &[AuditRecord]) -> Result<(), AuditError> {
-        self.0.lock().unwrap().extend_from_slice(records);
+    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+        self.0.lock().unwrap().extend_from_slice(&records);
         Ok(())
     }
 }

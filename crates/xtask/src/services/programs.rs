@@ -23,7 +23,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 14] = [
+const PROGRAMS: [Program; 16] = [
     Program { name: "bash", package: "bash" },
     Program { name: "kill", package: "procps" },
     Program { name: "python3", package: "python3" },
@@ -38,6 +38,8 @@ const PROGRAMS: [Program; 14] = [
     Program { name: "busybox", package: "busybox-static" },
     Program { name: "promtool", package: "prometheus" },
     Program { name: "redis-server", package: "redis-server" },
+    Program { name: "pgbouncer", package: "pgbouncer" },
+    Program { name: "faketime", package: "faketime" },
 ];
 
 /// Installs what is missing, or says what somebody else has to install.
@@ -47,7 +49,7 @@ pub(super) fn provide() -> Result<()> {
         return Ok(());
     }
     let by_hand = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
-    if !is_root()? || !is_there("apt-get") {
+    if !test_servers::is_root()? || !is_there("apt-get") {
         bail!("the tests need programs that are not installed; as root: {by_hand}");
     }
     println!("installing {}", packages.join(", "));
@@ -84,11 +86,6 @@ fn packages_of(programs: &[&Program]) -> Vec<&'static str> {
 
 fn is_there(program: &str) -> bool {
     DIRECTORIES.iter().any(|directory| Path::new(directory).join(program).is_file())
-}
-
-pub(super) fn is_root() -> Result<bool> {
-    let status = std::fs::read_to_string("/proc/self/status").context("cannot read who we are")?;
-    Ok(status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0")))
 }
 
 fn install(packages: &[&str]) -> Result<ExitStatus> {

@@ -36,6 +36,9 @@ pub(crate) struct Verify {
     /// A file with checkpoints that somebody else has kept, for example a witness file (repeatable)
     #[arg(long = "checkpoint", value_name = "FILE")]
     checkpoints: Vec<PathBuf>,
+    /// The log of another instance, a directory or an export, which has written down how far this one had come (repeatable)
+    #[arg(long, value_name = "DIR|FILE", conflicts_with = "proof")]
+    against: Vec<PathBuf>,
 }
 
 impl Verify {
@@ -58,20 +61,46 @@ impl Verify {
             }
             witnessed.extend(notes);
         }
+        let dir = self.export.is_none().then(|| dir(context, self.dir)).transpose()?;
+        if !self.against.is_empty() {
+            witnessed.extend(borne_out(context, self.export.as_deref(), dir.as_deref(), &self.against)?);
+        }
         let trust = Trust { keys, witnessed };
-        let report = match &self.export {
-            Some(path) => {
+        let report = match (&self.export, dir) {
+            (Some(path), _) => {
                 let file = File::open(path).map_err(|error| unreadable(path, &error))?;
                 audit::verify_export(file, &trust).map_err(|error| unreadable(path, &error))?
             }
-            None => {
-                let dir = dir(context, self.dir)?;
-                audit::verify_dir(&dir, &trust).map_err(|error| unreadable(&dir, &error))?
-            }
+            (None, Some(dir)) => audit::verify_dir(&dir, &trust).map_err(|error| unreadable(&dir, &error))?,
+            (None, None) => return Err(Failure::usage("there is neither a directory nor an export to check")),
         };
         show(context, &report)?;
         Ok(if report.whole { Outcome::Done } else { Outcome::Unfit })
     }
+}
+
+/// What logs of other instances say of this one.
+fn borne_out(
+    context: &Context,
+    export: Option<&Path>,
+    dir: Option<&Path>,
+    others: &[PathBuf],
+) -> Result<Vec<String>, Failure> {
+    let origin = match (export, dir) {
+        (Some(path), _) => audit::log_of_export(path).map_err(|error| unreadable(path, &error))?,
+        (None, Some(dir)) => audit::log_of_dir(dir).map_err(|error| unreadable(dir, &error))?,
+        (None, None) => None,
+    };
+    let origin = origin.ok_or_else(|| Failure::new("it does not say which log it is, so no other can speak for it"))?;
+    let mut notes = Vec::new();
+    for other in others {
+        let found = audit::heads_of(&origin, other).map_err(|error| unreadable(other, &error))?;
+        if found.is_empty() {
+            context.printer.warn(&format!("`{}` says nothing of this log", other.display()));
+        }
+        notes.extend(found);
+    }
+    Ok(notes)
 }
 
 /// So many of something, in words.

@@ -65,7 +65,7 @@ fn failure(error: &MoveError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         MoveError::Sqlite(_) | MoveError::Statement { .. } => {
-            failure.hint("give the same command again to go on where it was; the SQLite file was only read")
+            failure.hint("the SQLite file was only read: once this is mended, the same command goes on where it was")
         }
         _ => failure,
     }

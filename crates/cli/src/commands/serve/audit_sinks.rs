@@ -48,7 +48,8 @@ pub(super) async fn start(house: &House, config: &Config, dir: &Path, log: &File
         }));
     }
     // Only when all are good: a configuration that is refused has delivered nothing.
-    Ok(AuditSinks(couriers.into_iter().map(Courier::start).collect()))
+    let archive = super::archive::start(house, dir, log).await?;
+    Ok(AuditSinks(couriers.into_iter().map(Courier::start).chain(archive).collect()))
 }
 
 impl AuditSinks {
@@ -101,7 +102,7 @@ fn kafka(target: &KafkaTarget) -> Result<Arc<dyn Sink>, String> {
 
 /// Counts what happens to sinks.
 #[derive(Debug)]
-struct Counted(Arc<Metrics>);
+pub(super) struct Counted(pub(super) Arc<Metrics>);
 
 impl SinkWatcher for Counted {
     fn delivered(&self, sink: &str, records: u64) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kernel::Kernel;
-use kernel::jobs::{Jobs, Workers};
+use kernel::jobs::{Jobs, JobsSettings, Workers};
 use kernel::ports::clock::Clock;
 use server::Door;
 use tokio::task::JoinHandle;
@@ -16,6 +16,7 @@ use crate::failure::Failure;
 
 /// The workers, until they are told to stop.
 pub(super) struct Background {
+    hold: CancellationToken,
     stop: CancellationToken,
     workers: JoinHandle<()>,
     /// Forgets old deliveries.
@@ -31,17 +32,31 @@ pub(super) async fn begin(
 ) -> Result<Background, Failure> {
     let store = Arc::clone(&house.store.jobs);
     let callbacks = Callbacks::build(house, config)?;
-    let jobs = Jobs::open(Arc::clone(kernel), store, config.jobs.clone(), callbacks.handlers(kernel)).await?;
+    // In a store that others write too, what they hold is theirs until their lease is over.
+    let settings = JobsSettings { alone: !house.store.is_shared(), ..config.jobs.clone() };
+    let jobs = Jobs::open(Arc::clone(kernel), store, settings, callbacks.handlers(kernel)).await?;
     // Before the first worker: no end may go untold.
     callbacks.join(kernel, &jobs, door);
     door.keep_jobs(Arc::clone(&jobs));
     let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
-    let stop = CancellationToken::new();
-    let workers = tokio::spawn(Workers::new(jobs).run(stop.clone()));
-    Ok(Background { stop, workers, keeper })
+    let (hold, stop) = (CancellationToken::new(), CancellationToken::new());
+    let workers = tokio::spawn(Workers::new(jobs).holding_at(hold.clone()).run(stop.clone()));
+    Ok(Background { hold, stop, workers, keeper })
 }
 
 impl Background {
+    /// Completes with `signal`, after no more jobs are taken: others begin what waits while the doors here close.
+    pub(super) fn held_at<S>(&self, signal: S) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let hold = self.hold.clone();
+        async move {
+            signal.await;
+            hold.cancel();
+        }
+    }
+
     /// Lets what runs come to its end, or hands it back.
     pub(super) async fn end(self) {
         self.keeper.abort();

@@ -1,16 +1,23 @@
 //! The state that replicas share, as the configuration says: in memory, or in Redis with this server's own behind it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
 use kernel::ports::observer::Observer;
 use kernel::ports::shared_state::SharedState;
-use shared_state::{FallingBack, MemoryState, RedisState};
+use shared_state::{FallingBack, MemoryState, RedisState, Standing, Trouble};
+use telemetry::Metrics;
 
 use crate::config::shared_state::SharedStateSection;
 use crate::failure::Failure;
+
+/// How often it is asked how it is.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long it may take to say so.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// Both halves of it.
 pub(super) struct Shared {
@@ -20,7 +27,7 @@ pub(super) struct Shared {
 }
 
 /// Opens it. A Redis that is away is no reason not to start: everything that must not be done without it is refused.
-pub(super) fn open(
+pub(super) async fn open(
     section: &SharedStateSection,
     clock: &Arc<dyn Clock>,
     entropy: &dyn Entropy,
@@ -32,11 +39,28 @@ pub(super) fn open(
         SharedStateSection::Redis(redis) => {
             let opened = RedisState::open(&redis.settings(replica_name(entropy)))
                 .map_err(|error| Failure::new(error.to_string()).hint("mend `[shared_state]`"))?;
+            // What can never be used must not look like a server that will be back in a moment.
+            if opened.settled().await == (Standing::Away { trouble: Trouble::Cluster }) {
+                return Err(Failure::new("the Redis of `[shared_state]` is a cluster, which is not supported")
+                    .hint("name a single Redis 7 server, or one behind Sentinel (docs/shared-state.md)"));
+            }
             Ok(Shared {
                 bus: Some(opened.bus()),
                 state: Arc::new(FallingBack::new(Arc::new(opened), redis.fallback, clock, observer)),
             })
         }
+    }
+}
+
+/// Keeps `gantry_shared_state_up` true; ends at once where nothing is shared.
+pub(super) async fn watch(state: Arc<dyn SharedState>, metrics: Arc<Metrics>, clock: Arc<dyn Clock>) {
+    loop {
+        let health = tokio::time::timeout(LOOK_MAX, state.health()).await;
+        if health.as_ref().is_ok_and(|health| health.kind == "memory") {
+            return;
+        }
+        metrics.shared_state_is_up(health.is_ok_and(|health| health.trouble.is_none()));
+        clock.sleep(LOOK_EVERY).await;
     }
 }
 

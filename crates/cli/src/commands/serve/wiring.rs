@@ -14,6 +14,7 @@ use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::{Entropy, new_trace_id};
 use kernel::ports::executor::Executor;
+use kernel::ports::key_vault::KeyVault;
 use kernel::ports::observer::Observer;
 use kernel::ports::redactor::Redactor;
 use kernel::ports::shared_state::SharedState;
@@ -29,9 +30,12 @@ use sandbox::{Launch, Sandbox};
 use server::{Door, MetricsText};
 use shared_state::MemoryBus;
 use telemetry::{Metrics, Redaction, TracerHandle};
+use tokio::task::JoinHandle;
 use upstreams::{UpstreamExecutor, Upstreams};
 
 use super::audit_sinks::AuditSinks;
+use super::installation::{self, Installation};
+use super::worker;
 use crate::audit_log::{self, LogKeeping};
 use crate::config::Config;
 use crate::context::Context;
@@ -61,6 +65,8 @@ pub(super) struct House {
     own_keys: Vec<VerifyingKey>,
     audit_dir: PathBuf,
     redacting: Redacting,
+    /// What this instance has in common with the others on its store.
+    installation: Option<Installation>,
 }
 
 /// The kernel, and what works for it.
@@ -94,13 +100,18 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
     let data_dir = context.data_dir();
     data_dir.create()?;
     let entropy = OsEntropy::open()?;
-    let store = OpenStore::open(&config.store, data_dir.path()).await?;
+    let store =
+        OpenStore::open(&config.store, data_dir.path()).await.map_err(|failure| worker::advised(config, failure))?;
+    let installation = installation::agree(&store, &data_dir, &entropy).await?;
     let admin = data_dir.admin_token_or_new(&entropy)?;
     let key = data_dir.signing_key_or_new(&entropy)?;
     for warning in [admin.warning, key.warning].into_iter().flatten() {
         tracing::warn!("{warning}");
     }
-    let own_keys = key_vault::own_keys(&data_dir, &key.value)?;
+    let own_keys = match &installation {
+        Some(installation) => installation.own_keys(),
+        None => key_vault::own_keys(&data_dir, &key.value)?,
+    };
     Ok(House {
         store: Arc::new(store),
         metrics: Arc::new(Metrics::new()),
@@ -112,6 +123,7 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
         audit_dir: config.audit.dir(data_dir.path()),
         data_dir,
         redacting,
+        installation,
     })
 }
 
@@ -119,6 +131,11 @@ impl House {
     /// The secret of whoever administers this installation.
     pub(super) fn admin_token(&self) -> &str {
         &self.admin_token
+    }
+
+    /// Takes over the keys that other instances make. None if there can be no others.
+    pub(super) fn follow_keys(&self, kernel: &Arc<Kernel>) -> Option<JoinHandle<()>> {
+        Some(self.installation.as_ref()?.follow(Arc::clone(kernel), Arc::clone(&self.clock) as Arc<dyn Clock>))
     }
 
     pub(super) fn data_dir(&self) -> &DataDir {
@@ -181,7 +198,7 @@ impl House {
         let wasm = self.wasm(homes.clone(), confinement.clone());
         let upstreams = super::upstreams::keep(self, config, confinement, &clock)?;
         let Outside { issuer, did_resolver, engine } = outside;
-        let shared = super::shared_state::open(&config.shared_state, &clock, &*self.entropy, &observer)?;
+        let shared = super::shared_state::open(&config.shared_state, &clock, &*self.entropy, &observer).await?;
         let news = self.store.news().await?;
         let bus = shared.bus.or_else(|| news.clone()).unwrap_or_else(|| Arc::new(MemoryBus::default()));
         let access = Access::open(AccessParts {
@@ -195,7 +212,8 @@ impl House {
         })
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("`gantry doctor` looks at the data directory"))?;
-        let resilience = Resilience::new(Arc::clone(&shared.state), config.resilience.clone(), Arc::clone(&observer));
+        let resilience = Resilience::new(Arc::clone(&shared.state), config.resilience.clone(), Arc::clone(&observer))
+            .kept_in(Arc::clone(&self.store.breaker_history), Arc::clone(&clock));
         let kernel = Kernel::new(KernelParts {
             registry,
             identity: self.identity(config, issuer)?,
@@ -229,6 +247,10 @@ impl House {
         let store = Arc::clone(&self.store.checkpoints);
         let kernel = kernel.with_audit_log(log).with_resilience(Arc::new(resilience));
         let kernel = kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()));
+        let kernel = match self.store.archive() {
+            Some(archive) => kernel.with_archive(archive),
+            None => kernel,
+        };
         let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
         let loader = Loader {
             kernel: Arc::clone(&kernel),
@@ -285,8 +307,11 @@ impl House {
 
     fn mint(&self, config: &Config) -> Result<Mint, Failure> {
         let key = SigningKey::from_pem(&self.signing_pem).map_err(|error| Failure::new(error.to_string()))?;
-        let vault = DataDirVault::new(self.data_dir.clone());
-        Ok(Mint::new(key, config.identity.minter(), Arc::new(vault)))
+        let vault: Arc<dyn KeyVault> = match &self.installation {
+            Some(installation) => installation.vault(),
+            None => Arc::new(DataDirVault::new(self.data_dir.clone())),
+        };
+        Ok(Mint::new(key, config.identity.minter(), vault))
     }
 }
 
@@ -299,7 +324,11 @@ pub(super) fn door(kernel: &Arc<Kernel>, house: &House, config: &Config) -> Arc<
         }
         metrics.render()
     });
-    Door::with_mcp(Arc::clone(kernel), render, config.server.limits.clone(), config.mcp.clone())
+    let door = Door::with_mcp(Arc::clone(kernel), render, config.server.limits.clone(), config.mcp.clone());
+    if let Some(installation) = &house.installation {
+        door.share_sessions(installation.seal_key());
+    }
+    door
 }
 
 fn access_settings(config: &Config) -> AccessSettings {

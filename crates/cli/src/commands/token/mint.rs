@@ -115,7 +115,7 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
     let log = audit::FileLog::open(&config.audit.dir(data_dir.path()), &options)
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
     let record = record(&claims, clock.now(), new_trace_id(&*entropy));
-    log.append(&[record])
+    log.append([record].into())
         .await
         .map_err(|error| Failure::new(error.to_string()).hint("a token that cannot be recorded is not made"))?;
     // The record is durable; a checkpoint that is missing is made when the log is opened again.

@@ -6,6 +6,9 @@
 local STATE, CALLS, SECONDS, PROBES, HISTORY = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local HISTORY_MAX = 32
 local FULL_RETRY_MS = 1000
+-- One call in percent of it, and the most that is saved up of them.
+local WHOLE_CALL = 100
+local CREDIT_MAX = 2 * WHOLE_CALL - 1
 -- How long what nobody touches is kept: an open breaker, a history. Changes by hand are kept until somebody changes them back.
 local KEPT_MS = 7 * 86400000
 -- The same for a closed one, after its window.
@@ -51,7 +54,7 @@ end
 -- ------------------------------------------------------------------------------------------------------------- state
 
 local NUMBERS = {
-  'epoch', 'since', 'until', 'openings', 'next_slot', 'refused',
+  'epoch', 'since', 'until', 'openings', 'next_slot', 'refused', 'credit',
   'calls', 'failed', 'slow', 'slow_failed', 'duration',
   'p_calls', 'p_failed', 'p_slow', 'p_slow_failed', 'p_duration',
 }
@@ -227,12 +230,14 @@ local function enter(to, reason)
       for _, field in ipairs({ 'p_calls', 'p_failed', 'p_slow', 'p_slow_failed', 'p_duration' }) do
         set(field, 0)
       end
+      set('credit', nil)
     else
       set('openings', 0)
       set('opened_by', nil)
     end
   end
-  local change = '{"at_ms":' .. text(now) .. ',"from":"' .. from .. '","to":"' .. to .. '","reason":' .. reason .. '}'
+  local change = '{"at_ms":' .. text(now) .. ',"from":"' .. from .. '","to":"' .. to .. '","reason":' .. reason
+    .. ',"epoch":' .. text(state.epoch) .. '}'
   redis.call('LPUSH', HISTORY, change)
   redis.call('LTRIM', HISTORY, 0, HISTORY_MAX - 1)
   redis.call('PUBLISH', ARGV[5], ARGV[4] .. ':' .. from .. '->' .. to)
@@ -337,6 +342,15 @@ local function refuse(retry_after)
   return { 'refused', state.mode, retry_after and text(retry_after) or '' }
 end
 
+-- The share in percent that a half-open breaker lets through.
+local function share()
+  local canary = given(settings.canary)
+  if canary then
+    local successes = (state.p_calls or 0) - (state.p_failed or 0)
+    return math.min(100, canary.first_percent + canary.step_percent * successes)
+  end
+end
+
 local function acquire(lease_ms)
   if state.mode == 'open' and (not state['until'] or now >= state['until']) then
     enter('half_open', '"wait_over"')
@@ -352,8 +366,15 @@ local function acquire(lease_ms)
   if settings.half_open_rule.by ~= 'one_failure' then
     used = used + (state.p_calls or 0)
   end
-  if used >= settings.half_open_max_calls then
+  local part = share()
+  if part then
+    set('credit', math.min(CREDIT_MAX, (state.credit or WHOLE_CALL - part) + part))
+  end
+  if used >= settings.half_open_max_calls or (part and state.credit < WHOLE_CALL) then
     return refuse(FULL_RETRY_MS)
+  end
+  if state.credit then
+    set('credit', math.max(0, state.credit - WHOLE_CALL))
   end
   local slot = text(state.next_slot)
   set('next_slot', state.next_slot + 1)
@@ -428,10 +449,12 @@ local function report()
   local total = function(field)
     return text(state[prefix .. field] or 0)
   end
+  local canary = state.mode == 'half_open' and share()
   local answer = {
     'report', state.mode, text(state.since), state['until'] and text(state['until']) or '',
     total('calls'), total('failed'), total('slow'), total('slow_failed'), total('duration'),
-    text(state.refused), text(redis.call('ZCARD', PROBES)), state.opened_by or '', state.settings,
+    text(state.refused), text(redis.call('ZCARD', PROBES)), canary and text(canary) or '', state.opened_by or '',
+    state.settings,
   }
   for _, change in ipairs(redis.call('LRANGE', HISTORY, 0, HISTORY_MAX - 1)) do
     answer[#answer + 1] = change

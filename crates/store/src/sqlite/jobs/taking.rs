@@ -72,6 +72,13 @@ pub(super) fn renew(
     Ok(Renewed::Alive { cancel })
 }
 
+pub(super) fn resign(connection: &Connection, now: UnixMillis, owner: OwnerId) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE job_owners SET lease_until = min(lease_until, ?2) WHERE owner_id = ?1")?
+        .execute(params![owner.0.to_string(), now.0])?;
+    Ok(())
+}
+
 fn holds_lease(connection: &Connection, now: UnixMillis, owner: OwnerId) -> Result<bool, Fault> {
     let held: Option<i64> = connection
         .prepare_cached("SELECT 1 FROM job_owners WHERE owner_id = ?1 AND lease_until > ?2")?

@@ -257,7 +257,7 @@ struct Nobody;
 
 #[async_trait]
 impl AuditSink for Nobody {
-    async fn append(&self, _: &[AuditRecord]) -> Result<(), AuditError> {
+    async fn append(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         Ok(())
     }
 }

@@ -1,134 +1,25 @@
-//! What is kept of calls on PostgreSQL: checkpoints, webhooks, use and health, against their suites and between instances.
-#![expect(clippy::unwrap_used, reason = "test crate")]
+//! What is kept of calls, between instances: checkpoints, webhooks, use.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
 use contract::ids::TenantId;
 use contract::version::Version;
-use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
-use gantry_store::memory::MemoryStore;
-use gantry_store::postgres::{Options, PostgresStore};
-use kernel::ports::access_store::AccessStore;
 use kernel::ports::checkpoint_store::{
     CheckpointHead, CheckpointId, CheckpointStore, Ending, ListPage, Saved, SealedCheckpoint,
 };
-use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::health_store::HealthStore;
-use kernel::ports::job_store::JobStore;
-use kernel::ports::ledger::Ledger;
-use kernel::ports::upstream_store::UpstreamStore;
+use kernel::ports::clock::UnixMillis;
 use kernel::ports::usage_store::{Day, Days, UsageBatch, UsageStore};
 use kernel::ports::webhook_store::{Added, SigningSecret, WebhookId, WebhookRecord, WebhookStore};
-use kernel::ports::workflow_runs::WorkflowRuns;
-use test_servers::Postgres;
 use uuid::Uuid;
 
-/// One server for all tests of this program. It ends with the program.
-static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+use super::{SERVER, open, two};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// How often a race is run.
 const RACES: u128 = 20;
-
-struct OnServer {
-    store: Arc<PostgresStore>,
-    /// What this program does not test.
-    others: Arc<MemoryStore>,
-    clock: Arc<SteppedClock>,
-    url: String,
-}
-
-#[async_trait::async_trait]
-impl Adapter for OnServer {
-    fn store(&self) -> Arc<dyn AnyStore> {
-        Arc::clone(&self.others) as Arc<dyn AnyStore>
-    }
-
-    fn access(&self) -> Arc<dyn AccessStore> {
-        Arc::clone(&self.others) as Arc<dyn AccessStore>
-    }
-
-    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
-        Arc::clone(&self.others) as Arc<dyn UpstreamStore>
-    }
-
-    fn jobs(&self) -> Arc<dyn JobStore> {
-        Arc::clone(&self.others) as Arc<dyn JobStore>
-    }
-
-    fn webhooks(&self) -> Arc<dyn WebhookStore> {
-        Arc::clone(&self.store) as Arc<dyn WebhookStore>
-    }
-
-    fn runs(&self) -> Arc<dyn WorkflowRuns> {
-        Arc::clone(&self.others) as Arc<dyn WorkflowRuns>
-    }
-
-    fn ledger(&self) -> Arc<dyn Ledger> {
-        Arc::clone(&self.others) as Arc<dyn Ledger>
-    }
-
-    fn clock(&self) -> Arc<SteppedClock> {
-        Arc::clone(&self.clock)
-    }
-
-    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
-        Arc::clone(&self.store) as Arc<dyn CheckpointStore>
-    }
-
-    fn usage(&self) -> Arc<dyn UsageStore> {
-        Arc::clone(&self.store) as Arc<dyn UsageStore>
-    }
-
-    fn health(&self) -> Arc<dyn HealthStore> {
-        Arc::clone(&self.store) as Arc<dyn HealthStore>
-    }
-
-    async fn reopen(&mut self) {
-        self.store.close().await;
-        self.store = Arc::new(PostgresStore::open(&self.url, &options(&self.clock)).await.unwrap());
-    }
-}
-
-fn options(clock: &Arc<SteppedClock>) -> Options {
-    let mut options = Options::default();
-    // Many tests run at once on one server, on a machine that may be busy.
-    options.connections_max = 3;
-    options.connection_wait = Duration::from_secs(60);
-    options.statement_max = Duration::from_secs(60);
-    options.clock = Some(Arc::clone(clock) as Arc<dyn Clock>);
-    options
-}
-
-async fn open() -> OnServer {
-    let clock = Arc::<SteppedClock>::default();
-    let url = SERVER.database().unwrap();
-    let store = Arc::new(PostgresStore::open(&url, &options(&clock)).await.unwrap());
-    let others = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as Arc<dyn Clock>));
-    OnServer { store, others, clock, url }
-}
-
-/// Two instances on one database.
-async fn two() -> [Arc<PostgresStore>; 2] {
-    let first = open().await;
-    let second = PostgresStore::open(&first.url, &options(&first.clock)).await.unwrap();
-    [first.store, Arc::new(second)]
-}
-
-mod checkpoints {
-    gantry_store::checkpoints_suite!(super::open);
-}
-
-mod webhooks {
-    gantry_store::webhooks_suite!(super::open);
-}
-
-mod usage {
-    gantry_store::usage_suite!(super::open);
-}
 
 // -------------------------------------------------------------------------------------------------------- instances
 

@@ -8,6 +8,7 @@ use gantry_store::conformance::{deprecated, new_version, sample_manifest, sunset
 use gantry_store::postgres::PostgresStore;
 use kernel::ports::access_store::{AccessStore, AgentRecord, PolicyRecord, Spending};
 use kernel::ports::clock::UnixMillis;
+use kernel::ports::presence::Presence as _;
 use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore};
 use kernel::ports::tool_search::ToolSearch;
 use kernel::registry::Lifecycle;
@@ -32,6 +33,27 @@ async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         outcomes.push(one.await.unwrap());
     }
     outcomes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_are_present_as_long_as_they_say_so() {
+    let url = SERVER.database().unwrap();
+    let [one, other] = two(&url).await;
+    let present = async || {
+        let present = other.present().await.unwrap();
+        present.into_iter().map(|one| (one.replica, one.word)).collect::<Vec<_>>()
+    };
+    let told = |name: &str, word: &str| (name.to_owned(), word.to_owned());
+    let ttl = std::time::Duration::from_secs(20);
+    assert_eq!(present().await, []);
+    one.announce("i-2", "two", ttl).await.unwrap();
+    one.announce("i-1", "one", ttl).await.unwrap();
+    assert_eq!(present().await, [told("i-1", "one"), told("i-2", "two")]);
+    // The newest word counts, and zero is a farewell.
+    one.announce("i-2", "two again", ttl).await.unwrap();
+    one.announce("i-1", "", std::time::Duration::ZERO).await.unwrap();
+    assert_eq!(present().await, [told("i-2", "two again")]);
+    assert!(one.announce("i-3", &"x".repeat(5_000), ttl).await.is_err(), "a word is small");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! Row level security: what the database itself keeps apart, whatever a statement says.
 
+use contract::canonical::Digest;
 use gantry_store::conformance::{new_version_of, sample_manifest};
 use gantry_store::postgres::PostgresStore;
 use kernel::ports::access_store::{AccessStore, AgentRecord, PolicyRecord, Revocation, Revoked, TenantRecord};
@@ -7,6 +8,7 @@ use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::{Published, RegistryStore};
 use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::{ServerRecord, UpstreamStore};
+use kernel::ports::vector_store::{Embedding, Space, VectorRecord, VectorStore};
 use serde_json::json;
 use tokio_postgres::{Client, NoTls};
 
@@ -39,6 +41,14 @@ async fn furnish(store: &PostgresStore, tenant: &str) {
     }
     let what = Revoked::Subject(tenant.clone(), agent.agent.clone());
     store.revoke(&Revocation { what, at, by: by.clone(), needless_from: None }).await.unwrap();
+    let space = Space::new("a-model", 2).unwrap();
+    store.open_space(&space).await.unwrap();
+    let vector = VectorRecord {
+        tool: "demo.sample".parse().unwrap(),
+        digest: Digest::of_bytes(b"text"),
+        embedding: Embedding::new(&[1.0, 2.0]).unwrap(),
+    };
+    store.put(&space, &tenant, &[vector]).await.unwrap();
     let server = ServerRecord { tenant, name: "files".to_owned(), spec: json!({}), added_at: at, added_by: by };
     store.put_server(&server).await.unwrap();
 }
@@ -89,7 +99,7 @@ async fn a_transaction_of_another_tenant_neither_sees_nor_writes_a_row() {
         }
         assert_eq!(count(&client, "acme", table).await, own, "{table}");
     }
-    assert!(seen >= 11, "too few tables have a row to see");
+    assert!(seen >= 12, "too few tables have a row to see");
     client.batch_execute("BEGIN; SET LOCAL gantry.tenant = 'zeta'").await.unwrap();
     let forged = "INSERT INTO access_agents (tenant_id, agent, added_at, added_by) VALUES ('acme', 'two', 1, 'x')";
     let refused = client.execute(forged, &[]).await.unwrap_err();

@@ -1,136 +1,28 @@
-//! Ledger, queue and runs on a real PostgreSQL: the suites every adapter must pass, and several instances on one database.
-//!
-//! Not here: servers that go away and processes that are paused (`postgres_faults`).
-#![expect(clippy::unwrap_used, reason = "test crate")]
+//! Calls with effects and jobs of several instances on one database, and words that are hard to keep.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::canonical;
 use contract::ids::{InvocationId, TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
-use gantry_store::memory::MemoryStore;
-use gantry_store::postgres::{Options, PostgresStore};
+use gantry_store::conformance::Adapter as _;
+use gantry_store::postgres::PostgresStore;
 use gantry_store::sqlite::{self, SqliteStore};
-use kernel::ports::access_store::AccessStore;
-use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
-use kernel::ports::health_store::HealthStore;
 use kernel::ports::job_store::{
     End, Enqueued, JobKey, JobPriority, JobState, JobStore, NewJob, QueueBounds, TakeRules, Written,
 };
-use kernel::ports::ledger::{Begun, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Settled, Settlement};
-use kernel::ports::upstream_store::UpstreamStore;
-use kernel::ports::usage_store::UsageStore;
-use kernel::ports::webhook_store::WebhookStore;
-use kernel::ports::workflow_runs::{self, NewRun, WorkflowRuns};
+use kernel::ports::ledger::{Begun, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Settlement};
+use kernel::ports::workflow_runs::{self, NewRun, WorkflowRuns as _};
 use serde_json::json;
-use test_servers::Postgres;
 use uuid::Uuid;
 
-/// One server for all tests of this program. It ends with the program.
-static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+use super::{SERVER, open, options, two};
 
 const LEASE: Duration = Duration::from_secs(30);
-
-struct InDatabase {
-    store: Arc<PostgresStore>,
-    clock: Arc<SteppedClock>,
-    url: String,
-    /// What is not tested here.
-    rest: Arc<MemoryStore>,
-}
-
-#[async_trait::async_trait]
-impl Adapter for InDatabase {
-    fn store(&self) -> Arc<dyn AnyStore> {
-        Arc::clone(&self.rest) as Arc<dyn AnyStore>
-    }
-
-    fn access(&self) -> Arc<dyn AccessStore> {
-        Arc::clone(&self.rest) as Arc<dyn AccessStore>
-    }
-
-    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
-        Arc::clone(&self.rest) as Arc<dyn UpstreamStore>
-    }
-
-    fn jobs(&self) -> Arc<dyn JobStore> {
-        Arc::clone(&self.store) as Arc<dyn JobStore>
-    }
-
-    fn webhooks(&self) -> Arc<dyn WebhookStore> {
-        Arc::clone(&self.rest) as Arc<dyn WebhookStore>
-    }
-
-    fn runs(&self) -> Arc<dyn WorkflowRuns> {
-        Arc::clone(&self.store) as Arc<dyn WorkflowRuns>
-    }
-
-    fn ledger(&self) -> Arc<dyn Ledger> {
-        Arc::clone(&self.store) as Arc<dyn Ledger>
-    }
-
-    fn clock(&self) -> Arc<SteppedClock> {
-        Arc::clone(&self.clock)
-    }
-
-    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
-        Arc::clone(&self.rest) as Arc<dyn CheckpointStore>
-    }
-
-    fn usage(&self) -> Arc<dyn UsageStore> {
-        Arc::clone(&self.rest) as Arc<dyn UsageStore>
-    }
-
-    fn health(&self) -> Arc<dyn HealthStore> {
-        Arc::clone(&self.rest) as Arc<dyn HealthStore>
-    }
-
-    async fn reopen(&mut self) {
-        self.store.close().await;
-        self.store = Arc::new(PostgresStore::open(&self.url, &options(&self.clock)).await.unwrap());
-    }
-}
-
-fn options(clock: &Arc<SteppedClock>) -> Options {
-    let mut options = Options::default();
-    // Many tests run at once on one server, and the machine may be busy.
-    options.connections_max = 4;
-    options.connection_wait = Duration::from_secs(60);
-    options.statement_max = Duration::from_secs(60);
-    options.clock = Some(Arc::clone(clock) as Arc<dyn Clock>);
-    options
-}
-
-async fn open() -> InDatabase {
-    let url = SERVER.database().unwrap();
-    let clock = Arc::<SteppedClock>::default();
-    let store = Arc::new(PostgresStore::open(&url, &options(&clock)).await.unwrap());
-    InDatabase { store, clock, url, rest: Arc::default() }
-}
-
-/// Two instances on one database.
-async fn two() -> [Arc<PostgresStore>; 2] {
-    let first = open().await;
-    let second = PostgresStore::open(&first.url, &options(&first.clock)).await.unwrap();
-    [first.store, Arc::new(second)]
-}
-
-mod ledger {
-    gantry_store::ledger_suite!(super::open);
-}
-
-mod jobs {
-    gantry_store::jobs_suite!(super::open);
-}
-
-mod runs {
-    gantry_store::conformance_cases!(super::open, webhooks, [a_run_begins_once_for_a_key_and_ends_once]);
-}
 
 // ---------------------------------------------------------------------------------------------------------- samples
 
@@ -420,19 +312,6 @@ async fn words_that_no_text_column_can_hold_are_kept() {
     assert_eq!(newest.data, json!({ "progress_percent": 40.5, "current_phase": word }));
     jobs.finish(&key, taken.fence, End::Done(json!({ "said": word }))).await.unwrap();
     assert_eq!(jobs.find(&key).await.unwrap().unwrap().result, Some(json!({ "said": word })));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_settlement_whose_answer_was_lost_may_be_said_again() {
-    let adapter = open().await;
-    let ledger = adapter.ledger();
-    ledger.renew(owner(1), LEASE).await.unwrap();
-    let Begun::Fresh(fence) = ledger.begin(intent(1, &"long".repeat(2_000), owner(1))).await.unwrap() else { panic!() };
-    let done = |outcome: &str| Settlement { state: EntryState::Done, outcome: json!(outcome) };
-    assert_eq!(ledger.settle(id(1), fence, done("paid")).await.unwrap(), Settled::Kept);
-    assert_eq!(ledger.settle(id(1), fence, done("paid")).await.unwrap(), Settled::Kept, "it is what is there");
-    assert_eq!(ledger.settle(id(1), fence, done("not paid")).await.unwrap(), Settled::Fenced);
-    assert_eq!(ledger.settle(id(1), Fence(fence.0 + 1), done("paid")).await.unwrap(), Settled::Fenced);
 }
 
 // ------------------------------------------------------------------------------------------------- row level security

@@ -1,0 +1,40 @@
+//! What is different for a server that only does jobs: what it says when it is ready, and when it cannot share a store.
+//!
+//! Not here: which doors it has (`server`), that it has none for calls (`[server] worker_only`).
+
+use std::path::Path;
+
+use crate::config::Config;
+use crate::data_dir::RunningServer;
+use crate::failure::Failure;
+use crate::printer::{Printer, Style};
+
+/// Is it one?
+pub(super) fn is_one(config: &Config) -> bool {
+    config.server.limits.probes_only
+}
+
+/// A store that could not be opened, with what a worker needs: a file has one writer, and that is mostly the server whose
+/// jobs it was to do.
+pub(super) fn advised(config: &Config, failure: Failure) -> Failure {
+    if !is_one(config) || config.store.database().is_some() {
+        return failure;
+    }
+    failure.hint(
+        "the SQLite store cannot be shared: the server that has it does the jobs itself, as many at once as `[jobs] \
+         concurrency` says. Workers need PostgreSQL: `gantry migrate copy`, then `[store] url`",
+    )
+}
+
+/// What it says when it is ready.
+pub(super) fn greeting(printer: &Printer, running: &RunningServer, data_dir: &Path, config: &Config) -> String {
+    let (url, dim) = (&running.url, |text: &str| printer.on_stderr(text, Style::Dim));
+    let title = printer.on_stderr(&format!("Gantry {} works", running.version), Style::Bold);
+    format!(
+        "{title}, {jobs} jobs at once, and takes no calls\n  {health}  {url}/health\n  {data}  {data_dir}\n",
+        jobs = config.jobs.concurrency,
+        health = dim("health"),
+        data = dim("data  "),
+        data_dir = data_dir.display(),
+    )
+}

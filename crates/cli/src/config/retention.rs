@@ -1,0 +1,76 @@
+//! `[retention]`: for how long the archive of all instances keeps what. (AUD-007)
+//!
+//! Not here: the audit files of each instance, which nothing removes; how long use is kept (`usage`).
+
+use std::time::Duration;
+
+use kernel::ports::record_archive::Retention;
+
+use super::key::{Key, Kind};
+use super::settings::{Problem, Settings};
+
+const SECTION: &str = "retention";
+const DAY: Duration = Duration::from_hours(24);
+/// A century: longer is for ever.
+const DAYS_MAX: u32 = 36_500;
+
+const AUDIT: Key = text(
+    "audit",
+    "400d",
+    "PostgreSQL only: days for which the archive keeps audit records of all instances, as `400d`, or `forever`. Whole months \
+     are dropped, once their last day is older. The audit files of each instance stay.",
+);
+const INVOCATIONS: Key = text(
+    "invocations",
+    "90d",
+    "PostgreSQL only: days for which the table of calls that came to their end is kept, as `90d`, or `forever`.",
+);
+
+/// All keys of the section.
+pub(super) const KEYS: &[&Key] = &[&AUDIT, &INVOCATIONS];
+
+const fn text(name: &'static str, default: &'static str, doc: &'static str) -> Key {
+    Key { section: SECTION, name, kind: Kind::Text, default: Some(default), unset: "", doc, since: "0.2" }
+}
+
+/// The section's values.
+pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Retention {
+    let mut kept = |key: &Key| {
+        parse(settings.text(key).unwrap_or_default()).unwrap_or_else(|message| {
+            problems.push(Problem::new(key.title(), message));
+            None
+        })
+    };
+    Retention { audit: kept(&AUDIT), invocations: kept(&INVOCATIONS) }
+}
+
+fn parse(text: &str) -> Result<Option<Duration>, String> {
+    if text == "forever" {
+        return Ok(None);
+    }
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    match days.filter(|days| (1..=DAYS_MAX).contains(days)) {
+        Some(days) => Ok(Some(DAY * days)),
+        None => Err(format!("must be a number of days from 1d to {DAYS_MAX}d, or forever")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_days_or_for_ever() {
+        for (text, expected) in [
+            ("1d", Some(Some(DAY))),
+            ("400d", Some(Some(DAY * 400))),
+            ("36500d", Some(Some(DAY * 36_500))),
+            ("forever", Some(None)),
+        ] {
+            assert_eq!(parse(text).ok(), expected, "{text}");
+        }
+        for text in ["", "0d", "36501d", "400", "-1d", "1y", "never", "1.5d"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

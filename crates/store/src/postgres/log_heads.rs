@@ -1,0 +1,59 @@
+//! `LogHeads` on PostgreSQL: one row per log, which only grows.
+
+use async_trait::async_trait;
+use kernel::ports::log_heads::{HEADS_MAX, HeadTold, LogHead, LogHeads};
+use kernel::ports::registry_store::StoreError;
+use tokio_postgres::Row;
+
+use super::PostgresStore;
+use super::faults::Fault;
+use super::reading::limit;
+use super::statement::{column, int, text};
+use super::transaction::Scope;
+
+#[async_trait]
+impl LogHeads for PostgresStore {
+    async fn tell(&self, head: &LogHead) -> Result<HeadTold, StoreError> {
+        Ok(tell(self, head).await?)
+    }
+
+    async fn heads(&self) -> Result<Vec<LogHead>, StoreError> {
+        Ok(heads(self).await?)
+    }
+}
+
+async fn tell(store: &PostgresStore, head: &LogHead) -> Result<HeadTold, Fault> {
+    let write = "INSERT INTO log_heads AS kept (origin, size, root, note) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (origin) DO UPDATE
+                 SET size = excluded.size, root = excluded.root, note = excluded.note
+                 WHERE kept.size < excluded.size";
+    let size = i64::try_from(head.size).unwrap_or(i64::MAX);
+    let values = [text(&head.origin), int(&size), text(&head.root), text(&head.note)];
+    if store.pool.execute(Scope::System, write, &values).await? > 0 {
+        return Ok(HeadTold::Kept);
+    }
+    // Rows of this table are never taken away, so the one that was in the way is still there, or has grown.
+    let read = "SELECT origin, size, root, note FROM log_heads WHERE origin = $1";
+    let rows = store.pool.query(Scope::System, read, &[text(&head.origin)]).await?;
+    let kept = rows.first().map(head_of).transpose()?;
+    Ok(match kept {
+        Some(kept) if (kept.size, &kept.root) != (head.size, &head.root) => HeadTold::Contradicted(kept),
+        _ => HeadTold::Known,
+    })
+}
+
+async fn heads(store: &PostgresStore) -> Result<Vec<LogHead>, Fault> {
+    let sql = "SELECT origin, size, root, note FROM log_heads ORDER BY origin LIMIT $1";
+    let rows = store.pool.query(Scope::System, sql, &[int(&limit(HEADS_MAX))]).await?;
+    rows.iter().map(head_of).collect()
+}
+
+fn head_of(row: &Row) -> Result<LogHead, Fault> {
+    let size: i64 = column(row, "size")?;
+    Ok(LogHead {
+        origin: column(row, "origin")?,
+        size: u64::try_from(size).unwrap_or(0),
+        root: column(row, "root")?,
+        note: column(row, "note")?,
+    })
+}

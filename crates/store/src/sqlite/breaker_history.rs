@@ -1,0 +1,107 @@
+//! `BreakerHistory` on SQLite: one row per transition, written once. (RES-011)
+
+use async_trait::async_trait;
+use kernel::ports::breaker_history::{BreakerHistory, HISTORY_PAGE_MAX, HistoryQuery};
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::StoreError;
+use kernel::ports::shared_state::{BreakerKey, BreakerTransition, PastTransition};
+use kernel::resilience::BreakerMode;
+use rusqlite::{Connection, Row, params};
+
+use super::SqliteStore;
+use super::columns::{unreadable, word};
+use super::faults::Fault;
+
+#[async_trait]
+impl BreakerHistory for SqliteStore {
+    async fn keep_transitions(&self, transitions: &[BreakerTransition]) -> Result<(), StoreError> {
+        let transitions = transitions.to_vec();
+        self.writer()?.run(move |connection| keep(connection, &transitions)).await
+    }
+
+    async fn kept_transitions(&self, query: &HistoryQuery) -> Result<Vec<BreakerTransition>, StoreError> {
+        let query = query.clone();
+        self.readers.run(move |connection| kept(connection, &query)).await
+    }
+
+    async fn forget_transitions(&self, before: UnixMillis, most: usize) -> Result<u64, StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.writer()?.run(move |connection| forget(connection, before, most)).await
+    }
+}
+
+fn keep(connection: &Connection, transitions: &[BreakerTransition]) -> Result<(), Fault> {
+    let mut put = connection.prepare_cached(
+        "INSERT INTO breaker_history (tenant_id, breaker, at, epoch, from_state, to_state, reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+    )?;
+    for BreakerTransition { key, change } in transitions {
+        let reason = serde_json::to_string(&change.reason).map_err(|_| unreadable("reason", key.service()))?;
+        put.execute(params![
+            key.tenant().as_str(),
+            key.to_string(),
+            i64::try_from(change.at_ms).unwrap_or(i64::MAX),
+            i64::try_from(change.epoch).unwrap_or(i64::MAX),
+            change.from.as_str(),
+            change.to.as_str(),
+            reason,
+        ])?;
+    }
+    Ok(())
+}
+
+fn kept(connection: &Connection, query: &HistoryQuery) -> Result<Vec<BreakerTransition>, Fault> {
+    let tenant = query.tenant.as_ref().map(|tenant| tenant.as_str().to_owned());
+    let of = query.of.as_ref().map(BreakerKey::to_string);
+    let before = query.before.as_ref();
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let limit = i64::try_from(query.limit.min(HISTORY_PAGE_MAX)).unwrap_or(0);
+    // Endpoints of a service are what comes after its name and an `@`; the next sign after that is `A`.
+    let mut statement = connection.prepare_cached(
+        "SELECT breaker, at, epoch, from_state, to_state, reason FROM breaker_history
+         WHERE (?1 IS NULL OR tenant_id = ?1)
+           AND (?2 IS NULL OR breaker = ?2 OR (breaker >= ?2 || '@' AND breaker < ?2 || 'A'))
+           AND (?3 IS NULL OR (at, epoch, breaker) < (?3, ?4, ?5))
+         ORDER BY at DESC, epoch DESC, breaker DESC LIMIT ?6",
+    )?;
+    let mut rows = statement.query(params![
+        tenant,
+        of,
+        before.map(|place| number(place.at_ms)),
+        before.map(|place| number(place.epoch)),
+        before.map(|place| place.breaker.as_str()),
+        limit,
+    ])?;
+    let mut transitions = Vec::new();
+    while let Some(row) = rows.next()? {
+        transitions.push(read(row)?);
+    }
+    Ok(transitions)
+}
+
+fn forget(connection: &Connection, before: UnixMillis, most: i64) -> Result<u64, Fault> {
+    let gone = connection.execute(
+        "DELETE FROM breaker_history WHERE (breaker, at, epoch) IN
+             (SELECT breaker, at, epoch FROM breaker_history WHERE at < ?1 ORDER BY at LIMIT ?2)",
+        params![before.0, most],
+    )?;
+    Ok(u64::try_from(gone).unwrap_or(u64::MAX))
+}
+
+fn read(row: &Row<'_>) -> Result<BreakerTransition, Fault> {
+    let of: String = row.get("breaker")?;
+    let mode = |column: &'static str| -> Result<BreakerMode, Fault> {
+        let text: String = row.get(column)?;
+        let known = BreakerMode::ALL.into_iter().find(|mode| mode.as_str() == text);
+        known.ok_or_else(|| unreadable(column, &of).into())
+    };
+    let reason: String = row.get("reason")?;
+    let change = PastTransition {
+        at_ms: u64::try_from(row.get::<_, i64>("at")?).unwrap_or(0),
+        from: mode("from_state")?,
+        to: mode("to_state")?,
+        reason: serde_json::from_str(&reason).map_err(|_| unreadable("reason", &of))?,
+        epoch: u64::try_from(row.get::<_, i64>("epoch")?).unwrap_or(0),
+    };
+    Ok(BreakerTransition { key: word(row, "breaker", &of)?, change })
+}

@@ -1,0 +1,237 @@
+//! `VectorStore` on SQLite: sqlite-vec measures every vector the tenant can see. Exact, and quick enough for one machine.
+//!
+//! SQLite ranks by 32-bit distances and hands out a few candidates more than were asked for; the port's own distance
+//! decides between them (VEC-2).
+//!
+//! Not here: the functions that measure (`vector_functions`).
+
+use async_trait::async_trait;
+use contract::canonical::Digest;
+use contract::ids::{HOME_TENANT, TenantId, ToolId};
+use kernel::ports::vector_store::{
+    Among, Embedding, Nearest, Neighbour, SPACES_MAX, Space, SpaceState, VectorError, VectorRecord, VectorStore, batch,
+    check_nearest, check_tools, ranked,
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::SqliteStore;
+use super::columns::{unreadable, word};
+use super::faults::Fault;
+
+/// So many candidates more than were asked for: distances in 32 bits can change places with their neighbours.
+const CANDIDATES_MORE: usize = 16;
+
+/// A tool that may be among the nearest.
+type Candidate = (TenantId, ToolId, Embedding);
+
+#[async_trait]
+impl VectorStore for SqliteStore {
+    async fn open_space(&self, space: &Space) -> Result<(), VectorError> {
+        let of = space.clone();
+        let is_open = self.writer()?.run(move |connection| open_space(connection, &of)).await?;
+        if is_open { Ok(()) } else { Err(VectorError::TooManySpaces) }
+    }
+
+    async fn spaces(&self) -> Result<Vec<SpaceState>, VectorError> {
+        Ok(self.readers.run(spaces).await?)
+    }
+
+    async fn drop_space(&self, space: &Space) -> Result<bool, VectorError> {
+        let of = space.clone();
+        let dropping = move |connection: &Connection| {
+            let Some(key) = space_key(connection, &of)? else { return Ok(false) };
+            // Its vectors go with it.
+            connection.prepare_cached("DELETE FROM vector_spaces WHERE space_key = ?1")?.execute([key])?;
+            Ok(true)
+        };
+        Ok(self.writer()?.run(dropping).await?)
+    }
+
+    async fn put(&self, space: &Space, tenant: &TenantId, records: &[VectorRecord]) -> Result<(), VectorError> {
+        // Before the queue, so that the writer thread only writes.
+        let rows: Vec<(String, String, Vec<u8>)> = batch(space, records)?
+            .into_iter()
+            .map(|(tool, record)| (tool.to_string(), record.digest.to_string(), bytes(&record.embedding)))
+            .collect();
+        let (of, tenant) = (space.clone(), tenant.clone());
+        let is_there = self.writer()?.run(move |connection| put(connection, &of, &tenant, &rows)).await?;
+        if is_there { Ok(()) } else { Err(space.missing()) }
+    }
+
+    async fn remove(&self, tenant: &TenantId, tools: &[ToolId]) -> Result<u64, VectorError> {
+        check_tools(tools.len())?;
+        let (tenant, tools) = (tenant.clone(), tools.to_vec());
+        let removing = move |connection: &Connection| {
+            let mut remove = connection.prepare_cached("DELETE FROM vectors WHERE tenant_id = ?1 AND tool_id = ?2")?;
+            let mut removed = 0;
+            for tool in &tools {
+                removed += remove.execute([tenant.as_str(), tool.as_str()])?;
+            }
+            Ok(u64::try_from(removed).unwrap_or(u64::MAX))
+        };
+        Ok(self.writer()?.run(removing).await?)
+    }
+
+    async fn missing(
+        &self,
+        space: &Space,
+        tenant: &TenantId,
+        wanted: &[(ToolId, Digest)],
+    ) -> Result<Vec<ToolId>, VectorError> {
+        check_tools(wanted.len())?;
+        let (of, tenant, wanted) = (space.clone(), tenant.clone(), wanted.to_vec());
+        let found = self.readers.run(move |connection| missing(connection, &of, &tenant, wanted)).await?;
+        found.ok_or_else(|| space.missing())
+    }
+
+    async fn nearest(&self, space: &Space, asked: Nearest<'_>) -> Result<Vec<Neighbour>, VectorError> {
+        check_nearest(space, &asked)?;
+        let (of, tenant, query) = (space.clone(), asked.tenant.clone(), bytes(asked.to));
+        // A list is one JSON value: its length is not part of the statement.
+        let tools = match asked.among {
+            Among::Visible => None,
+            Among::Tools(tools) => {
+                let names = tools.iter().map(|tool| tool.as_str().into()).collect();
+                Some(serde_json::Value::Array(names).to_string())
+            }
+        };
+        let most = i64::try_from(asked.limit.saturating_add(CANDIDATES_MORE)).unwrap_or(i64::MAX);
+        let find = move |connection: &Connection| {
+            let Some(key) = space_key(connection, &of)? else { return Ok(None) };
+            candidates(connection, (key, of.width()), &tenant, &query, tools.as_deref(), most).map(Some)
+        };
+        let found = self.readers.run(find).await?.ok_or_else(|| space.missing())?;
+        Ok(ranked(&asked, found))
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- writing
+
+/// False if there are too many.
+fn open_space(connection: &Connection, space: &Space) -> Result<bool, Fault> {
+    if space_key(connection, space)?.is_some() {
+        return Ok(true);
+    }
+    let there: i64 = connection.query_row("SELECT count(*) FROM vector_spaces", [], |row| row.get(0))?;
+    if usize::try_from(there).unwrap_or(usize::MAX) >= SPACES_MAX {
+        return Ok(false);
+    }
+    connection
+        .prepare_cached("INSERT INTO vector_spaces (model, width) VALUES (?1, ?2)")?
+        .execute(params![space.model(), width(space)])?;
+    Ok(true)
+}
+
+/// False if the space is not there.
+fn put(
+    connection: &Connection,
+    space: &Space,
+    tenant: &TenantId,
+    rows: &[(String, String, Vec<u8>)],
+) -> Result<bool, Fault> {
+    let Some(key) = space_key(connection, space)? else { return Ok(false) };
+    let mut put = connection.prepare_cached(
+        "INSERT INTO vectors (space_key, tenant_id, tool_id, digest, embedding) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (space_key, tenant_id, tool_id) DO UPDATE
+         SET digest = excluded.digest, embedding = excluded.embedding",
+    )?;
+    for (tool, digest, embedding) in rows {
+        put.execute(params![key, tenant.as_str(), tool, digest, embedding])?;
+    }
+    Ok(true)
+}
+
+// ---------------------------------------------------------------------------------------------------------- reading
+
+fn space_key(connection: &Connection, space: &Space) -> Result<Option<i64>, Fault> {
+    let key = connection
+        .prepare_cached("SELECT space_key FROM vector_spaces WHERE model = ?1 AND width = ?2")?
+        .query_row(params![space.model(), width(space)], |row| row.get(0))
+        .optional()?;
+    Ok(key)
+}
+
+fn spaces(connection: &Connection) -> Result<Vec<SpaceState>, Fault> {
+    let mut select = connection.prepare_cached(
+        "SELECT model, width, (SELECT count(*) FROM vectors WHERE vectors.space_key = vector_spaces.space_key) AS kept
+         FROM vector_spaces ORDER BY model, width",
+    )?;
+    let mut rows = select.query([])?;
+    let mut spaces = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (model, width, kept): (String, i64, i64) = (row.get("model")?, row.get("width")?, row.get("kept")?);
+        let space = Space::new(&model, usize::try_from(width).unwrap_or(0)).map_err(|_| unreadable("width", &model))?;
+        spaces.push(SpaceState { space, vectors: u64::try_from(kept).unwrap_or(0) });
+    }
+    Ok(spaces)
+}
+
+/// `None` if the space is not there.
+fn missing(
+    connection: &Connection,
+    space: &Space,
+    tenant: &TenantId,
+    mut wanted: Vec<(ToolId, Digest)>,
+) -> Result<Option<Vec<ToolId>>, Fault> {
+    let Some(key) = space_key(connection, space)? else { return Ok(None) };
+    let mut select = connection
+        .prepare_cached("SELECT digest FROM vectors WHERE space_key = ?1 AND tenant_id = ?2 AND tool_id = ?3")?;
+    let mut missing = Vec::new();
+    for (tool, digest) in wanted.drain(..) {
+        let there: Option<String> =
+            select.query_row(params![key, tenant.as_str(), tool.as_str()], |row| row.get(0)).optional()?;
+        if there.is_none_or(|there| there != digest.to_string()) {
+            missing.push(tool);
+        }
+    }
+    Ok(Some(missing))
+}
+
+/// The best by SQLite's own measure, in no order.
+fn candidates(
+    connection: &Connection,
+    (key, width): (i64, usize),
+    tenant: &TenantId,
+    query: &[u8],
+    tools: Option<&str>,
+    most: i64,
+) -> Result<Vec<Candidate>, Fault> {
+    // Sorted by key, and the vectors of the best looked up after: a sorter that carries vectors would write files.
+    let mut select = connection.prepare_cached(
+        "WITH best AS MATERIALIZED (
+             SELECT vector_key FROM vectors AS found
+             WHERE space_key = ?1 AND tenant_id IN (?2, ?3)
+               AND (?5 IS NULL OR tool_id IN (SELECT value FROM json_each(?5)))
+               AND (tenant_id = ?2 OR NOT EXISTS (
+                   SELECT 1 FROM tool_definitions AS own WHERE own.tenant_id = ?2 AND own.tool_id = found.tool_id))
+             ORDER BY vec_distance_cosine(embedding, ?4), tool_id LIMIT ?6)
+         SELECT tenant_id, tool_id, embedding FROM vectors WHERE vector_key IN (SELECT vector_key FROM best)",
+    )?;
+    let mut rows = select.query(params![key, tenant.as_str(), HOME_TENANT, query, tools, most])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(candidate(row, width)?);
+    }
+    Ok(found)
+}
+
+fn candidate(row: &Row<'_>, width: usize) -> Result<Candidate, Fault> {
+    let of: String = row.get("tool_id")?;
+    let stored = row.get_ref("embedding")?.as_blob().map_err(|_| unreadable("embedding", &of))?;
+    let (numbers, rest) = stored.as_chunks::<4>();
+    let numbers: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
+    if !rest.is_empty() || numbers.len() != width {
+        return Err(unreadable("embedding", &of).into());
+    }
+    let embedding = Embedding::new(&numbers).map_err(|_| unreadable("embedding", &of))?;
+    Ok((word(row, "tenant_id", &of)?, word(row, "tool_id", &of)?, embedding))
+}
+
+fn width(space: &Space) -> i64 {
+    i64::try_from(space.width()).unwrap_or(i64::MAX)
+}
+
+/// As the column and sqlite-vec have them.
+fn bytes(embedding: &Embedding) -> Vec<u8> {
+    embedding.numbers().iter().flat_map(|number| number.to_le_bytes()).collect()
+}

@@ -1,0 +1,46 @@
+//! What is counted of the archive of audit records that instances share.
+//!
+//! Not here: what one instance brings there and how far it is behind, which is counted as a sink of its log
+//! (`sink="record_archive"`).
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TableLabel {
+    table: &'static str,
+}
+
+/// Counters and gauges of the archive.
+#[derive(Debug)]
+pub struct ArchiveMetrics {
+    dropped: Family<TableLabel, Counter>,
+    records: Gauge,
+    months: Gauge,
+}
+
+impl ArchiveMetrics {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
+        let metrics = Self { dropped: Family::default(), records: Gauge::default(), months: Gauge::default() };
+        let sub = registry.sub_registry_with_prefix("archive");
+        sub.register("months_dropped", "Months of the archive that this instance has dropped", metrics.dropped.clone());
+        let help = "Audit records that all instances have brought to the archive, as last counted";
+        sub.register("records", help, metrics.records.clone());
+        sub.register("months", "Months that the tables of the archive have together", metrics.months.clone());
+        metrics
+    }
+
+    /// A month of a table was dropped.
+    pub fn dropped(&self, table: &'static str) {
+        self.dropped.get_or_create(&TableLabel { table }).inc();
+    }
+
+    /// So much is there.
+    pub fn stands(&self, records: u64, months: usize) {
+        self.records.set(i64::try_from(records).unwrap_or(i64::MAX));
+        self.months.set(i64::try_from(months).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,151 @@
+//! Two servers with data directories of their own on one PostgreSQL are one installation: tokens, keys and sessions of one are
+//! good at the other. (AUTH-005, STORE)
+
+use std::path::Path;
+use std::time::Instant;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use test_servers::Postgres;
+
+use crate::support::{Gantry, PATIENCE, Start, client};
+
+const REVISION: &str = "2025-06-18";
+
+async fn server(url: &str, data: &Path) -> Gantry {
+    Start::new().env("GANTRY_STORE__URL", url).data(data).run().await
+}
+
+async fn key_set(gantry: &Gantry) -> Value {
+    gantry.get("/.well-known/jwks.json").await.body
+}
+
+/// Is somebody with this token let in?
+async fn welcomes(gantry: &Gantry, token: &str) -> bool {
+    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "1+1" } });
+    gantry.request(Method::POST, "/v1/tools/invoke", Some(token), Some(body)).await.status == 200
+}
+
+/// A message of an older client; answers the status, the session that the server named, and the body.
+async fn mcp(gantry: &Gantry, method: Method, session: Option<&str>, message: Value) -> (u16, Option<String>, String) {
+    let mut request = client()
+        .request(method, format!("{}/mcp", gantry.url))
+        .bearer_auth(&gantry.token)
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json");
+    if let Some(session) = session {
+        request = request.header("mcp-session-id", session).header("mcp-protocol-version", REVISION);
+    }
+    let answer = request.body(message.to_string()).send().await.unwrap();
+    let named = answer.headers().get("mcp-session-id").map(|id| id.to_str().unwrap().to_owned());
+    (answer.status().as_u16(), named, answer.text().await.unwrap())
+}
+
+fn listing(id: u64) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_on_one_database_that_start_together_are_one_installation() {
+    let postgres = Postgres::start().unwrap();
+    let url = postgres.database().unwrap();
+    let house = tempfile::tempdir().unwrap();
+    let (first, second) = (house.path().join("first"), house.path().join("second"));
+    let started = [&first, &second].map(|data| {
+        let (url, data) = (url.clone(), data.clone());
+        tokio::spawn(async move { server(&url, &data).await })
+    });
+    let [one, other] = started;
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+
+    // Whoever was quicker, both have the same.
+    for file in ["admin.token", "webhook.key", "mcp.key", "keys/signing.pem"] {
+        assert_eq!(std::fs::read(first.join(file)).unwrap(), std::fs::read(second.join(file)).unwrap(), "{file}");
+    }
+    assert_eq!(one.token, other.token);
+    assert!(welcomes(&other, &one.token).await);
+    assert_eq!(key_set(&one).await, key_set(&other).await);
+    let minted = one.mint(json!({ "tenant": "local", "sub": "did:key:z6MkSame" })).await;
+    assert!(welcomes(&one, &minted).await && welcomes(&other, &minted).await);
+
+    // A rotation is followed, and tokens of both keys are good at both.
+    let before = key_set(&one).await;
+    one.cli(&["keys", "rotate"]).ok();
+    let newer = one.mint(json!({ "tenant": "local", "sub": "did:key:z6MkSame" })).await;
+    assert!(welcomes(&other, &newer).await, "the key was trusted everywhere before it signed");
+    let after = key_set(&one).await;
+    assert_eq!((before["keys"].as_array().unwrap().len(), after["keys"].as_array().unwrap().len()), (1, 2));
+    assert_eq!(after, key_set(&other).await);
+    assert!(welcomes(&one, &minted).await && welcomes(&other, &minted).await && welcomes(&one, &newer).await);
+    let start = Instant::now();
+    let kid = after["keys"][0]["kid"].as_str().unwrap();
+    while !signs_with(&other, kid).await {
+        assert!(start.elapsed() < PATIENCE, "the other server still signs with the former key");
+    }
+    assert_eq!(
+        std::fs::read(first.join("keys/signing.pem")).unwrap(),
+        std::fs::read(second.join("keys/signing.pem")).unwrap()
+    );
+}
+
+/// Does this server make tokens with that key?
+async fn signs_with(gantry: &Gantry, kid: &str) -> bool {
+    use base64::Engine as _;
+    let token = gantry.mint(json!({ "tenant": "local", "sub": "did:key:z6MkSame" })).await;
+    let header = token.split('.').next().unwrap();
+    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(header).unwrap();
+    serde_json::from_slice::<Value>(&header).unwrap()["kid"] == kid
+}
+
+#[tokio::test]
+async fn a_session_of_an_older_client_goes_on_at_the_other_server() {
+    let postgres = Postgres::start().unwrap();
+    let url = postgres.database().unwrap();
+    let house = tempfile::tempdir().unwrap();
+    let one = server(&url, &house.path().join("first")).await;
+    let other = server(&url, &house.path().join("second")).await;
+
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
+    let (status, session, said) = mcp(&one, Method::POST, None, hello).await;
+    assert_eq!(status, 200, "{said}");
+    let session = session.unwrap();
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    // The very next message may land elsewhere, and several at once.
+    assert_eq!(mcp(&other, Method::POST, Some(&session), ready).await.0, 202);
+    let asking = (2..6).map(|id| mcp(&other, Method::POST, Some(&session), listing(id)));
+    for (status, _, text) in futures_util::future::join_all(asking).await {
+        assert_eq!(status, 200, "{text}");
+        assert!(text.contains("calculator"), "{text}");
+    }
+    assert_eq!(
+        mcp(&one, Method::POST, Some(&session), listing(6)).await.0,
+        200,
+        "and it is still at home where it began"
+    );
+
+    // A changed id is no session, and what was ended here is over here.
+    let forged = format!("{session}x");
+    assert_eq!(mcp(&other, Method::POST, Some(&forged), listing(7)).await.0, 404);
+    let ended = mcp(&other, Method::DELETE, Some(&session), Value::Null).await.0;
+    assert!(matches!(ended, 200..=204), "{ended}");
+    assert_eq!(mcp(&other, Method::POST, Some(&session), listing(8)).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_server_that_had_an_administrator_of_its_own_follows_the_database_and_says_so() {
+    let postgres = Postgres::start().unwrap();
+    let url = postgres.database().unwrap();
+    let house = tempfile::tempdir().unwrap();
+    let moved = house.path().join("moved");
+    let alone = Start::new().data(&moved).run().await;
+    let former = alone.token.clone();
+    alone.stop();
+    let one = server(&url, &house.path().join("first")).await;
+    let other = server(&url, &moved).await;
+    assert_eq!(other.token, one.token);
+    assert_eq!(std::fs::read_to_string(moved.join("admin.token.replaced")).unwrap().trim(), former);
+    assert!(moved.join("keys/signing.pem.replaced").exists());
+    assert!(other.log().contains("admin.token.replaced"), "{}", other.log());
+    assert!(!welcomes(&other, &former).await);
+}
