@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 #[path = "world/around.rs"]
 mod around;
 
-use around::{PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, until};
+use around::{PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, stands_still, until};
 
 const KINDS: [Kind; 2] = [Kind::Runsc, Kind::Runc];
 
@@ -379,11 +379,7 @@ async fn what_is_frozen_in_a_container_does_nothing_until_it_is_thawed() {
         stdin.write_all(b"1\n").await.unwrap();
         stdout.read_exact(&mut [0; 2]).await.unwrap();
         freeze(&mut child).await;
-        let before = child.usage_so_far().await.unwrap().cpu;
-        for _ in 0..5 {
-            outcome(sandbox.spawn(python("sum(range(1000000))")).await.unwrap()).await;
-        }
-        assert_eq!(child.usage_so_far().await.unwrap().cpu, before, "{kind:?}");
+        stands_still(&sandbox, &mut child, &python("sum(range(1000000))")).await;
         child.thaw().await.unwrap();
         stdin.write_all(b"2\n").await.unwrap();
         let mut answer = [0; 2];

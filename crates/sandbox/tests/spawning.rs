@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 #[path = "world/around.rs"]
 mod around;
 
-use around::{PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, until};
+use around::{PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, stands_still, until};
 
 fn script(text: &str) -> Spec {
     Spec::new(["/bin/sh", "-c", text])
@@ -315,12 +315,7 @@ async fn what_is_frozen_does_nothing_until_it_is_thawed() {
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut [0; 2]).await.unwrap();
     freeze(&mut child).await;
-    let before = child.usage_so_far().await.unwrap().cpu;
-    // Some time passes.
-    for _ in 0..5 {
-        outcome(sandbox.spawn(python("sum(range(1000000))")).await.unwrap()).await;
-    }
-    assert_eq!(child.usage_so_far().await.unwrap().cpu, before);
+    let before = stands_still(&sandbox, &mut child, &python("sum(range(1000000))")).await;
     child.thaw().await.unwrap();
     let start = Instant::now();
     while child.usage_so_far().await.unwrap().cpu == before {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use gantry_sandbox::{Child, Ended, Launch, Sandbox};
+use gantry_sandbox::{Child, Ended, Launch, Sandbox, Spec};
 use tokio::io::AsyncReadExt as _;
 
 const LAUNCHER: &str = env!("CARGO_BIN_EXE_gantry-test-launcher");
@@ -64,5 +64,25 @@ pub(crate) async fn freeze(child: &mut Child) {
     let start = Instant::now();
     while !child.freeze().await.unwrap() {
         assert!(start.elapsed() < PATIENCE, "this machine has control groups");
+    }
+}
+
+/// Insists that what was frozen does nothing while others work as `work` says; what it had used by then.
+///
+/// Up to the last instant may be booked late on a machine that others share, so one difference is no proof that it ran. Who
+/// works never shows the same figure before and after.
+pub(crate) async fn stands_still(sandbox: &Sandbox, child: &mut Child, work: &Spec) -> Duration {
+    let start = Instant::now();
+    let mut before = child.usage_so_far().await.unwrap().cpu;
+    loop {
+        for _ in 0..5 {
+            outcome(sandbox.spawn(work.clone()).await.unwrap()).await;
+        }
+        let now = child.usage_so_far().await.unwrap().cpu;
+        if now == before {
+            return now;
+        }
+        assert!(start.elapsed() < PATIENCE, "what is frozen goes on working");
+        before = now;
     }
 }
