@@ -6,6 +6,10 @@
 //! The closing line `N passed, N failed` is the last line of standard output, whatever happened: a build that fails or a
 //! test program that dies counts as one failure, never as none. What failed, and how, is told again just before it:
 //! thousands of lines may lie between a failure and the end.
+//!
+//! A few failures are run once more, each program by itself with nothing beside it (decision 0041): a test that fails then
+//! has failed; one that passes is *unsteady*, which is told by name at the end, because it is a fault of the test or a race
+//! in the product, and somebody has to look. More than [`AGAIN_MAX`] are no accident and are not tried again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ExitCode, Stdio};
@@ -18,13 +22,22 @@ use crate::{services, workspace};
 /// Lines about failures that are told again at the end.
 const RETOLD_MAX: usize = 400;
 
+/// Failures that may be accidents of a busy machine; more of them are one cause, and that is found by reading.
+const AGAIN_MAX: usize = 5;
+
+/// How cargo begins the line that names a test program which failed.
+const RERUN: &str = "error: test failed, to rerun pass `";
+
 /// How many tests there were, and what was said of those that failed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
     failed: u64,
     ignored: u64,
+    /// What was said of them, line by line.
     failures: Vec<String>,
+    /// Their names.
+    names: Vec<String>,
 }
 
 /// The command. What follows `--` goes to the test programs.
@@ -46,10 +59,58 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(if tally.failed + tally.ignored == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Everything, and a few failures once more.
 fn whole_suite(arguments: &[String]) -> Result<Tally> {
     services::start_all()?;
+    let mut whole = vec!["--workspace".to_owned(), "--no-fail-fast".to_owned()];
+    whole.extend_from_slice(arguments);
+    let (mut tally, programs) = cargo_test(&whole)?;
+    // A program that died leaves no names, or not all of them: nothing to try again with.
+    let is_accident = (1..=AGAIN_MAX).contains(&tally.names.len()) && tally.names.len() as u64 == tally.failed;
+    if is_accident {
+        let again = once_more(&programs, &tally.names)?;
+        let unsteady = forgive(&mut tally, &again);
+        if !unsteady.is_empty() {
+            println!("\nunsteady, failed at first and passed alone: {}", unsteady.join(", "));
+        }
+    }
+    Ok(tally)
+}
+
+/// Runs the named tests in the programs that had failures, one program after the other.
+fn once_more(programs: &[String], names: &[String]) -> Result<Tally> {
+    println!("\nonce more, by themselves: {}", names.join(", "));
+    let mut all = Tally::default();
+    for program in programs {
+        let mut arguments: Vec<String> = program.split_whitespace().map(str::to_owned).collect();
+        arguments.extend(["--".to_owned(), "--exact".to_owned()]);
+        arguments.extend_from_slice(names);
+        let (again, _) = cargo_test(&arguments)?;
+        all.passed += again.passed;
+        all.failed += again.failed;
+        all.names.extend(again.names);
+    }
+    Ok(all)
+}
+
+/// Takes from the failures those that passed in the second run, and names them. Nothing is forgiven unless every one was
+/// run again: what was not run has not passed.
+fn forgive(first: &mut Tally, again: &Tally) -> Vec<String> {
+    if again.passed + again.failed != first.failed || again.names.len() as u64 != again.failed {
+        return Vec::new();
+    }
+    let (failed, unsteady): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut first.names).into_iter().partition(|name| again.names.contains(name));
+    first.names = failed;
+    first.passed += again.passed;
+    first.failed = again.failed;
+    unsteady
+}
+
+/// `cargo test` with these arguments: what came of it, and the programs that had failures, as arguments to run each again.
+fn cargo_test(arguments: &[String]) -> Result<(Tally, Vec<String>)> {
     let mut child = workspace::cargo()
-        .args(["test", "--workspace", "--no-fail-fast"])
+        .arg("test")
         .args(arguments)
         .env(services::peers::FOLDER_VARIABLE, services::peers::folder()?)
         .stdout(Stdio::piped())
@@ -58,28 +119,32 @@ fn whole_suite(arguments: &[String]) -> Result<Tally> {
         .context("cannot run cargo")?;
     let errors = child.stderr.take();
     let deaths = thread::spawn(move || {
-        let mut deaths = Vec::new();
+        let (mut deaths, mut programs) = (Vec::new(), Vec::new());
         if let Some(errors) = errors {
             pass_on(BufReader::new(errors), &mut std::io::stderr(), |line| {
                 if line.contains("process didn't exit successfully") || line.starts_with("error") {
                     retell(&mut deaths, line);
                 }
+                programs.extend(line.strip_prefix(RERUN).and_then(|rest| rest.strip_suffix('`')).map(str::to_owned));
             })?;
         }
-        anyhow::Ok(deaths)
+        anyhow::Ok((deaths, programs))
     });
     let mut tally = Tally::default();
     if let Some(output) = child.stdout.take() {
         count(BufReader::new(output), &mut std::io::stdout().lock(), &mut tally)?;
     }
     let status = child.wait().context("cannot wait for cargo")?;
-    if let Ok(deaths) = deaths.join() {
-        tally.failures.extend(deaths?);
+    let mut programs = Vec::new();
+    if let Ok(said) = deaths.join() {
+        let (deaths, failed) = said?;
+        tally.failures.extend(deaths);
+        programs = failed;
     }
     if !status.success() && tally.failed == 0 {
         tally.failed = 1;
     }
-    Ok(tally)
+    Ok((tally, programs))
 }
 
 /// Passes lines on and adds up the summaries among them.
@@ -92,7 +157,9 @@ fn count(from: impl BufRead, to: &mut impl Write, tally: &mut Tally) -> Result<(
         } else if line == "failures:" || line.starts_with("test result: ") {
             telling = false;
         }
-        if telling || line.starts_with("test ") && line.ends_with(" ... FAILED") {
+        let failed = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+        tally.names.extend(failed.map(str::to_owned));
+        if telling || failed.is_some() {
             retell(&mut tally.failures, line);
         }
         if let Some(part) = summary(line) {
@@ -144,7 +211,7 @@ mod tests {
             says test result: ok. 9 passed; somewhere in a line\n";
         let (mut tally, mut shown) = (Tally::default(), Vec::new());
         count(output.as_bytes(), &mut shown, &mut tally).unwrap();
-        assert_eq!(tally, Tally { passed: 12, failed: 3, ignored: 1, failures: Vec::new() });
+        assert_eq!(tally, Tally { passed: 12, failed: 3, ignored: 1, ..Tally::default() });
         assert_eq!(shown, output.as_bytes());
     }
 
@@ -155,6 +222,32 @@ mod tests {
         let mut tally = Tally::default();
         count(output.as_bytes(), &mut Vec::new(), &mut tally).unwrap();
         assert_eq!(tally.failures, ["test b ... FAILED", "---- b stdout ----", "thread 'b' panicked", ""]);
+        assert_eq!(tally.names, ["b"]);
+    }
+
+    fn tally(passed: u64, names: &[&str]) -> Tally {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        Tally { passed, failed: names.len() as u64, names, ..Tally::default() }
+    }
+
+    #[test]
+    fn what_passes_the_second_time_is_named_and_what_fails_twice_has_failed() {
+        let mut first = tally(10, &["a", "b", "c"]);
+        assert_eq!(forgive(&mut first, &tally(2, &["b"])), ["a", "c"]);
+        assert_eq!(first, tally(12, &["b"]));
+    }
+
+    #[test]
+    fn nothing_is_forgiven_that_was_not_run_again() {
+        for again in
+            [tally(0, &[]), tally(1, &[]), tally(3, &[]), tally(1, &["a"]), Tally { failed: 1, ..tally(1, &[]) }]
+        {
+            let mut first = tally(10, &["a", "b"]);
+            let unsteady = forgive(&mut first, &again);
+            let ran_whole = again.passed + again.failed == 2 && again.names.len() as u64 == again.failed;
+            assert_eq!(unsteady.is_empty(), !ran_whole, "{again:?}");
+            assert_eq!(first.failed + first.passed, 12, "{again:?}");
+        }
     }
 
     #[test]
