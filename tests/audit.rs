@@ -37,6 +37,8 @@ async fn records_are_searched_proven_exported_and_verified() {
     let record = &records[0];
     assert_eq!((&record["decision"], &record["side_effects"]), (&json!("allow"), &json!("pure")));
     assert!(record["result_digest"].as_str().unwrap().starts_with("sha256:"));
+    assert_eq!(record["result_summary"], json!({ "type": "object", "count": 3 }));
+    assert_eq!(record["declared_effects"], Value::Null, "it declares none");
     assert_eq!(record["principal_seq"].as_u64().unwrap(), records[1]["principal_seq"].as_u64().unwrap() + 1);
 
     // A proof is checked with the public key alone; another tenant's people get none.

@@ -101,11 +101,11 @@ fn data(mut record: Map<String, Value>) -> Map<String, Value> {
             record.insert(theirs.to_owned(), value);
         }
     }
-    let (status, digest) = (record.remove("status"), record.remove("result_digest"));
-    if status.is_some() || digest.is_some() {
-        let mut result = Map::new();
-        result.extend(status.map(|status| ("status".to_owned(), status)));
-        result.extend(digest.map(|digest| ("digest".to_owned(), digest)));
+    let mut result = Map::new();
+    for (ours, theirs) in [("status", "status"), ("result_digest", "digest"), ("result_summary", "summary")] {
+        result.extend(record.remove(ours).map(|value| (theirs.to_owned(), value)));
+    }
+    if !result.is_empty() {
         record.insert("result".to_owned(), Value::Object(result));
     }
     if let Some(code) = record.remove("code") {
@@ -134,7 +134,10 @@ mod tests {
 
     #[test]
     fn an_event_has_the_attributes_of_the_specification_and_the_data_of_the_requirement() {
-        let event = cloud_event(&line(&json!({ "status": "error", "code": "E3401", "result_digest": "d" }))).unwrap();
+        let event = cloud_event(&line(&json!({
+            "status": "error", "code": "E3401", "result_digest": "d", "result_summary": { "type": "null" },
+        })))
+        .unwrap();
         assert_eq!(
             event,
             json!({
@@ -144,7 +147,7 @@ mod tests {
                 "data": {
                     "seq": 7, "action": "invocation_finished", "trace_id": "07".repeat(16), "invocation_id": "0198",
                     "agent_id": "did:example:bot", "tenant_id": "acme", "tool_id": "calculator", "tool_version": "1.0.0",
-                    "duration_ms": 3, "result": { "status": "error", "digest": "d" }, "error": { "code": "E3401" },
+                    "duration_ms": 3, "result": { "status": "error", "digest": "d", "summary": { "type": "null" } }, "error": { "code": "E3401" },
                 },
             })
         );

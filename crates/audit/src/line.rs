@@ -11,7 +11,7 @@ use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, TraceId};
-use contract::manifest::SideEffectPolicy;
+use contract::manifest::{SideEffect, SideEffectPolicy};
 use contract::money::{Amount, Currency};
 use contract::version::Version;
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, Link};
@@ -94,6 +94,9 @@ struct Line<'a> {
     decision_reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     side_effects: Option<&'static str>,
+    /// Those the manifest declares, for a tool that has any.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    declared_effects: &'a [SideEffect],
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters_digest: Option<Digest>,
 }
@@ -107,6 +110,8 @@ struct Tail<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result_digest: Option<Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    result_summary: Option<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Used>,
@@ -114,6 +119,15 @@ struct Tail<'a> {
     cost: Option<Cost>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
+}
+
+/// What the result looks like: its type, and how many members, items or characters it has.
+#[derive(Serialize)]
+struct Summary {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<usize>,
 }
 
 /// What a call used; the names are those of the answer's `execution_metadata`.
@@ -195,10 +209,14 @@ pub(crate) fn write(record: &AuditRecord, stamp: Stamp<'_>, out: &mut Vec<u8>) -
         decision: decision.map(|decision| if decision.allowed { "allow" } else { "deny" }),
         decision_reason: decision.map(|decision| &*decision.reason),
         side_effects: judged.and_then(|judged| judged.side_effects).map(SideEffectPolicy::as_str),
+        declared_effects: judged.map(|judged| &*judged.effects).unwrap_or_default(),
         parameters_digest: record.parameters_digest,
     };
     let tail = Tail {
         result_digest: judged.and_then(|judged| judged.result_digest),
+        result_summary: judged
+            .and_then(|judged| judged.result_shape)
+            .map(|shape| Summary { kind: shape.kind, count: shape.count }),
         duration_ms: record.duration_ms,
         usage: record.usage.and_then(Used::of),
         cost: record.cost.as_ref().and_then(Cost::of),

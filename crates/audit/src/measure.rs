@@ -18,7 +18,7 @@ use contract::envelope::InvocationStatus;
 use contract::ids::{InvocationId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use kernel::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judged, Link, Who};
+use kernel::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judged, Link, Shape, Who};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use serde::Serialize;
@@ -240,6 +240,8 @@ fn sample(number: u64) -> Result<AuditRecord, Failure> {
             decision: Some(Decided { allowed: true, reason: "token".into() }),
             side_effects: Some(SideEffectPolicy::Pure),
             result_digest: Some(canonical::digest(&json!(number))),
+            result_shape: Some(Shape::of(&json!(number))),
+            ..Judged::default()
         })),
         duration_ms: Some(number % 977),
         usage: None,

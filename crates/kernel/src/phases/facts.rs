@@ -169,7 +169,9 @@ impl Facts {
             judged: Some(Box::new(Judged {
                 decision: self.allowed.clone().or_else(|| end.and_then(|(_, code, _)| denied(code?))),
                 side_effects: self.tool.as_ref().map(|tool| tool.manifest.side_effect_policy),
+                effects: self.tool.as_ref().map(|tool| tool.manifest.side_effects.clone()).unwrap_or_default(),
                 result_digest: None,
+                result_shape: None,
             })),
             duration_ms: end.map(|(_, _, took)| millis(took)),
             usage: None,

@@ -14,7 +14,7 @@ use super::settle::Settled;
 use super::verify::Verified;
 use crate::insights::{Ended, Insights};
 use crate::invoke::{Failed, Kernel};
-use crate::ports::audit_sink::{AuditAction, Who};
+use crate::ports::audit_sink::{AuditAction, Shape, Who};
 use crate::ports::observer::{Finished, Phase, Traced};
 use crate::registry::ToolVersion;
 
@@ -82,6 +82,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             // Here and not where records are written: it takes less time than a copy of the result, which goes to the caller,
             // and a queue of results would be as large as the results.
             judged.result_digest = carried.as_ref().ok().map(|verified| canonical::digest(&verified.result));
+            judged.result_shape = carried.as_ref().ok().map(|verified| Shape::of(&verified.result));
             if let (Some(decided), Some(note)) = (judged.decision.as_mut().filter(|d| !d.allowed), &record.note) {
                 decided.reason = note.clone().into();
             }

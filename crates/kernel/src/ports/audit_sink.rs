@@ -11,7 +11,7 @@ use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::ErrorCode;
 use contract::ids::{InvocationId, Subject, TenantId, ToolId, TraceId};
-use contract::manifest::SideEffectPolicy;
+use contract::manifest::{SideEffect, SideEffectPolicy};
 use contract::version::Version;
 use serde::Serialize;
 
@@ -121,8 +121,37 @@ pub struct Judged {
     pub decision: Option<Decided>,
     /// What the tool's manifest says about its effects, once the tool is known.
     pub side_effects: Option<SideEffectPolicy>,
+    /// Which effects it declares; none for a pure tool.
+    pub effects: Vec<SideEffect>,
     /// The digest of the result as it was returned.
     pub result_digest: Option<Digest>,
+    /// What the result looks like.
+    pub result_shape: Option<Shape>,
+}
+
+/// What a result looks like, without a word of what is in it: enough to see that a list came back empty, nothing to redact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// The name of its JSON type.
+    pub kind: &'static str,
+    /// Members of an object, items of an array, characters of a text.
+    pub count: Option<usize>,
+}
+
+impl Shape {
+    /// That of this value.
+    pub fn of(value: &serde_json::Value) -> Self {
+        use serde_json::Value;
+        let (kind, count) = match value {
+            Value::Null => ("null", None),
+            Value::Bool(_) => ("boolean", None),
+            Value::Number(_) => ("number", None),
+            Value::String(text) => ("string", Some(text.chars().count())),
+            Value::Array(items) => ("array", Some(items.len())),
+            Value::Object(members) => ("object", Some(members.len())),
+        };
+        Self { kind, count }
+    }
 }
 
 /// A decision and its reason.

@@ -251,8 +251,15 @@ async fn a_tool_with_effects_leaves_a_record_of_its_start_and_of_its_end() {
     let effects = json!([{ "resource": "r", "op": "UPDATE", "scope": "s" }]);
     stage.publish(json!({ "side_effect_policy": "idempotent", "side_effects": effects, "idempotency": {} })).await;
     stage.call(greet()).await.unwrap();
-    let actions: Vec<_> = stage.records().await.into_iter().map(|record| record.action).collect();
+    let records = stage.records().await;
+    let actions: Vec<_> = records.iter().map(|record| record.action).collect();
     assert_eq!(actions, [AuditAction::InvocationStarted, AuditAction::InvocationFinished]);
+    for record in records {
+        let judged = record.judged.unwrap();
+        assert_eq!(serde_json::to_value(&judged.effects).unwrap(), effects, "both say what it declares to touch");
+        let has_ended = record.action == AuditAction::InvocationFinished;
+        assert_eq!(judged.result_shape.map(|shape| shape.kind), has_ended.then_some("object"));
+    }
 }
 
 #[tokio::test]
