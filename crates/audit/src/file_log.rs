@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub struct FileLog {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     durable: Arc<AtomicU64>,
+    /// Whether the records of calls that are let in now will fit.
+    room: AtomicBool,
     news: Arc<watch::Sender<u64>>,
     checkpoint_records: u64,
     checkpoint_every: Duration,
@@ -44,8 +46,10 @@ impl FileLog {
     /// Opens the log in `dir`, making the directory and the key if need be, and mends what a crash left. Blocks: a log
     /// whose tree is lost is hashed again.
     pub fn open(dir: &Path, options: &LogOptions) -> Result<Self, OpenError> {
-        let writer = recovery::open(dir, options)?;
+        let mut writer = recovery::open(dir, options)?;
+        let room = AtomicBool::new(writer.make_room());
         Ok(Self {
+            room,
             dir: dir.to_owned(),
             log_id: writer.mark.id.clone(),
             clock: Arc::clone(&options.clock),
@@ -172,7 +176,7 @@ impl FileLog {
 impl AuditSink for FileLog {
     async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         let (now, most) = (self.clock.now(), self.checkpoint_records);
-        let size = self
+        let (size, room) = self
             .with_writer(move |writer| {
                 writer.append(&records)?;
                 if writer.uncovered() >= most
@@ -180,11 +184,22 @@ impl AuditSink for FileLog {
                 {
                     tracing::error!(%error, "no checkpoint of the audit log could be made");
                 }
-                Ok(writer.size())
+                Ok((writer.size(), writer.make_room()))
             })
             .await?;
+        self.room.store(room, Ordering::Relaxed);
         self.tell(size);
         Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.room.load(Ordering::Relaxed)
+    }
+
+    async fn make_room(&self) {
+        // A writer that cannot be had has none.
+        let room = self.with_writer(|writer| Ok(writer.make_room())).await.unwrap_or(false);
+        self.room.store(room, Ordering::Relaxed);
     }
 }
 

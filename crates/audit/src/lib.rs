@@ -36,6 +36,7 @@ mod principals;
 mod proof;
 mod reader;
 mod recovery;
+mod room;
 mod search;
 mod segments;
 pub mod sinks;

@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use crate::merkle::{Hash, MISSING, Nodes};
+use crate::room;
 
 /// The file's name.
 pub(crate) const NAME: &str = "tree.bin";
@@ -67,6 +68,11 @@ impl TreeFile {
     /// Writes the hashes that came with the leaves after the first `leaves`.
     pub(crate) fn append(&self, leaves: u64, hashes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(hashes, hashes_of(leaves) * HASH_BYTES)
+    }
+
+    /// Takes room for the hashes of leaves to come. False if there is none.
+    pub(crate) fn make_room(&self, leaves: u64) -> io::Result<bool> {
+        room::take(&self.file, hashes_of(leaves) * HASH_BYTES, room::TREE_BYTES)
     }
 
     /// Cuts back to the first `leaves`.

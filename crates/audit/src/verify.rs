@@ -62,6 +62,8 @@ pub struct Report {
     /// How many records the newest verified checkpoint covers, and when it was signed.
     pub covered: u64,
     pub covered_at: Option<String>,
+    /// Records after it: nothing signed speaks for them yet.
+    pub unsigned: u64,
     pub checkpoints: u64,
     pub first_at: Option<String>,
     pub last_at: Option<String>,

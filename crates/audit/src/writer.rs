@@ -26,6 +26,7 @@ use crate::merkle::{Frontier, leaf_hash};
 use crate::note::NoteSigner;
 use crate::principals::Principals;
 use crate::recovery::open_file;
+use crate::room;
 use crate::tree_file::TreeFile;
 use crate::witness::Witness;
 
@@ -43,6 +44,8 @@ pub(crate) struct Writer {
     pub(crate) file: File,
     pub(crate) bytes: u64,
     pub(crate) bytes_max: u64,
+    /// Up to here the disk has room for the file.
+    pub(crate) room_until: u64,
     pub(crate) tree: TreeFile,
     pub(crate) frontier: Frontier,
     pub(crate) principals: Principals,
@@ -114,7 +117,9 @@ impl Writer {
         if self.bytes >= self.bytes_max {
             let next = self.number.saturating_add(1);
             let (file, size) = open_file(&self.dir, next)?;
-            (self.number, self.file, self.bytes) = (next, file, size);
+            // What was taken ahead for the former file. Not given back, it would only be lost until the next start.
+            let _ = self.file.set_len(self.bytes);
+            (self.number, self.file, self.bytes, self.room_until) = (next, file, size, 0);
         }
         self.torn = true;
         let written = self
@@ -134,11 +139,28 @@ impl Writer {
     }
 
     fn mend(&mut self) -> io::Result<()> {
+        self.room_until = 0;
         self.file.set_len(self.bytes)?;
         self.file.seek(SeekFrom::Start(self.bytes))?;
         self.tree.cut(self.size())?;
         self.torn = false;
         Ok(())
+    }
+
+    /// Sees to it that the records of calls that are let in now will fit. False if they may not.
+    pub(crate) fn make_room(&mut self) -> bool {
+        if self.room_until >= self.bytes.saturating_add(room::AHEAD_BYTES_MIN) {
+            return true;
+        }
+        let lines = room::take(&self.file, self.bytes, room::AHEAD_BYTES);
+        let taken = lines.and_then(|taken| Ok(taken && self.tree.make_room(self.size())?));
+        match taken {
+            Ok(true) => self.room_until = self.bytes.saturating_add(room::AHEAD_BYTES),
+            Ok(false) => return false,
+            // ROOM-2: not asked again for this file.
+            Err(_) => self.room_until = u64::MAX,
+        }
+        true
     }
 
     /// How many records no checkpoint covers yet.
@@ -178,6 +200,10 @@ impl Writer {
     /// The last checkpoint of this run, and the counts.
     pub(crate) fn close(&mut self, now: UnixMillis) -> io::Result<()> {
         self.checkpoint(now)?;
+        // Room that was taken ahead is nobody's from here on; if it cannot be given back, the next start does.
+        self.room_until = 0;
+        let _ = self.file.set_len(self.bytes);
+        let _ = self.tree.cut(self.size());
         if self.saved == self.size() { Ok(()) } else { self.save_counts() }
     }
 

@@ -126,12 +126,20 @@ impl FromStr for ToolId {
 
 // ------------------------------------------------------------------------------------------------ plain text names
 
-/// A printable name without spaces: tenants, agents, token ids.
 /// Characters that are not seen, or that turn around what is: two names that look alike would not be.
+///
+/// Unicode's `Default_Ignorable_Code_Point` and `Bidi_Control`, the format characters that stand before digits, musical and
+/// shorthand controls, and what is drawn as nothing though it counts as a letter or a symbol.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// A printable name without spaces: tenants, agents, token ids.
 fn check_plain(what: &'static str, text: &str, max: usize) -> Result<(), NameError> {
     let fine = !text.is_empty()
         && text.chars().count() <= max
@@ -367,6 +375,23 @@ mod tests {
         for bad in ["", "ab", "a.b", "Calc", "9abc", "_abc", "a-b-c", "a.b.cde", ".abc", "abc.", "ab c", "äbc", &long]
         {
             assert!(bad.parse::<ToolId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_that_look_like_others_by_what_is_not_seen_are_refused() {
+        let unseen = "\u{ad}\u{34f}\u{61c}\u{115f}\u{180e}\u{200b}\u{202e}\u{2060}\u{2800}\u{3164}\u{fe0f}\u{feff}\u{600}\u{1d173}\u{e0041}\u{e0100}";
+        for c in unseen.chars() {
+            for name in [format!("{c}admin"), format!("ad{c}min"), format!("admin{c}")] {
+                assert!(
+                    name.parse::<Subject>().is_err() && name.parse::<TenantId>().is_err(),
+                    "{}",
+                    name.escape_unicode()
+                );
+            }
+        }
+        for name in ["admin", "Jürgen", "山田", "did:key:z6Mk", "агент"] {
+            assert!(name.parse::<Subject>().is_ok(), "{name}");
         }
     }
 

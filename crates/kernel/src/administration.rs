@@ -55,15 +55,49 @@ impl Kernel {
         if caller.may(action) {
             return Ok(caller);
         }
-        let slot = self.parts.recorder.reserve().await?;
-        let note = format!("may not {}", action.as_str());
-        let record = AuditRecord {
-            code: Some(ErrorCode::E3206),
-            ..self.act(actor, &caller, AuditAction::ActRefused, None, Some(note))
+        let refusal = Refusal::new(ErrorCode::E3206, format!("this token may not {}", action.as_str()))
+            .hint("use the admin token, or a token with a role that may");
+        Err(self.refuse(actor, &caller, format!("may not {}", action.as_str()), refusal).await)
+    }
+
+    /// The tenant an act is about: the own one, or any if the caller administers the installation. A refusal is recorded.
+    pub(crate) async fn tenant_for(
+        &self,
+        actor: Actor<'_>,
+        caller: &Principal,
+        named: Option<&TenantId>,
+    ) -> Result<TenantId, Refusal> {
+        match named {
+            Some(named) if named != caller.tenant() && !caller.tenant().is_home() => {
+                // Whatever somebody calls a tenant, so what must not be seen goes.
+                let note = self.parts.redactor.text(&format!("may not act in tenant {named}")).into_owned();
+                Err(self.refuse(actor, caller, note, elsewhere()).await)
+            }
+            Some(named) => Ok(named.clone()),
+            None => Ok(caller.tenant().clone()),
+        }
+    }
+
+    /// For what concerns everybody: does the caller administer the installation? A refusal is recorded.
+    pub(crate) async fn of_the_installation(&self, actor: Actor<'_>, caller: &Principal) -> Result<(), Refusal> {
+        if caller.tenant().is_home() {
+            return Ok(());
+        }
+        let note = "may not act for the installation".to_owned();
+        Err(self.refuse(actor, caller, note, installation_only()).await)
+    }
+
+    /// Records that an act was refused, and gives the refusal back; or the one for what cannot be recorded.
+    async fn refuse(&self, actor: Actor<'_>, caller: &Principal, note: String, refusal: Refusal) -> Refusal {
+        let slot = match self.parts.recorder.reserve().await {
+            Ok(slot) => slot,
+            Err(unrecordable) => return unrecordable,
         };
-        slot.record(record);
-        Err(Refusal::new(ErrorCode::E3206, format!("this token may not {}", action.as_str()))
-            .hint("use the admin token, or a token with a role that may"))
+        slot.record(AuditRecord {
+            code: Some(refusal.code),
+            ..self.act(actor, caller, AuditAction::ActRefused, None, Some(note))
+        });
+        refusal
     }
 
     /// The record of something that is done on nobody's token, in somebody's name.
@@ -115,15 +149,6 @@ impl Kernel {
             cost: None,
             note,
         }
-    }
-}
-
-/// The tenant an act is about: the own one, or any if the caller administers the installation.
-pub(crate) fn tenant_of(caller: &Principal, named: Option<&TenantId>) -> Result<TenantId, Refusal> {
-    match named {
-        Some(named) if named != caller.tenant() && !caller.tenant().is_home() => Err(elsewhere()),
-        Some(named) => Ok(named.clone()),
-        None => Ok(caller.tenant().clone()),
     }
 }
 

@@ -47,44 +47,58 @@ impl Discretion {
             let schema = &self.tool.manifest.parameters;
             // The record was made of the same, so it can be.
             let shown = self.rules.value(&self.parameters, Some(schema)).unwrap_or(Value::Null);
-            let mut told = Vec::new();
-            gather(&self.parameters, &shown, &mut told);
-            told.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-            told.dedup();
-            told
+            hidden(&self.parameters, &shown)
         })
     }
+}
 
-    fn without(&self, text: &str) -> Option<String> {
-        let told = self.told();
-        if !told.iter().any(|value| text.contains(value)) {
-            return None;
-        }
-        Some(told.iter().fold(text.to_owned(), |text, value| text.replace(value, HIDDEN)))
+/// The same as `shown`, where what was hidden of `value` in one place is hidden in all the others too: a password does not
+/// become harmless by standing in a comment as well.
+pub(crate) fn everywhere(value: &Value, shown: Value) -> Value {
+    if *value == shown {
+        return shown;
     }
+    let told = hidden(value, &shown);
+    if told.is_empty() { shown } else { clear(&told, shown) }
+}
 
-    fn clear(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.without(&text).unwrap_or(text)),
-            Value::Number(number) if self.told().contains(&number.to_string()) => HIDDEN.into(),
-            Value::Array(items) => items.into_iter().map(|item| self.clear(item)).collect(),
-            Value::Object(members) => members
-                .into_iter()
-                .map(|(name, member)| (self.without(&name).unwrap_or(name), self.clear(member)))
-                .collect(),
-            other => other,
-        }
+/// The values that were hidden, the longest first.
+fn hidden(value: &Value, shown: &Value) -> Vec<String> {
+    let mut told = Vec::new();
+    gather(value, shown, &mut told);
+    told.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    told.dedup();
+    told
+}
+
+fn without(told: &[String], text: &str) -> Option<String> {
+    if !told.iter().any(|value| text.contains(value)) {
+        return None;
+    }
+    Some(told.iter().fold(text.to_owned(), |text, value| text.replace(value, HIDDEN)))
+}
+
+fn clear(told: &[String], value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(without(told, &text).unwrap_or(text)),
+        Value::Number(number) if told.contains(&number.to_string()) => HIDDEN.into(),
+        Value::Array(items) => items.into_iter().map(|item| clear(told, item)).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, member)| (without(told, &name).unwrap_or(name), clear(told, member)))
+            .collect(),
+        other => other,
     }
 }
 
 impl Redactor for Discretion {
     fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
         let shown = self.rules.value(value, schema)?;
-        Ok(if self.told().is_empty() { shown } else { self.clear(shown) })
+        Ok(if self.told().is_empty() { shown } else { clear(self.told(), shown) })
     }
 
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.without(text) {
+        match without(self.told(), text) {
             None => self.rules.text(text),
             Some(rest) => Cow::Owned(self.rules.text(&rest).into_owned()),
         }
@@ -111,14 +125,23 @@ fn gather(value: &Value, shown: &Value, told: &mut Vec<String>) {
             items.iter().zip(theirs).for_each(|(item, theirs)| gather(item, theirs, told));
         }
         (value, shown) if value == shown => {}
-        // Part of a text was found by its looks, as it will be elsewhere.
-        (Value::String(_), Value::String(rest)) if !is_one_word(rest) => {}
+        // JSON in a text is looked into. Other parts of a text were found by their looks, as they will be elsewhere.
+        (Value::String(text), Value::String(rest)) if !is_one_word(rest) => {
+            if let (Some(value), Some(shown)) = (nested(text), nested(rest)) {
+                gather(&value, &shown, told);
+            }
+        }
         (Value::Array(items), _) => items.iter().for_each(|item| gather(item, &Value::Null, told)),
         (Value::Object(members), _) => members.values().for_each(|member| gather(member, &Value::Null, told)),
         (Value::String(text), _) => take(text, told),
         (Value::Number(number), _) => take(&number.to_string(), told),
         (Value::Null | Value::Bool(_), _) => {}
     }
+}
+
+/// The object or list that a text is the JSON of.
+fn nested(text: &str) -> Option<Value> {
+    text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok())?
 }
 
 /// DISC-2. As it is, and as it stands in JSON.
@@ -156,6 +179,27 @@ mod tests {
         gather(&value, &shown, &mut told);
         told.sort();
         assert_eq!(told, ["12345", "inner value", "long word", "open \"sesame\"", "open \\\"sesame\\\""]);
+    }
+
+    #[test]
+    fn what_was_hidden_in_one_place_is_hidden_in_all_the_others() {
+        let value =
+            json!({ "password": "plain zebra", "text": "note plain zebra again", "list": [{ "plain zebra": 1 }] });
+        let shown =
+            json!({ "password": "[REDACTED]", "text": "note plain zebra again", "list": [{ "plain zebra": 1 }] });
+        let expected =
+            json!({ "password": "[REDACTED]", "text": "note [REDACTED] again", "list": [{ "[REDACTED]": 1 }] });
+        assert_eq!(everywhere(&value, shown), expected);
+        assert_eq!(everywhere(&value, value.clone()), value, "nothing was hidden");
+    }
+
+    #[test]
+    fn json_in_a_text_is_looked_into_at_every_level() {
+        let inner = |word: &str| json!({ "password": word }).to_string();
+        let outer = |word: &str| json!({ "text": json!([inner(word)]).to_string() });
+        assert_eq!(hidden(&outer("p2-mango"), &outer("[REDACTED]")), ["p2-mango"]);
+        let unlike = json!({ "text": "{ no json" });
+        assert!(hidden(&unlike, &json!({ "text": "{ no [EMAIL_REDACTED]" })).is_empty());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A call first takes a [`Slot`]. Holding one means its record *will* fit, so a call that cannot be recorded never
 //! starts. One task writes batches to the [`AuditSink`]; when the sink fails it keeps the batch and tries again, and new
-//! calls are refused meanwhile. Records are never dropped and never sampled.
+//! calls are refused meanwhile, and so they are while the sink has no room for what would come, though it still takes what
+//! was let in. Records are never dropped and never sampled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,8 @@ const SLOT_WAIT: Duration = Duration::from_secs(1);
 /// more than hundreds of records, and to wake the writer for every call more than its record. A record somebody waits for
 /// cuts it short.
 const LINGER: Duration = Duration::from_millis(20);
+/// So often a sink without room is asked again.
+const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a failed write: doubles from the first to the last.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
@@ -66,7 +69,7 @@ impl Recorder {
         observer: Arc<dyn Observer>,
     ) -> (Self, RecorderHandle) {
         let (queue, entries) = mpsc::channel(QUEUE_MAX);
-        let writable = Arc::new(AtomicBool::new(true));
+        let writable = Arc::new(AtomicBool::new(sink.has_room()));
         let (closing, urgent) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let writer = Writer {
             sink,
@@ -84,7 +87,10 @@ impl Recorder {
     pub(crate) async fn reserve(&self) -> Result<Slot, Refusal> {
         if !self.writable.load(Ordering::Relaxed) {
             return Err(Refusal::new(ErrorCode::E3801, "the audit log cannot be written, so no call is run")
-                .hint("an operator must look at the audit sink; calls resume by themselves once it can be written"));
+                .hint(
+                    "an operator must look at the disk of the audit directory, which may be full; calls resume by themselves once \
+                     it can be written",
+                ));
         }
         let queue = self.queue.clone();
         let permit = match queue.try_reserve_owned() {
@@ -159,6 +165,11 @@ impl Writer {
                     entries.close();
                     continue;
                 }
+                () = self.clock.sleep(ROOM_LOOK_EVERY), if open && !self.sink.has_room() => {
+                    self.sink.make_room().await;
+                    self.let_in();
+                    continue;
+                }
             };
             if taken == 0 {
                 return;
@@ -179,6 +190,17 @@ impl Writer {
             () = self.closing.notified() => true,
             () = self.urgent.notified() => false,
             () = self.clock.sleep(LINGER) => false,
+        }
+    }
+
+    /// Calls are let in from now on, or not.
+    fn let_in(&self) {
+        let room = self.sink.has_room();
+        let before = self.writable.swap(room, Ordering::Relaxed);
+        match (before, room) {
+            (true, false) => tracing::error!("the disk of the audit log is full, so no call is run"),
+            (false, true) => tracing::warn!("the audit log can be written, and calls are run"),
+            _ => {}
         }
     }
 
@@ -203,7 +225,7 @@ impl Writer {
             self.clock.sleep(pause).await;
             pause = (pause * 2).min(RETRY_PAUSE.1);
         }
-        self.writable.store(true, Ordering::Relaxed);
+        self.let_in();
         if let Some(oldest) = oldest {
             self.observer.audit_delivered(self.clock.now().since(oldest));
         }
@@ -211,5 +233,104 @@ impl Writer {
             // A caller that has gone away does not want to know.
             let _ = durable.send(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use contract::ids::TraceId;
+
+    use super::*;
+    use crate::ports::audit_sink::{AuditAction, AuditError};
+    use crate::ports::clock::UnixMillis;
+    use crate::ports::observer::Unwatched;
+
+    /// No wait lasts longer than others need for their turn.
+    #[derive(Debug)]
+    struct Hasty;
+
+    impl Clock for Hasty {
+        fn now(&self) -> UnixMillis {
+            UnixMillis(1_800_000_000_000)
+        }
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+            Box::pin(tokio::task::yield_now())
+        }
+    }
+
+    /// A disk with room for so many records more; what is written takes none of the room that others were promised.
+    #[derive(Debug, Default)]
+    struct SmallDisk {
+        written: Mutex<usize>,
+        full: AtomicBool,
+        freed: AtomicBool,
+    }
+
+    #[async_trait]
+    impl AuditSink for SmallDisk {
+        async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+            *self.written.lock().unwrap() += records.len();
+            Ok(())
+        }
+
+        fn has_room(&self) -> bool {
+            !self.full.load(Ordering::SeqCst)
+        }
+
+        async fn make_room(&self) {
+            if self.freed.load(Ordering::SeqCst) {
+                self.full.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn record() -> AuditRecord {
+        AuditRecord {
+            at: UnixMillis(0),
+            action: AuditAction::InvocationFinished,
+            trace_id: TraceId::from_bytes([7; 16]),
+            invocation_id: None,
+            who: None,
+            tool: None,
+            version: None,
+            status: None,
+            code: None,
+            parameters_digest: None,
+            parameters: None,
+            judged: None,
+            duration_ms: None,
+            usage: None,
+            cost: None,
+            note: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn while_there_is_no_room_nothing_is_let_in_and_what_was_let_in_is_written() {
+        let disk = Arc::new(SmallDisk::default());
+        let (recorder, handle) =
+            Recorder::start(Arc::clone(&disk) as Arc<dyn AuditSink>, Arc::new(Hasty), Arc::new(Unwatched));
+        let (first, second) = (recorder.reserve().await.unwrap(), recorder.reserve().await.unwrap());
+        disk.full.store(true, Ordering::SeqCst);
+        first.record_durably(record()).await.unwrap();
+        assert_eq!(recorder.reserve().await.unwrap_err().code, ErrorCode::E3801);
+        assert!(!recorder.is_writable());
+        second.record_durably(record()).await.unwrap();
+        assert_eq!(*disk.written.lock().unwrap(), 2, "it was promised");
+        // Somebody deletes something, and calls are let in without being asked for.
+        disk.freed.store(true, Ordering::SeqCst);
+        while !recorder.is_writable() {
+            tokio::task::yield_now().await;
+        }
+        recorder.reserve().await.unwrap().record(record());
+        handle.close().await;
+        assert_eq!(*disk.written.lock().unwrap(), 3);
     }
 }

@@ -1,24 +1,16 @@
 //! What every adapter of the storage ports must do, as tests. (STYLE: one suite per port)
 //!
-//! An adapter's test crate says how to open it and names the suite; the list of cases lives here, so none can be left out:
+//! An adapter's test crate says how to open it, and takes all suites at once; the list of suites and the lists of their cases
+//! live here, so none can be left out:
 //!
 //! ```text
-//! mod registry { gantry_store::registry_suite!(super::open); }
-//! mod search   { gantry_store::search_suite!(super::open); }
-//! mod access   { gantry_store::access_suite!(super::open); }
-//! mod upstreams { gantry_store::upstreams_suite!(super::open); }
-//! mod ledger   { gantry_store::ledger_suite!(super::open); }
-//! mod jobs     { gantry_store::jobs_suite!(super::open); }
-//! mod checkpoints { gantry_store::checkpoints_suite!(super::open); }
-//! mod webhooks { gantry_store::webhooks_suite!(super::open); }
-//! mod usage    { gantry_store::usage_suite!(super::open); }
-//! mod vectors  { gantry_store::vectors_suite!(super::open); }
-//! mod archive  { gantry_store::archive_suite!(super::open_archive); }
-//! mod heads    { gantry_store::log_heads_suite!(super::open_heads); }
+//! gantry_store::every_suite!(suites, crate::open);
+//! mod archive { gantry_store::archive_suite!(super::open_archive); }
+//! mod heads   { gantry_store::log_heads_suite!(super::open_heads); }
 //! ```
 //!
 //! `open` is an `async fn() -> impl Adapter` that gives a fresh, empty store each time.
-//! `open_archive` gives an archive alone: only stores that many instances share have one.
+//! `open_archive` and `open_heads` give these alone: only stores that many instances share have them.
 
 pub mod access;
 pub mod archive;
@@ -59,35 +51,132 @@ pub use samples::{deprecated, new_version, new_version_of, removed, sample_manif
 pub trait AnyStore: RegistryStore + ToolSearch + 'static {}
 impl<T: RegistryStore + ToolSearch + 'static> AnyStore for T {}
 
-/// A store under test.
+/// What a store offers in all: every port that every store has.
+pub trait WholeStore:
+    AnyStore
+    + AccessStore
+    + UpstreamStore
+    + Ledger
+    + WebhookStore
+    + WorkflowRuns
+    + JobStore
+    + CheckpointStore
+    + UsageStore
+    + HealthStore
+    + VectorStore
+{
+}
+impl<T> WholeStore for T where
+    T: AnyStore
+        + AccessStore
+        + UpstreamStore
+        + Ledger
+        + WebhookStore
+        + WorkflowRuns
+        + JobStore
+        + CheckpointStore
+        + UsageStore
+        + HealthStore
+        + VectorStore
+{
+}
+
+/// A store under test: an adapter says what it is, by what it measures spans and how it is opened again. The same store is
+/// handed out as each of its ports, apart, because several have a `load`.
 #[async_trait]
 pub trait Adapter: Send {
-    /// The store.
-    fn store(&self) -> Arc<dyn AnyStore>;
-    /// The same store as what keeps access. Apart, because both sides have a `load`.
-    fn access(&self) -> Arc<dyn AccessStore>;
-    /// The same store as what keeps servers, apart for the same reason.
-    fn upstreams(&self) -> Arc<dyn UpstreamStore>;
-    /// The same store as what keeps the ledger.
-    fn ledger(&self) -> Arc<dyn Ledger>;
+    /// What is tested.
+    type Store: WholeStore;
+    /// It.
+    fn whole(&self) -> &Arc<Self::Store>;
     /// What the store measures spans by.
     fn clock(&self) -> Arc<SteppedClock>;
-    /// The same store as what keeps webhooks.
-    fn webhooks(&self) -> Arc<dyn WebhookStore>;
-    /// The same store as what keeps runs of workflows.
-    fn runs(&self) -> Arc<dyn WorkflowRuns>;
-    /// The same store as what keeps jobs.
-    fn jobs(&self) -> Arc<dyn JobStore>;
-    /// The same store as what keeps checkpoints.
-    fn checkpoints(&self) -> Arc<dyn CheckpointStore>;
-    /// The same store as what keeps use.
-    fn usage(&self) -> Arc<dyn UsageStore>;
-    /// The same store as what keeps the health of tools.
-    fn health(&self) -> Arc<dyn HealthStore>;
-    /// The same store as what keeps vectors.
-    fn vectors(&self) -> Arc<dyn VectorStore>;
     /// Ends the store as a crash of nothing but this process would, and opens it again. A store that keeps nothing stays.
     async fn reopen(&mut self);
+
+    /// As what keeps tools and finds them.
+    fn store(&self) -> Arc<dyn AnyStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps access.
+    fn access(&self) -> Arc<dyn AccessStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps servers.
+    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps the ledger.
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps webhooks.
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps runs of workflows.
+    fn runs(&self) -> Arc<dyn WorkflowRuns> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps jobs.
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps checkpoints.
+    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps use.
+    fn usage(&self) -> Arc<dyn UsageStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps the health of tools.
+    fn health(&self) -> Arc<dyn HealthStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what keeps vectors.
+    fn vectors(&self) -> Arc<dyn VectorStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+}
+
+/// Every suite that every store must pass, in a module `$name`, against what `$open` gives.
+#[macro_export]
+macro_rules! every_suite {
+    ($name:ident, $open:path) => {
+        mod $name {
+            mod access {
+                $crate::access_suite!($open);
+            }
+            mod checkpoints {
+                $crate::checkpoints_suite!($open);
+            }
+            mod jobs {
+                $crate::jobs_suite!($open);
+            }
+            mod ledger {
+                $crate::ledger_suite!($open);
+            }
+            mod registry {
+                $crate::registry_suite!($open);
+            }
+            mod search {
+                $crate::search_suite!($open);
+            }
+            mod upstreams {
+                $crate::upstreams_suite!($open);
+            }
+            mod usage {
+                $crate::usage_suite!($open);
+            }
+            mod vectors {
+                $crate::vectors_suite!($open);
+            }
+            mod webhooks {
+                $crate::webhooks_suite!($open);
+            }
+        }
+    };
 }
 
 /// Makes one test of each case, on a runtime with real threads.

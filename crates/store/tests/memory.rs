@@ -2,70 +2,22 @@
 
 use std::sync::Arc;
 
-use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
+use gantry_store::conformance::{Adapter, SteppedClock};
 use gantry_store::memory::MemoryStore;
-use kernel::ports::access_store::AccessStore;
-use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
-use kernel::ports::health_store::HealthStore;
-use kernel::ports::job_store::JobStore;
-use kernel::ports::ledger::Ledger;
-use kernel::ports::upstream_store::UpstreamStore;
-use kernel::ports::usage_store::UsageStore;
-use kernel::ports::vector_store::VectorStore;
-use kernel::ports::webhook_store::WebhookStore;
-use kernel::ports::workflow_runs::WorkflowRuns;
 
 struct Kept(Arc<MemoryStore>, Arc<SteppedClock>);
 
 #[async_trait::async_trait]
 impl Adapter for Kept {
-    fn store(&self) -> Arc<dyn AnyStore> {
-        Arc::clone(&self.0) as Arc<dyn AnyStore>
-    }
+    type Store = MemoryStore;
 
-    fn access(&self) -> Arc<dyn AccessStore> {
-        Arc::clone(&self.0) as Arc<dyn AccessStore>
-    }
-
-    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
-        Arc::clone(&self.0) as Arc<dyn UpstreamStore>
-    }
-
-    fn jobs(&self) -> Arc<dyn JobStore> {
-        Arc::clone(&self.0) as Arc<dyn JobStore>
-    }
-
-    fn webhooks(&self) -> Arc<dyn WebhookStore> {
-        Arc::clone(&self.0) as Arc<dyn WebhookStore>
-    }
-
-    fn runs(&self) -> Arc<dyn WorkflowRuns> {
-        Arc::clone(&self.0) as Arc<dyn WorkflowRuns>
-    }
-
-    fn ledger(&self) -> Arc<dyn Ledger> {
-        Arc::clone(&self.0) as Arc<dyn Ledger>
+    fn whole(&self) -> &Arc<MemoryStore> {
+        &self.0
     }
 
     fn clock(&self) -> Arc<SteppedClock> {
         Arc::clone(&self.1)
-    }
-
-    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
-        Arc::clone(&self.0) as Arc<dyn CheckpointStore>
-    }
-
-    fn usage(&self) -> Arc<dyn UsageStore> {
-        Arc::clone(&self.0) as Arc<dyn UsageStore>
-    }
-
-    fn health(&self) -> Arc<dyn HealthStore> {
-        Arc::clone(&self.0) as Arc<dyn HealthStore>
-    }
-
-    fn vectors(&self) -> Arc<dyn VectorStore> {
-        Arc::clone(&self.0) as Arc<dyn VectorStore>
     }
 
     async fn reopen(&mut self) {}
@@ -77,45 +29,7 @@ async fn open() -> Kept {
     Kept(Arc::new(store), clock)
 }
 
-mod access {
-    gantry_store::access_suite!(super::open);
-}
-
-mod ledger {
-    gantry_store::ledger_suite!(super::open);
-}
-
-mod jobs {
-    gantry_store::jobs_suite!(super::open);
-}
-
-mod checkpoints {
-    gantry_store::checkpoints_suite!(super::open);
-}
-
-mod registry {
-    gantry_store::registry_suite!(super::open);
-}
-
-mod search {
-    gantry_store::search_suite!(super::open);
-}
-
-mod upstreams {
-    gantry_store::upstreams_suite!(super::open);
-}
-
-mod webhooks {
-    gantry_store::webhooks_suite!(super::open);
-}
-
-mod usage {
-    gantry_store::usage_suite!(super::open);
-}
-
-mod vectors {
-    gantry_store::vectors_suite!(super::open);
-}
+gantry_store::every_suite!(suites, crate::open);
 
 async fn open_archive() -> Arc<dyn kernel::ports::record_archive::RecordArchive> {
     Arc::new(MemoryStore::new())

@@ -33,20 +33,10 @@ mod vector_index;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use gantry_store::conformance::{Adapter, AnyStore, SteppedClock};
+use gantry_store::conformance::{Adapter, SteppedClock};
 use gantry_store::postgres::{Options, PostgresStore};
-use kernel::ports::access_store::AccessStore;
-use kernel::ports::checkpoint_store::CheckpointStore;
 use kernel::ports::clock::Clock;
-use kernel::ports::health_store::HealthStore;
-use kernel::ports::job_store::JobStore;
-use kernel::ports::ledger::Ledger;
 use kernel::ports::log_heads::LogHeads;
-use kernel::ports::upstream_store::UpstreamStore;
-use kernel::ports::usage_store::UsageStore;
-use kernel::ports::vector_store::VectorStore;
-use kernel::ports::webhook_store::WebhookStore;
-use kernel::ports::workflow_runs::WorkflowRuns;
 use test_servers::{PgBouncer, Postgres};
 
 /// One server for all tests of this program. It ends with the program.
@@ -63,52 +53,14 @@ struct InDatabase {
 
 #[async_trait::async_trait]
 impl Adapter for InDatabase {
-    fn store(&self) -> Arc<dyn AnyStore> {
-        Arc::clone(&self.store) as Arc<dyn AnyStore>
-    }
+    type Store = PostgresStore;
 
-    fn access(&self) -> Arc<dyn AccessStore> {
-        Arc::clone(&self.store) as Arc<dyn AccessStore>
-    }
-
-    fn upstreams(&self) -> Arc<dyn UpstreamStore> {
-        Arc::clone(&self.store) as Arc<dyn UpstreamStore>
-    }
-
-    fn jobs(&self) -> Arc<dyn JobStore> {
-        Arc::clone(&self.store) as Arc<dyn JobStore>
-    }
-
-    fn webhooks(&self) -> Arc<dyn WebhookStore> {
-        Arc::clone(&self.store) as Arc<dyn WebhookStore>
-    }
-
-    fn runs(&self) -> Arc<dyn WorkflowRuns> {
-        Arc::clone(&self.store) as Arc<dyn WorkflowRuns>
-    }
-
-    fn ledger(&self) -> Arc<dyn Ledger> {
-        Arc::clone(&self.store) as Arc<dyn Ledger>
+    fn whole(&self) -> &Arc<PostgresStore> {
+        &self.store
     }
 
     fn clock(&self) -> Arc<SteppedClock> {
         Arc::clone(&self.clock)
-    }
-
-    fn checkpoints(&self) -> Arc<dyn CheckpointStore> {
-        Arc::clone(&self.store) as Arc<dyn CheckpointStore>
-    }
-
-    fn usage(&self) -> Arc<dyn UsageStore> {
-        Arc::clone(&self.store) as Arc<dyn UsageStore>
-    }
-
-    fn health(&self) -> Arc<dyn HealthStore> {
-        Arc::clone(&self.store) as Arc<dyn HealthStore>
-    }
-
-    fn vectors(&self) -> Arc<dyn VectorStore> {
-        Arc::clone(&self.store) as Arc<dyn VectorStore>
     }
 
     async fn reopen(&mut self) {
@@ -157,45 +109,7 @@ async fn two() -> [Arc<PostgresStore>; 2] {
     [first.store, Arc::new(second)]
 }
 
-/// Every suite there is, against what `$open` gives.
-macro_rules! every_suite {
-    ($name:ident, $open:path) => {
-        mod $name {
-            mod access {
-                gantry_store::access_suite!($open);
-            }
-            mod checkpoints {
-                gantry_store::checkpoints_suite!($open);
-            }
-            mod jobs {
-                gantry_store::jobs_suite!($open);
-            }
-            mod ledger {
-                gantry_store::ledger_suite!($open);
-            }
-            mod registry {
-                gantry_store::registry_suite!($open);
-            }
-            mod search {
-                gantry_store::search_suite!($open);
-            }
-            mod upstreams {
-                gantry_store::upstreams_suite!($open);
-            }
-            mod usage {
-                gantry_store::usage_suite!($open);
-            }
-            mod vectors {
-                gantry_store::vectors_suite!($open);
-            }
-            mod webhooks {
-                gantry_store::webhooks_suite!($open);
-            }
-        }
-    };
-}
-
-every_suite!(directly, crate::open);
+gantry_store::every_suite!(directly, crate::open);
 
 async fn open_heads() -> Arc<dyn LogHeads> {
     open().await.store
@@ -204,4 +118,4 @@ async fn open_heads() -> Arc<dyn LogHeads> {
 mod log_heads {
     gantry_store::log_heads_suite!(super::open_heads);
 }
-every_suite!(through_pgbouncer, crate::open_pooled);
+gantry_store::every_suite!(through_pgbouncer, crate::open_pooled);

@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing_subscriber::Registry;
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -19,6 +19,8 @@ use crate::traces::Redaction;
 
 /// Longest filter.
 const FILTER_CHARS_MAX: usize = 1_024;
+/// So much of what is no level is said again.
+const SHOWN_CHARS_MAX: usize = 40;
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +37,11 @@ pub enum LogFormat {
 pub enum LoggingError {
     #[error("the log level is not understood: use `info`, `debug`, or per module such as `info,gantry_store=debug`")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// The library takes a word it does not know for the name of a module, and says nothing of anything else.
+    #[error(
+        "`{0}` is no log level: use `error`, `warn`, `info`, `debug`, `trace` or `off`, or per module such as `info,gantry_store=debug`"
+    )]
+    NoLevel(String),
     #[error("the log level is longer than {FILTER_CHARS_MAX} characters")]
     TooLong,
     #[error("logging was set up twice")]
@@ -94,6 +101,18 @@ fn parsed(filter: &str) -> Result<EnvFilter, LoggingError> {
     if filter.chars().count() > FILTER_CHARS_MAX {
         return Err(LoggingError::TooLong);
     }
+    let parts = || filter.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let no_level = parts().find(|part| {
+        let level = part.rsplit_once('=').map_or(*part, |(_, level)| level);
+        level.parse::<LevelFilter>().is_err() || level.parse::<u8>().is_ok()
+    });
+    if let Some(part) = no_level {
+        let shown = part.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect();
+        return Err(LoggingError::NoLevel(shown));
+    }
+    if parts().next().is_none() {
+        return Err(LoggingError::NoLevel(String::new()));
+    }
     // The library of MCP tells of every message, with what is in it; whoever wants that says so by its name.
     let quiet = if filter.contains("rmcp") { "" } else { ",rmcp=error" };
     Ok(EnvFilter::builder().parse(format!("{filter}{quiet}"))?)
@@ -110,7 +129,19 @@ mod tests {
         let control = LogControl { handle, level: Arc::new(Mutex::new("info".to_owned())) };
         control.set("warn,gantry_calls=debug").unwrap();
         assert_eq!(control.level(), "warn,gantry_calls=debug");
-        for bad in ["a=b=c", "info,[", &"x".repeat(2_000)] {
+        let bad = [
+            "a=b=c",
+            "info,[",
+            &"x".repeat(2_000),
+            "inof",
+            "gantry_store",
+            "gantry_store=inof",
+            "3",
+            "",
+            ",",
+            "info,inof",
+        ];
+        for bad in bad {
             assert!(control.set(bad).is_err(), "{bad}");
         }
         assert_eq!(control.level(), "warn,gantry_calls=debug");

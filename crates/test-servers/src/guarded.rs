@@ -6,8 +6,17 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+
+use crate::port::free_port;
+
+/// How long a start may take on a busy machine.
+const START_MAX: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// So often another port is tried when somebody was quicker.
+const PORTS_TRIED: usize = 3;
 
 /// `$1` is the signal that ends the server, `$2` the folder to remove (or nothing), the rest the server.
 const KEEPER: &str = r#"
@@ -47,6 +56,38 @@ impl Guarded {
             .context("the keeper says nothing")?;
         let server = line.trim().parse().with_context(|| format!("`{}` is no process", line.trim()))?;
         Ok(Self { keeper, server })
+    }
+
+    /// Starts a server on a port of loopback and waits until it answers there: the port `had`, or a free one if that is 0.
+    pub(crate) fn on_a_port(
+        had: u16,
+        log: &Path,
+        start: impl Fn(u16) -> Result<Self>,
+        answers: impl Fn(u16) -> bool,
+    ) -> Result<(Self, u16)> {
+        for _ in 0..PORTS_TRIED {
+            let port = if had == 0 { free_port()? } else { had };
+            let server = start(port)?;
+            if server.comes_up(|| answers(port)) {
+                return Ok((server, port));
+            }
+            // Its data may be wanted by the next try.
+            server.stop();
+        }
+        let said = std::fs::read_to_string(log).unwrap_or_default();
+        bail!("a server did not start:\n{said}")
+    }
+
+    /// Waits until `is_ready`. False if it ends before, or takes too long.
+    pub(crate) fn comes_up(&self, mut is_ready: impl FnMut() -> bool) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < START_MAX && self.is_running() {
+            if is_ready() {
+                return true;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        false
     }
 
     /// The server's process id.

@@ -6,20 +6,13 @@
 use std::fmt::Write as _;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::guarded::Guarded;
 use crate::nobody;
-use crate::port::free_port;
 use crate::postgres::Postgres;
 
-/// How long a start may take on a busy machine.
-const START_MAX: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// So often another port is tried when somebody was quicker.
-const PORTS_TRIED: usize = 3;
 /// Connections to the server for each database and role.
 const POOL: usize = 3;
 /// Where distributions put the program.
@@ -48,27 +41,19 @@ impl PgBouncer {
     pub fn start_again(&mut self) -> Result<()> {
         let program = PROGRAMS.map(Path::new).into_iter().find(|program| program.is_file());
         let program = program.context("there is no `pgbouncer`: `cargo xtask services start` installs it")?;
-        for _ in 0..PORTS_TRIED {
-            let port = if self.port == 0 { free_port()? } else { self.port };
+        let spawn = |port| {
             let settings = self.write_settings(port)?;
             let mut words = nobody::words(program)?;
             words.push(settings.to_string_lossy().into_owned());
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             // Its way to end at once.
-            let server = Guarded::start(&words, "TERM", Some(&self.folder), &self.log())?;
-            let start = Instant::now();
-            while start.elapsed() < START_MAX && server.is_running() {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    self.port = port;
-                    self.server = Some(server);
-                    return Ok(());
-                }
-                std::thread::sleep(LOOK_EVERY);
-            }
-            server.stop();
-        }
-        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
-        bail!("PgBouncer did not start:\n{log}")
+            Guarded::start(&words, "TERM", Some(&self.folder), &self.log())
+        };
+        let answers = |port| TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let started = Guarded::on_a_port(self.port, &self.log(), spawn, answers);
+        let (server, port) = started.context("PgBouncer is not there")?;
+        (self.server, self.port) = (Some(server), port);
+        Ok(())
     }
 
     /// Ends it, which cuts every connection through it.

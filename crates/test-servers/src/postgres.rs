@@ -7,20 +7,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::folder::kit;
 use crate::guarded::Guarded;
 use crate::nobody;
-use crate::port::free_port;
 
-/// How long a start may take on a busy machine.
-const START_MAX: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// So often another port is tried when somebody was quicker.
-const PORTS_TRIED: usize = 3;
 /// The role that owns the databases.
 const OWNER: &str = "gantry";
 /// The database that others are copied from.
@@ -66,23 +59,10 @@ impl Postgres {
 
     /// Starts the server on its data and, if it had one, on its port.
     pub fn start_again(&mut self) -> Result<()> {
-        for _ in 0..PORTS_TRIED {
-            let port = if self.port == 0 { free_port()? } else { self.port };
-            let server = self.spawn(port)?;
-            let start = Instant::now();
-            while start.elapsed() < START_MAX && server.is_running() {
-                if self.answers(port) {
-                    self.port = port;
-                    self.server = Some(server);
-                    return Ok(());
-                }
-                std::thread::sleep(LOOK_EVERY);
-            }
-            // Its data may be wanted by the next try.
-            server.stop();
-        }
-        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
-        bail!("PostgreSQL did not start:\n{log}")
+        let started = Guarded::on_a_port(self.port, &self.log(), |port| self.spawn(port), |port| self.answers(port));
+        let (server, port) = started.context("PostgreSQL is not there")?;
+        (self.server, self.port) = (Some(server), port);
+        Ok(())
     }
 
     /// Ends the server quickly but in order, as a failover would see it. The data stays.

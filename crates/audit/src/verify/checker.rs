@@ -267,6 +267,7 @@ impl Checker {
         for seq in std::mem::take(&mut self.suspects) {
             self.fault(Fault::Changed { seq });
         }
+        self.report.unsigned = self.next.saturating_sub(self.report.covered);
         self.finish()
     }
 

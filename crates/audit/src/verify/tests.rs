@@ -38,12 +38,23 @@ fn faults(place: &Place) -> Vec<Fault> {
 }
 
 #[tokio::test]
+async fn records_that_nothing_signed_speaks_for_yet_are_counted() {
+    let place = log().await;
+    let log = place.open();
+    log.append([record("one"), record("two")].into()).await.unwrap();
+    let report = verify_dir(&place.dir(), &trust(&place)).unwrap();
+    assert_eq!((report.whole, report.records, report.covered, report.unsigned), (true, 20, 18, 2));
+    log.checkpoint().await.unwrap();
+    assert_eq!(verify_dir(&place.dir(), &trust(&place)).unwrap().unsigned, 0);
+}
+
+#[tokio::test]
 async fn a_log_that_nobody_touched_is_whole() {
     let place = log().await;
     let report = verify_dir(&place.dir(), &trust(&place)).unwrap();
     assert_eq!(report.faults, []);
     assert!(report.whole && report.key_given && report.notes.is_empty());
-    assert_eq!((report.records, report.covered, report.checkpoints), (18, 18, 4));
+    assert_eq!((report.records, report.covered, report.checkpoints, report.unsigned), (18, 18, 4, 0));
     let alone = verify_dir(&place.dir(), &Trust::default()).unwrap();
     assert!(alone.whole && !alone.key_given);
 }

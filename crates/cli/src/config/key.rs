@@ -151,12 +151,15 @@ impl fmt::Display for Value {
     /// As `gantry doctor` shows it: secrets hidden, also those inside URLs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => f.write_str(&without_password(text)),
+            Self::Text(text) => f.write_str(&without_secrets(text)),
             Self::Secret(text) if text.is_empty() => f.write_str("(empty)"),
             Self::Secret(_) => f.write_str("(hidden)"),
             Self::Flag(flag) => flag.fmt(f),
             Self::Integer(number) => number.fmt(f),
-            Self::List(items) => f.write_str(&items.join(", ")),
+            Self::List(items) => {
+                let shown: Vec<String> = items.iter().map(|item| without_secrets(item)).collect();
+                f.write_str(&shown.join(", "))
+            }
         }
     }
 }
@@ -167,18 +170,47 @@ impl fmt::Debug for Value {
     }
 }
 
-/// A URL without the secret part of its user information.
-fn without_password(text: &str) -> String {
+/// A text, a URL or a table in JSON, without what URLs hold in confidence.
+fn without_secrets(text: &str) -> String {
+    if text.starts_with('{')
+        && let Ok(mut table) = serde_json::from_str::<serde_json::Value>(text)
+    {
+        hide_in(&mut table);
+        return table.to_string();
+    }
+    without_credentials(text)
+}
+
+fn hide_in(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = without_credentials(text),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(hide_in),
+        serde_json::Value::Object(members) => members.values_mut().for_each(hide_in),
+        _ => {}
+    }
+}
+
+/// What a query may say openly; everything else in one may be a key to what it leads to.
+const OPEN_IN_QUERIES: &[&str] = &["sslmode", "sslrootcert", "application_name", "connect_timeout", "mode", "cache"];
+
+/// A URL without the secret part of its user information and without the values of its query.
+fn without_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(authority_end);
-    match authority.rsplit_once('@') {
+    let authority = match authority.rsplit_once('@') {
         Some((user_info, host)) => {
             let user = user_info.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:(hidden)@{host}{tail}")
+            format!("{user}:(hidden)@{host}")
         }
-        None => text.to_owned(),
-    }
+        None => authority.to_owned(),
+    };
+    let Some((path, query)) = tail.split_once('?') else { return format!("{scheme}://{authority}{tail}") };
+    let shown = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if !OPEN_IN_QUERIES.contains(&name) => format!("{name}=(hidden)"),
+        _ => pair.to_owned(),
+    });
+    format!("{scheme}://{authority}{path}?{}", shown.collect::<Vec<_>>().join("&"))
 }
 
 #[cfg(test)]
@@ -229,6 +261,13 @@ mod tests {
             ("redis://:pw@host:6379", "redis://:(hidden)@host:6379"),
             ("sqlite:some/file.db", "sqlite:some/file.db"),
             ("http://host/a@b", "http://host/a@b"),
+            ("https://siem.example/x?token=pw&a=b", "https://siem.example/x?token=(hidden)&a=(hidden)"),
+            ("http://u:pw@host:1/?token=pw", "http://u:(hidden)@host:1/?token=(hidden)"),
+            ("postgres://me@host/db?sslmode=require", "postgres://me@host/db?sslmode=require"),
+            (
+                r#"{"kind":"http","url":"https://x/y?token=pw"}"#,
+                r#"{"kind":"http","url":"https://x/y?token=(hidden)"}"#,
+            ),
         ] {
             assert_eq!(Value::Text(url.into()).to_string(), shown);
         }

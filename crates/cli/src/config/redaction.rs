@@ -113,6 +113,10 @@ fn one(text: &str) -> Result<Rule, String> {
     if let Some(name) = rule.names.iter().find(|name| redaction::words(name).concat().is_empty()) {
         return Err(format!("`{name}` is no name"));
     }
+    let has_inner_star = |name: &&String| name.trim_matches('*').contains('*');
+    if let Some(name) = rule.names.iter().find(has_inner_star) {
+        return Err(format!("`{name}`: `*` stands at the start or the end of a name only; use a pattern for the rest"));
+    }
     let added = Additions { patterns: rule.patterns.clone(), ..Additions::default() };
     match Engine::new(&added) {
         Ok(engine) if engine.has_only_solid_patterns() => Ok(rule),
@@ -136,6 +140,7 @@ mod tests {
         assert_eq!(wrong(r#"{ "tenant": "acme", "names": ["badge", "*_no"], "patterns": ["EMP-[0-9]{6}"] }"#), "");
         for (table, said) in [
             ("{}", "neither"),
+            (r#"{ "names": ["emp*id"] }"#, "at the start or the end"),
             (r#"{ "name": ["x"] }"#, "unknown field"),
             (r#"{ "tenant": "", "names": ["x"] }"#, "tenant"),
             (r#"{ "names": ["**"] }"#, "`**` is no name"),

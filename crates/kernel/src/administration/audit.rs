@@ -1,9 +1,10 @@
 //! Looking into the audit log, and changing the key that signs it. A tenant's people see the tenant's records, the installation's people see all.
 
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TraceId;
 use policy::Action;
 
-use super::{Actor, installation_only, tenant_of};
+use super::Actor;
 use crate::invoke::Kernel;
 use crate::ports::audit_log::{AUDIT_PAGE_MAX, AuditCheckpoint, AuditLog, AuditProof, AuditQuery};
 use crate::ports::audit_sink::{AuditAction, AuditError};
@@ -25,9 +26,18 @@ impl Kernel {
         let caller = self.permitted(actor, Action::SeeAudit).await?;
         let tenant = match &query.tenant {
             None if caller.tenant().is_home() => None,
-            named => Some(tenant_of(&caller, named.as_ref())?),
+            named => Some(self.tenant_for(actor, &caller, named.as_ref()).await?),
         };
-        let query = AuditQuery { tenant, limit: query.limit.min(AUDIT_PAGE_MAX), ..query };
+        // A question that nothing can fit is refused: "there is nothing" would be taken for an answer.
+        let query = AuditQuery {
+            tenant,
+            limit: query.limit.min(AUDIT_PAGE_MAX),
+            from: archived::moment(query.from.as_deref(), "from")?.map(|from| from.to_string()),
+            to: archived::moment(query.to.as_deref(), "to")?.map(|to| to.to_string()),
+            action: query.action.map(known_action).transpose()?,
+            trace_id: query.trace_id.map(whole_trace_id).transpose()?,
+            ..query
+        };
         match (&self.archive, scope) {
             (Some(archive), None | Some(AuditScope::All)) => archived::search(&**archive, query, before).await,
             (None, Some(AuditScope::All)) => {
@@ -63,9 +73,7 @@ impl Kernel {
     /// key has signed, so whoever trusts one can check the other.
     pub async fn rotate_audit_key(&self, actor: Actor<'_>) -> Result<String, Refusal> {
         let caller = self.permitted(actor, Action::RotateKeys).await?;
-        if !caller.tenant().is_home() {
-            return Err(installation_only());
-        }
+        self.of_the_installation(actor, &caller).await?;
         let log = self.audit_log()?;
         let slot = self.parts.recorder.reserve().await?;
         let key = log.rotate_key().await.map_err(|error| unreadable(&error))?;
@@ -80,6 +88,28 @@ impl Kernel {
             Refusal::new(ErrorCode::E3010, "this server's audit log cannot be read here").hint("use another one")
         })
     }
+}
+
+/// How the actions begin that are of the log itself.
+const OWN_ACTIONS: &str = "log_";
+
+fn known_action(action: String) -> Result<String, Refusal> {
+    let is_known =
+        action.starts_with(OWN_ACTIONS) || serde_json::from_value::<AuditAction>(action.as_str().into()).is_ok();
+    let refused = || {
+        Refusal::new(ErrorCode::E3004, "`action` is no kind of record")
+            .hint("write it as records have it, for example `invocation_finished` or `act_refused`")
+    };
+    is_known.then_some(action).ok_or_else(refused)
+}
+
+fn whole_trace_id(trace_id: String) -> Result<String, Refusal> {
+    let is_whole = trace_id.parse::<TraceId>().is_ok();
+    let refused = || {
+        Refusal::new(ErrorCode::E3004, "`trace_id` is no trace id")
+            .hint("write all 32 hexadecimal digits, in lower case")
+    };
+    is_whole.then_some(trace_id).ok_or_else(refused)
 }
 
 fn unreadable(error: &AuditError) -> Refusal {

@@ -7,7 +7,7 @@ use contract::ids::TenantId;
 use policy::Action;
 use serde_json::json;
 
-use super::{Actor, tenant_of};
+use super::Actor;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::breaker_history::HistoryQuery;
@@ -27,7 +27,7 @@ impl Kernel {
         let caller = self.permitted(actor, Action::SeeBreakers).await?;
         let tenant = match tenant {
             None if caller.tenant().is_home() => None,
-            named => Some(tenant_of(&caller, named)?),
+            named => Some(self.tenant_for(actor, &caller, named).await?),
         };
         let resilience = self.resilient()?;
         resilience.breakers.inspect(&BreakerQuery { tenant, ..query }).await.map_err(|error| unreachable_now(&error))
@@ -42,7 +42,7 @@ impl Kernel {
         by_hand: Move,
     ) -> Result<BreakerReport, Refusal> {
         let caller = self.permitted(actor, Action::ManageBreakers).await?;
-        tenant_of(&caller, Some(key.tenant()))?;
+        self.tenant_for(actor, &caller, Some(key.tenant())).await?;
         let resilience = self.resilient()?;
         let settings = match known(resilience, key).await? {
             Some(settings) => settings,
@@ -77,11 +77,11 @@ impl Kernel {
     ) -> Result<Vec<BreakerTransition>, Refusal> {
         let caller = self.permitted(actor, Action::SeeBreakers).await?;
         if let Some(of) = &query.of {
-            tenant_of(&caller, Some(of.tenant()))?;
+            self.tenant_for(actor, &caller, Some(of.tenant())).await?;
         }
         let tenant = match tenant {
             None if caller.tenant().is_home() => None,
-            named => Some(tenant_of(&caller, named)?),
+            named => Some(self.tenant_for(actor, &caller, named).await?),
         };
         let history = self.resilient()?.history().ok_or_else(|| {
             Refusal::new(ErrorCode::E3010, "this server does not write down what becomes of breakers")

@@ -4,7 +4,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault};
 
-use super::{Actor, installation_only, tenant_of};
+use super::Actor;
 use crate::access::EVERY_AGENT;
 use crate::invoke::Kernel;
 use crate::ports::access_store::{Activation, AgentRecord, TenantRecord};
@@ -55,9 +55,7 @@ impl Kernel {
     /// Adds or changes tenants.
     pub async fn put_tenants(&self, actor: Actor<'_>, wishes: &[TenantWish]) -> Result<Vec<TenantRecord>, Refusal> {
         let caller = self.permitted(actor, Action::ManageTenants).await?;
-        if !caller.tenant().is_home() {
-            return Err(installation_only());
-        }
+        self.of_the_installation(actor, &caller).await?;
         at_most(wishes.len())?;
         let snapshot = self.access().snapshot().clone();
         let records: Vec<TenantRecord> = wishes.iter().map(|wish| tenant_as_wished(wish, &snapshot)).collect();
@@ -78,7 +76,7 @@ impl Kernel {
     /// The agents that were introduced to a tenant.
     pub async fn agents(&self, actor: Actor<'_>, tenant: Option<&TenantId>) -> Result<Vec<AgentRecord>, Refusal> {
         let caller = self.permitted(actor, Action::SeeAccess).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         Ok(self.access().snapshot().agents(&tenant).into_iter().cloned().collect())
     }
 
@@ -91,7 +89,7 @@ impl Kernel {
         document: Option<String>,
     ) -> Result<AgentRecord, Refusal> {
         let caller = self.permitted(actor, Action::ManageAgents).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         if let Some(text) = &document {
             if text.len() > DOCUMENT_BYTES_MAX {
                 return Err(Refusal::new(
@@ -126,7 +124,7 @@ impl Kernel {
         agent: &Subject,
     ) -> Result<(), Refusal> {
         let caller = self.permitted(actor, Action::ManageAgents).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let slot = self.parts.recorder.reserve().await?;
         if !self.access().forget(&tenant, agent).await.map_err(|error| error.refusal())? {
             return Err(Refusal::new(ErrorCode::E3207, format!("there is no agent `{agent}` here"))
@@ -144,7 +142,7 @@ impl Kernel {
             let all = snapshot.tenants();
             return Ok(all.iter().flat_map(|record| snapshot.activations(&record.tenant)).cloned().collect());
         }
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         Ok(snapshot.activations(&tenant).into_iter().cloned().collect())
     }
 
@@ -163,7 +161,7 @@ impl Kernel {
                 Refusal::new(ErrorCode::E3004, format!("policy_overrides: {error}"))
                     .hint("overrides can only make a tool stricter than its manifest")
             })?;
-            let tenant = tenant_of(&caller, wish.tenant.as_ref())?;
+            let tenant = self.tenant_for(actor, &caller, wish.tenant.as_ref()).await?;
             let agent = match wish.agent.clone() {
                 Some(agent) => agent,
                 None => EVERY_AGENT.parse().map_err(|_| Refusal::new(ErrorCode::E3000, "`*` is no subject"))?,

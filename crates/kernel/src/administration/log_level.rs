@@ -3,7 +3,7 @@
 use contract::error::Refusal;
 use policy::Action;
 
-use super::{Actor, installation_only};
+use super::Actor;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::AuditAction;
 
@@ -14,7 +14,7 @@ impl Kernel {
     /// May this caller know the level of the log?
     pub async fn may_see_log_level(&self, actor: Actor<'_>) -> Result<(), Refusal> {
         let caller = self.permitted(actor, Action::ManageLog).await?;
-        if caller.tenant().is_home() { Ok(()) } else { Err(installation_only()) }
+        self.of_the_installation(actor, &caller).await
     }
 
     /// Changes the level of the log, by whoever keeps it, and records that.
@@ -25,12 +25,11 @@ impl Kernel {
         change: impl FnOnce(&str) -> Result<(), Refusal> + Send,
     ) -> Result<(), Refusal> {
         let caller = self.permitted(actor, Action::ManageLog).await?;
-        if !caller.tenant().is_home() {
-            return Err(installation_only());
-        }
+        self.of_the_installation(actor, &caller).await?;
         let slot = self.parts.recorder.reserve().await?;
         change(level)?;
-        let noted = level.chars().filter(|c| !c.is_control()).take(NOTED_MAX).collect();
+        let noted: String = level.chars().filter(|c| !c.is_control()).take(NOTED_MAX).collect();
+        let noted = self.parts.redactor.text(&noted).into_owned();
         slot.record(self.act(actor, &caller, AuditAction::LogLevelChanged, None, Some(noted)));
         Ok(())
     }

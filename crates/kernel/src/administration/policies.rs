@@ -6,7 +6,7 @@ use contract::ids::{Subject, TenantId};
 use policy::{Action, Policies, PolicyProblem};
 use serde_json::json;
 
-use super::{Actor, tenant_of};
+use super::Actor;
 use crate::invoke::Kernel;
 use crate::ports::access_store::PolicyRecord;
 use crate::ports::audit_sink::AuditAction;
@@ -41,7 +41,7 @@ impl Kernel {
     /// The policies of the platform (for the home tenant) or of a tenant.
     pub async fn policies(&self, actor: Actor<'_>, tenant: Option<&TenantId>) -> Result<PoliciesView, Refusal> {
         let caller = self.permitted(actor, Action::SeePolicies).await?;
-        let tenant = layer_of(tenant_of(&caller, tenant)?);
+        let tenant = layer_of(self.tenant_for(actor, &caller, tenant).await?);
         let history = self
             .access()
             .policy_history(tenant.as_ref(), HISTORY_MAX)
@@ -78,7 +78,7 @@ impl Kernel {
         version: u64,
     ) -> Result<PolicyRecord, Refusal> {
         let caller = self.permitted(actor, Action::SeePolicies).await?;
-        let tenant = layer_of(tenant_of(&caller, tenant)?);
+        let tenant = layer_of(self.tenant_for(actor, &caller, tenant).await?);
         let history = self.access().policy_history(tenant.as_ref(), usize::MAX).await;
         let found = history.map_err(|error| error.refusal())?.into_iter().find(|record| record.version == version);
         found.ok_or_else(|| {
@@ -96,7 +96,7 @@ impl Kernel {
         text: String,
     ) -> Result<PolicyRecord, Refusal> {
         let caller = self.permitted(actor, Action::ManagePolicies).await?;
-        let tenant = layer_of(tenant_of(&caller, tenant)?);
+        let tenant = layer_of(self.tenant_for(actor, &caller, tenant).await?);
         let text = tokio::task::spawn_blocking(move || Policies::compile(&text).map(|_| text))
             .await
             .map_err(|_| Refusal::new(ErrorCode::E3000, "the policies could not be compiled"))?

@@ -15,7 +15,7 @@ use contract::version::Version;
 use policy::Action;
 use serde_json::Value;
 
-use super::{Actor, tenant_of};
+use super::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
@@ -60,7 +60,7 @@ impl Kernel {
         tenant: Option<&TenantId>,
     ) -> Result<ServerAct<'a>, Refusal> {
         let caller = self.permitted(actor, Action::ManageServers).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let slot = self.parts.recorder.reserve().await?;
         Ok(ServerAct { kernel: self, actor, caller, slot, tenant })
     }
@@ -68,7 +68,7 @@ impl Kernel {
     /// Recognises somebody who wants to look at servers; answers whose.
     pub async fn server_sight(&self, actor: Actor<'_>, tenant: Option<&TenantId>) -> Result<TenantId, Refusal> {
         let caller = self.permitted(actor, Action::SeeServers).await?;
-        tenant_of(&caller, tenant)
+        self.tenant_for(actor, &caller, tenant).await
     }
 
     /// Publishes what a server offers as a tool of its tenant, in the name of whoever put the server there.

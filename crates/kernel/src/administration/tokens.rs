@@ -7,7 +7,7 @@ use policy::{
 };
 use serde_json::json;
 
-use super::{Actor, installation_only, tenant_of};
+use super::Actor;
 use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
 use crate::mint::MintedToken;
@@ -45,7 +45,7 @@ impl Kernel {
     /// Mints a capability token. Whoever it is for is thereby introduced to its tenant.
     pub async fn mint_token(&self, actor: Actor<'_>, request: &MintRequest) -> Result<MintedToken, Refusal> {
         let caller = self.permitted(actor, Action::MintToken).await?;
-        tenant_of(&caller, Some(&request.tenant))?;
+        self.tenant_for(actor, &caller, Some(&request.tenant)).await?;
         limits_make_sense(&request.limits)?;
         let slot = self.parts.recorder.reserve().await?;
         let now = self.clock().now();
@@ -132,7 +132,9 @@ impl Kernel {
         let caller = if gives_up { holder } else { self.permitted(actor, Action::RevokeToken).await? };
         let what = match (&request.jti, &request.sub) {
             (Some(id), None) => Revoked::Token(caller.tenant().clone(), id.clone()),
-            (None, Some(sub)) => Revoked::Subject(tenant_of(&caller, request.tenant.as_ref())?, sub.clone()),
+            (None, Some(sub)) => {
+                Revoked::Subject(self.tenant_for(actor, &caller, request.tenant.as_ref()).await?, sub.clone())
+            }
             _ => {
                 return Err(Refusal::new(ErrorCode::E3004, "exactly one of `jti` and `sub` is needed")
                     .hint("`jti` makes one token void, `sub` all tokens of a subject"));
@@ -153,9 +155,7 @@ impl Kernel {
     /// Replaces the signing key. Tokens of the former keys stay valid until they expire. Answers the new key's name.
     pub async fn rotate_keys(&self, actor: Actor<'_>) -> Result<String, Refusal> {
         let caller = self.permitted(actor, Action::RotateKeys).await?;
-        if !caller.tenant().is_home() {
-            return Err(installation_only());
-        }
+        self.of_the_installation(actor, &caller).await?;
         let slot = self.parts.recorder.reserve().await?;
         let mut seed = [0u8; 32];
         self.entropy().fill(&mut seed);

@@ -14,7 +14,7 @@ use super::codec::{self, CodecError};
 use super::record::{CheckpointRecord, LABEL_CHARS_MAX};
 use super::resuming::{is_of, opened};
 use super::{Checkpoints, Resumed, none_kept, not_there};
-use crate::administration::{Actor, tenant_of};
+use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
@@ -49,7 +49,7 @@ impl Kernel {
         page: ListPage,
     ) -> Result<CheckpointPage, Refusal> {
         let caller = self.recognise(actor).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let checkpoints = self.checkpoints.as_ref().ok_or_else(none_kept)?;
         let limit = page.limit.clamp(1, LIST_MAX);
         let mut listed = checkpoints.list(&tenant, invocation, ListPage { limit, ..page }).await?;
@@ -201,7 +201,7 @@ impl Kernel {
         tenant: Option<&TenantId>,
     ) -> Result<(Arc<Principal>, TenantId), Refusal> {
         let caller = self.recognise(actor).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         Ok((caller, tenant))
     }
 

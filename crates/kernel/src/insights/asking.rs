@@ -11,7 +11,7 @@ use contract::ids::{Subject, TenantId, ToolId};
 use policy::Action;
 
 use super::Insights;
-use crate::administration::{Actor, tenant_of};
+use crate::administration::Actor;
 use crate::health::alerts::Rule;
 use crate::health::score::Condition;
 use crate::health::{Report, VersionKey};
@@ -88,7 +88,7 @@ impl Kernel {
         tenant: Option<&TenantId>,
     ) -> Result<Vec<(Rule, UnixMillis, Report)>, Refusal> {
         let caller = self.permitted(actor, Action::SeeUsage).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let insights = self.learned()?;
         let reports = insights.health.reports(self.clock().monotonic(), |key| key.tenant == tenant);
         let mut alerts: Vec<_> = reports
@@ -106,7 +106,7 @@ impl Kernel {
     pub async fn usage(&self, actor: Actor<'_>, asked: UsageAsked) -> Result<UsagePage, Refusal> {
         let caller = self.recognise(actor).await?;
         let all = caller.may(Action::SeeUsage);
-        let tenant = tenant_of(&caller, asked.tenant.as_ref())?;
+        let tenant = self.tenant_for(actor, &caller, asked.tenant.as_ref()).await?;
         let elsewhere = tenant != *caller.tenant();
         let own = asked.agent.as_ref().is_none_or(|agent| agent == caller.subject());
         if !all && (elsewhere || !own) {
@@ -137,7 +137,7 @@ impl Kernel {
         days: Days,
     ) -> Result<Vec<ToolAnalysis>, Refusal> {
         let caller = self.permitted(actor, Action::SeeUsage).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let insights = self.written().await?;
         let used = insights.parts.usage.tool_usage(&tenant, days, ANALYTICS_MAX).await;
         let registry = self.registry().snapshot().clone();

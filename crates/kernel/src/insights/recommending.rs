@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use contract::ids::{Subject, TenantId, ToolId};
 use policy::Action;
 
-use crate::administration::{Actor, tenant_of};
+use crate::administration::Actor;
 use crate::health::alerts::Reclassify;
 use crate::invoke::Kernel;
 use crate::ports::usage_store::{ANALYTICS_MAX, Days, Grouping, Pair, USAGE_PAGE_MAX, UsageQuery, Wish};
@@ -78,7 +78,7 @@ impl Kernel {
         days: Days,
     ) -> Result<Vec<Recommendation>, Refusal> {
         let caller = self.permitted(actor, Action::SeeUsage).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let insights = self.written().await?;
         let store = &insights.parts.usage;
         let wishes = store.wishes(&tenant, days, ANALYTICS_MAX).await.map_err(|error| error.refusal())?;

@@ -10,7 +10,7 @@ use contract::ids::InvocationId;
 use policy::Action;
 use serde_json::json;
 
-use crate::administration::{Actor, tenant_of};
+use crate::administration::Actor;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::ledger::{Entry, EntryFilter, EntryState, Settled, Settlement};
@@ -94,7 +94,7 @@ impl Kernel {
         let caller = self.permitted(actor, Action::SeeJobs).await?;
         let tenant = match &filter.tenant {
             None if caller.tenant().is_home() => None,
-            named => Some(tenant_of(&caller, named.as_ref())?),
+            named => Some(self.tenant_for(actor, &caller, named.as_ref()).await?),
         };
         let filter = EntryFilter { tenant, ..filter };
         self.parts.books.ledger().list(&filter, most.min(PAGE_MAX)).await.map_err(|error| error.refusal())

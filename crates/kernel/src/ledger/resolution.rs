@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::kept::{Kept, did_not_happen};
 use super::recovery::no_such;
-use crate::administration::{Actor, tenant_of};
+use crate::administration::Actor;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::ledger::{EntryState, Intent, Resolved, Settlement};
@@ -32,7 +32,7 @@ impl Kernel {
         happened: Option<Value>,
     ) -> Result<(), Refusal> {
         let caller = self.permitted(actor, Action::ManageJobs).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         if let Some(result) = &happened {
             let entry = self.parts.books.ledger().find(&tenant, invocation).await.map_err(|error| error.refusal())?;
             self.could_have_answered(&entry.ok_or_else(|| no_such(invocation))?.intent, result)?;

@@ -7,7 +7,7 @@ use contract::canonical::Digest;
 use contract::cost::Costs;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, ErrorKind};
-use contract::ids::{InvocationId, TraceId};
+use contract::ids::{InvocationId, ToolId, TraceId};
 use contract::trace_context::TraceContext;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +40,8 @@ pub struct Facts {
     pub(super) started: Duration,
     pub(super) caller: Option<Arc<Principal>>,
     pub(super) tool: Option<Arc<ToolVersion>>,
+    /// The tool that was asked for, where the call did not get as far as one: who tried what is the first question afterwards.
+    pub(super) wanted: Option<ToolId>,
     pub(super) parameters_digest: Option<Digest>,
     /// What the record shows of the parameters.
     pub(super) parameters: Option<JsonText>,
@@ -87,6 +89,7 @@ impl Facts {
             started: clock.monotonic(),
             caller: None,
             tool: None,
+            wanted: None,
             parameters_digest: None,
             parameters: None,
             redactor: Arc::clone(&kernel.parts.redactor),
@@ -160,7 +163,7 @@ impl Facts {
             trace_id: self.trace_id,
             invocation_id: Some(self.invocation_id),
             who: self.caller.as_ref().map(|caller| Arc::clone(&caller.who)),
-            tool: self.tool.as_ref().map(|tool| tool.id.clone()),
+            tool: self.tool.as_ref().map(|tool| &tool.id).or(self.wanted.as_ref()).cloned(),
             version: self.tool.as_ref().map(|tool| tool.version.clone()),
             status: end.map(|(status, _, _)| status),
             code: end.and_then(|(_, code, _)| code),

@@ -53,7 +53,8 @@ pub(crate) async fn receive_again(
     find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
 }
 
-/// The tool and the version that are meant, in what is visible to this caller.
+/// The tool and the version that are meant, in what is visible to this caller. If there is none, what was asked for is kept
+/// for the record, unless something is in the name that must not be seen.
 fn find_tool(
     kernel: &Kernel,
     facts: &mut Facts,
@@ -61,6 +62,27 @@ fn find_tool(
     request: InvokeRequest,
     parent_left: Option<Duration>,
 ) -> Result<Received, Refusal> {
+    match visible_tool(kernel, facts, &caller, &request) {
+        Ok((tool, conditions, access)) => Ok(Received { caller, tool, request, parent_left, conditions, access }),
+        Err(refusal) => {
+            let name = &*request.tool_id;
+            if facts.tool.is_none() && *facts.redactor.text(name) == *name {
+                facts.wanted = name.parse().ok();
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// The tool in the version that is meant, under which conditions, and the view of access that says so.
+type Visible = (Arc<ToolVersion>, Conditions, Arc<AccessSnapshot>);
+
+fn visible_tool(
+    kernel: &Kernel,
+    facts: &mut Facts,
+    caller: &Principal,
+    request: &InvokeRequest,
+) -> Result<Visible, Refusal> {
     let now = facts.started_at;
     let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
         .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
@@ -71,7 +93,7 @@ fn find_tool(
         .find(caller.tenant(), &request.tool_id)
         .filter(|tool| view.has(&tool.tenant, &tool.id))
         .ok_or_else(|| {
-            let sight = kernel.sight(&access, &caller);
+            let sight = kernel.sight(&access, caller);
             registry.not_found(caller.tenant(), &request.tool_id, |tool| sight.knows(tool))
         })?;
     // Before anything about its versions or parameters is said.
@@ -94,8 +116,7 @@ fn find_tool(
     if let Some(why) = kernel.availability().why_not(&tool.tenant, &tool.id) {
         return Err(not_available(&tool.id, why));
     }
-    let tool = Arc::clone(tool);
-    Ok(Received { caller, tool, request, parent_left, conditions, access })
+    Ok((Arc::clone(tool), conditions, access))
 }
 
 /// AUTH-004: the token does not name the tool at all.

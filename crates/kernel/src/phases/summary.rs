@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::validate::Validated;
-use crate::discretion::Discretion;
+use crate::discretion::{self, Discretion};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::JsonText;
 use crate::ports::redactor::{RedactError, Redactor};
@@ -73,10 +73,14 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
 fn summary(redactor: &dyn Redactor, parameters: &Value, schema: &Value) -> Result<JsonText, RedactError> {
     let mut room = SUMMARY_BYTES_MAX;
     if fits(parameters, &mut room) {
-        return redactor.value(parameters, Some(schema)).map(|shown| bounded(&shown));
+        return shown(redactor, parameters, schema);
     }
     let mut left = LOOKED_AT_BYTES_MAX;
-    redactor.value(&outlined(parameters, 0, &mut left), Some(schema)).map(|shown| bounded(&shown))
+    shown(redactor, &outlined(parameters, 0, &mut left), schema)
+}
+
+fn shown(redactor: &dyn Redactor, value: &Value, schema: &Value) -> Result<JsonText, RedactError> {
+    redactor.value(value, Some(schema)).map(|shown| bounded(&discretion::everywhere(value, shown)))
 }
 
 /// E3304. What could not be redacted is not told.

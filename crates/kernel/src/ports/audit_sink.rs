@@ -13,13 +13,13 @@ use contract::error::ErrorCode;
 use contract::ids::{InvocationId, Subject, TenantId, ToolId, TraceId};
 use contract::manifest::{SideEffect, SideEffectPolicy};
 use contract::version::Version;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::clock::UnixMillis;
 use super::executor::Usage;
 
 /// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAction {
     /// A tool with effects is about to run. Written durably before it starts.
@@ -192,4 +192,13 @@ pub trait AuditSink: Send + Sync + fmt::Debug {
     /// Appends all records in order and returns once they are durable. On an error none, some or all may be written;
     /// the caller repeats the whole batch, so readers must tolerate repeated records (at least once).
     async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError>;
+
+    /// Will the records of calls that are let in now fit? Asked after every append, so it must cost nothing. A sink that
+    /// cannot tell says yes.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    /// Looks for room again, after it had none.
+    async fn make_room(&self) {}
 }

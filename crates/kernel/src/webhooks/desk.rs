@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::announce::body;
 use super::deliver::{Turn, attempt_of};
 use super::{OVERLAP_MAX, WEBHOOKS_PER_TENANT_MAX, Webhooks};
-use crate::administration::{Actor, tenant_of};
+use crate::administration::Actor;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::call_out::CallOutError;
@@ -66,7 +66,7 @@ impl Webhooks {
         tenant: Option<&TenantId>,
     ) -> Result<Vec<WebhookRecord>, Refusal> {
         let caller = kernel.permitted(actor, Action::SeeWebhooks).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = kernel.tenant_for(actor, &caller, tenant).await?;
         self.parts.store.webhooks(&tenant).await.map_err(|error| error.refusal())
     }
 
@@ -79,7 +79,7 @@ impl Webhooks {
         wish: WebhookWish,
     ) -> Result<(WebhookRecord, Option<String>), Refusal> {
         let caller = kernel.permitted(actor, Action::ManageWebhooks).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = kernel.tenant_for(actor, &caller, tenant).await?;
         if wish.url.len() > URL_CHARS_MAX {
             return Err(Refusal::new(ErrorCode::E3004, format!("`url` is longer than {URL_CHARS_MAX} characters")));
         }
@@ -125,7 +125,7 @@ impl Webhooks {
         id: WebhookId,
     ) -> Result<(), Refusal> {
         let caller = kernel.permitted(actor, Action::ManageWebhooks).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = kernel.tenant_for(actor, &caller, tenant).await?;
         let slot = kernel.parts.recorder.reserve().await?;
         if !self.parts.store.remove_webhook(&tenant, id).await.map_err(|error| error.refusal())? {
             return Err(unknown("webhook", id.0));
@@ -145,7 +145,7 @@ impl Webhooks {
         overlap: Duration,
     ) -> Result<(WebhookRecord, Option<String>), Refusal> {
         let caller = kernel.permitted(actor, Action::ManageWebhooks).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = kernel.tenant_for(actor, &caller, tenant).await?;
         let overlap = overlap.min(OVERLAP_MAX);
         let former = self.known(&tenant, id).await?;
         let generation = match (&former.secret, former.former.as_ref().map(|former| &former.secret)) {
@@ -177,7 +177,7 @@ impl Webhooks {
         id: WebhookId,
     ) -> Result<Tried, Refusal> {
         let caller = kernel.permitted(actor, Action::ManageWebhooks).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = kernel.tenant_for(actor, &caller, tenant).await?;
         let webhook = self.known(&tenant, id).await?;
         let slot = kernel.parts.recorder.reserve().await?;
         let now = self.parts.clock.now();
@@ -214,7 +214,7 @@ impl Webhooks {
         (before, most): (Option<u64>, usize),
     ) -> Result<DeliveryPage, Refusal> {
         let caller = kernel.permitted(actor, Action::SeeWebhooks).await?;
-        let filter = DeliveryFilter { tenant: tenant_of(&caller, tenant)?, webhook, state };
+        let filter = DeliveryFilter { tenant: kernel.tenant_for(actor, &caller, tenant).await?, webhook, state };
         self.parts.store.deliveries(&filter, before, most).await.map_err(|error| error.refusal())
     }
 
@@ -227,7 +227,7 @@ impl Webhooks {
         id: DeliveryId,
     ) -> Result<DeliveryReport, Refusal> {
         let caller = kernel.permitted(actor, Action::SeeWebhooks).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = kernel.tenant_for(actor, &caller, tenant).await?;
         let DeliveryDetail { record, .. } = self.sent(&tenant, id).await?;
         let attempts = self.parts.store.attempts(&tenant, id).await.map_err(|error| error.refusal())?;
         Ok(DeliveryReport { record, attempts })
@@ -242,7 +242,7 @@ impl Webhooks {
         id: DeliveryId,
     ) -> Result<Resent, Refusal> {
         let caller = kernel.permitted(actor, Action::ManageWebhooks).await?;
-        let tenant = tenant_of(&caller, tenant)?;
+        let tenant = kernel.tenant_for(actor, &caller, tenant).await?;
         let slot = kernel.parts.recorder.reserve().await?;
         let record = match self.parts.store.reopen(&tenant, id).await.map_err(|error| error.refusal())? {
             Some(record) => record,

@@ -119,6 +119,12 @@ fn show(context: &Context, report: &Report) -> Result<(), Failure> {
         } else {
             printer.style(&format!("NOT whole: {}", counted(report.records, "record")), Style::Red)
         }];
+        if report.whole && report.unsigned > 0 {
+            lines.push(format!(
+                "  {} after the newest checkpoint: nothing signed speaks for what came last, until the server signs again",
+                counted(report.unsigned, "record")
+            ));
+        }
         lines.extend(report.faults.iter().map(|fault| format!("  {}", visible(&fault.to_string()))));
         lines.extend(report.notes.iter().map(|note| format!("  note: {}", visible(note))));
         lines.push(format!("root {}", report.root));

@@ -93,7 +93,8 @@ fn shown(record: ArchivedRecord) -> Value {
     value
 }
 
-fn moment(text: Option<&str>, name: &str) -> Result<Option<UnixMillis>, Refusal> {
+/// The moment of a question, as people write it.
+pub(super) fn moment(text: Option<&str>, name: &str) -> Result<Option<UnixMillis>, Refusal> {
     let Some(text) = text else { return Ok(None) };
     let refused = || {
         Refusal::new(ErrorCode::E3004, format!("`{name}` is no moment"))

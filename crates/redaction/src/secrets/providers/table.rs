@@ -22,7 +22,7 @@ pub(in crate::secrets) const PROVIDERS: &[Row] = &[
     Row("", "sbp_", "h40"), Row("", "sb_secret_", "k20-50"), Row("", "napi_", "l60-70"), Row("", "mdb_sa_sk_", "k40-60"), Row("", "rediss_", "a40"),
     Row("", "4b1d", "a38"), Row("", "ATATT3", "b180-200"), Row("", "ATCTT3", "b150-200"), Row("", "ATBB", "a28-36"), Row("", "AZDO", "a60-90"),
     // Code, packages, building.
-    Row("", "ghp_", "a36"), Row("", "gho_", "a36"), Row("", "ghu_", "a36"), Row("", "ghs_", "a36"), Row("", "ghr_", "a36-76"),
+    Row("", "ghp_", "a36-255"), Row("", "gho_", "a36-255"), Row("", "ghu_", "a36-255"), Row("", "ghs_", "a36-255"), Row("", "ghr_", "a36-255"),
     Row("", "github_pat_", "w82"), Row("", "glpat-", "k20"), Row("", "glpat-", "k27-300 '.' l2 '.' l7-9"), Row("", "glptt-", "h40"), Row("", "gldt-", "k20"),
     Row("", "glft-", "k20"), Row("", "glft-", "h64 '-' d1"), Row("", "glsoat-", "k20"), Row("", "glimt-", "k25"), Row("", "glagent-", "k50"),
     Row("", "gloas-", "k64"), Row("", "glffct-", "k20"), Row("", "glcbt-", "k20-28"), Row("", "glrt-", "k20"), Row("", "glrt-t", "d1 '_' k20"), Row("", "glrt-t", "d1 '_' k27-300 '.' l2 '.' l7-9"), Row("", "glrtr-", "k20"),
@@ -47,7 +47,7 @@ pub(in crate::secrets) const PROVIDERS: &[Row] = &[
     Row("", "weaviate_", "a30+"), Row("", "key_", "h64"), Row("", "wandb_v1_", "w40+"), Row("", "e2b_", "h40"), Row("", "apify_api_", "a36"), Row("", "AI_", "a40"),
     // Talking to people.
     Row("", "xoxb-", "d8-14 ?'-' ?d8-14 ?'-' a16-40"), Row("", "xoxb-", "d8-14 '-' a18-40"), Row("", "xoxp-", "k40-120"), Row("", "xoxa-", "k20-120"), Row("", "xoxr-", "k20-120"), Row("", "xoxs-", "k20-120"), Row("", "xoxo-", "k20-120"), Row("", "xoxc-", "k40-120"), Row("", "xoxd-", "b60+"), Row("", "xoxe.xoxb-", "k40-250"), Row("", "xoxe.xoxp-", "k40-250"),
-    Row("", "xoxe-", "k40-250"), Row("", "xapp-", "d1 '-' u9-14 '-' d8-14 '-' H32+"), Row("", "xwfp-", "k40+"),
+    Row("", "xoxe-", "k40-250"), Row("", "xapp-", "d1 '-' u6-14 '-' d8-14 '-' a32+"), Row("", "xwfp-", "k40+"),
     Row("", "hooks.slack.com/", "p40-140"), Row("", "discord.com/api/webhooks/", "d17-20 '/' k60-80"), Row("", "discordapp.com/api/webhooks/", "d17-20 '/' k60-80"),
     Row("l1-40", ".webhook.office.com/webhookb2/", "p80-250"), Row("", "hooks.zapier.com/hooks/catch/", "p14-60"), Row("", "chat.googleapis.com/v1/spaces/", "p12-60 '/messages?key=' k39 ?'&token=' ?p20-80"), Row("", "api.telegram.org/bot", "d8-12 ':' k30-40"),
     Row("d8-10", ":AA", "k32-34"), Row("k23-28", ".G", "k5 '.' k27-40"), Row("k23-28", ".X", "k5 '.' k27-40"), Row("k23-28", ".Y", "k5 '.' k27-40"), Row("", "SG.", "k20-24 '.' k39-50"), Row("", "SK", "h32"), Row("", "key-", "h32"), Row("", "pubkey-", "h32"), Row("h32", "-us", "d1-2 ?'_x' ?h12"), Row("h32", "-", "h8 '-' h8"),

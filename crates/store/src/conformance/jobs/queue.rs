@@ -1,0 +1,162 @@
+//! Cases of `JobStore` about the queue: who is next, how much may wait, and what makes one job of two wishes.
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test suite: what does not hold must panic")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kernel::ports::job_store::{
+    AGEING_PER_LEVEL, Dedupe, End, Enqueued, JobKey, JobPriority, NewJob, QueueBounds, TakeRules,
+};
+use serde_json::json;
+
+use super::super::Adapter;
+use super::{HOUR, LEASE, SECOND, WIDE, error, job, key, owner, put, ready, take, take_one, tenant, uuid};
+
+pub async fn the_more_urgent_job_is_first_and_waiting_is_worth_urgency(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for (number, level) in [(1, 5), (2, 1), (3, 10), (4, 5)] {
+        put(&store, NewJob { priority: JobPriority::near(level), ..job("local", number) }).await;
+    }
+    let order: Vec<JobKey> = take(&store, owner(1), WIDE).await.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(order, [3, 1, 4, 2].map(|number| key("local", number)));
+
+    put(&store, NewJob { priority: JobPriority::near(1), ..job("local", 5) }).await;
+    adapter.clock().step(AGEING_PER_LEVEL * 9 + SECOND);
+    store.enlist(owner(1), LEASE, false).await.unwrap();
+    put(&store, NewJob { priority: JobPriority::near(10), ..job("local", 6) }).await;
+    assert_eq!(take_one(&store).await.0, key("local", 5), "it has waited long enough");
+}
+
+pub async fn tenants_take_turns_whatever_they_call_urgent(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..60 {
+        put(&store, NewJob { priority: JobPriority::near(10), ..job("loud", number) }).await;
+    }
+    for (of, numbers) in [("quiet", 100..105), ("other", 200..205)] {
+        for number in numbers {
+            put(&store, NewJob { priority: JobPriority::near(1), ..job(of, number) }).await;
+        }
+    }
+    // One worker, so nothing ever runs when it takes: turns, not running jobs, make the difference.
+    let mut served: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..15 {
+        let (key, fence) = take_one(&store).await;
+        *served.entry(key.tenant.to_string()).or_default() += 1;
+        store.finish(&key, fence, End::Done(json!(1))).await.unwrap();
+    }
+    assert_eq!(served, [("loud", 5), ("other", 5), ("quiet", 5)].map(|(of, n)| (of.to_owned(), n)).into());
+    // Many at once: whoever has fewer running is next.
+    put(&store, job("quiet", 300)).await;
+    let taken = take(&store, owner(1), TakeRules { most: 3, ..WIDE }).await;
+    assert_eq!(taken.iter().filter(|(key, _)| key.tenant == tenant("quiet")).count(), 1);
+}
+
+pub async fn a_tenant_runs_no_more_than_its_share(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..10 {
+        put(&store, job("loud", number)).await;
+    }
+    put(&store, job("quiet", 100)).await;
+    let rules = TakeRules { most: 100, running_per_tenant: 3 };
+    let taken = take(&store, owner(1), rules).await;
+    assert_eq!(taken.len(), 4);
+    assert_eq!(take(&store, owner(1), rules).await, []);
+    let (loud, fence) = taken.into_iter().find(|(key, _)| key.tenant == tenant("loud")).unwrap();
+    store.finish(&loud, fence, End::Failed(error())).await.unwrap();
+    assert_eq!(take(&store, owner(1), rules).await.len(), 1);
+}
+
+pub async fn a_delayed_job_is_taken_when_it_is_due(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, NewJob { delay: SECOND * 20, priority: JobPriority::near(10), ..job("local", 1) }).await;
+    put(&store, NewJob { delay: SECOND * 10, priority: JobPriority::near(1), ..job("local", 2) }).await;
+    let early = store.take(owner(1), WIDE).await.unwrap();
+    assert_eq!((early.jobs.len(), early.next_due_in), (0, Some(SECOND * 10)));
+    adapter.clock().step(SECOND * 10);
+    assert_eq!(take_one(&store).await.0, key("local", 2));
+    adapter.clock().step(SECOND * 10);
+    let late = store.take(owner(1), WIDE).await.unwrap();
+    assert_eq!((late.jobs.len(), late.next_due_in), (1, None));
+}
+
+pub async fn the_queue_is_bounded_per_tenant_and_in_total(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let bounds = QueueBounds { per_tenant: 2, total: 3 };
+    let bounded = |of: &str, number| NewJob { bounds, ..job(of, number) };
+    put(&store, bounded("local", 1)).await;
+    put(&store, NewJob { delay: HOUR, ..bounded("local", 2) }).await;
+    assert_eq!(store.enqueue(bounded("local", 3)).await.unwrap(), Enqueued::Full);
+    assert_eq!(store.find(&key("local", 3)).await.unwrap(), None);
+    put(&store, bounded("acme", 4)).await;
+    assert_eq!(store.enqueue(bounded("acme", 5)).await.unwrap(), Enqueued::Full, "in total");
+    let again = store.enqueue(bounded("local", 1)).await.unwrap();
+    assert_eq!(again, Enqueued::Existing { id: uuid(1), same: true }, "what is there is found in a full queue too");
+    take_one(&store).await;
+    put(&store, bounded("acme", 5)).await;
+}
+
+pub async fn one_dedupe_key_makes_one_job_within_its_window(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let keyed = |of: &str, number| NewJob { dedupe: Some(Dedupe { key: "k".into(), window: HOUR }), ..job(of, number) };
+    put(&store, keyed("local", 1)).await;
+    let same = NewJob { digest: keyed("local", 1).digest, ..keyed("local", 2) };
+    assert_eq!(store.enqueue(same.clone()).await.unwrap(), Enqueued::Existing { id: uuid(1), same: true });
+    assert_eq!(
+        store.enqueue(keyed("local", 3)).await.unwrap(),
+        Enqueued::Existing { id: uuid(1), same: false },
+        "other parameters"
+    );
+    put(&store, keyed("acme", 1)).await;
+    put(&store, NewJob { kind: "webhook".into(), ..keyed("local", 4) }).await;
+    adapter.clock().step(HOUR + SECOND);
+    assert!(matches!(store.enqueue(same.clone()).await.unwrap(), Enqueued::Existing { .. }), "it has not ended yet");
+    store.ask_cancel(&key("local", 1), "", error()).await.unwrap();
+    assert_eq!(store.enqueue(same).await.unwrap(), Enqueued::New, "its window is over");
+}
+
+pub async fn one_id_makes_one_job_in_each_tenant(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    put(&store, job("acme", 1)).await;
+    let other = NewJob { digest: job("local", 2).digest, ..job("local", 1) };
+    assert_eq!(store.enqueue(other).await.unwrap(), Enqueued::Existing { id: uuid(1), same: false });
+    assert_eq!(store.counts().await.unwrap().waiting, 2);
+}
+
+pub async fn concurrent_takers_share_the_jobs_without_overlap(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..60 {
+        put(&store, job(if number % 2 == 0 { "even" } else { "odd" }, number)).await;
+    }
+    let mut takers = Vec::new();
+    for _ in 0..12 {
+        let store = Arc::clone(&store);
+        takers.push(tokio::spawn(async move { take(&store, owner(1), TakeRules { most: 10, ..WIDE }).await }));
+    }
+    let mut all = Vec::new();
+    for taker in takers {
+        all.extend(taker.await.unwrap());
+    }
+    assert_eq!(all.len(), 60);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 60);
+}
+
+pub async fn concurrent_enqueues_with_one_key_make_one_job(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let mut askers = Vec::new();
+    for number in 0..40 {
+        let store = Arc::clone(&store);
+        let dedupe = Some(Dedupe { key: "k".into(), window: HOUR });
+        let new = NewJob { dedupe, digest: job("local", 1).digest, ..job("local", number) };
+        askers.push(tokio::spawn(async move { store.enqueue(new).await.unwrap() }));
+    }
+    let mut new = 0;
+    for asker in askers {
+        let outcome = asker.await.unwrap();
+        new += usize::from(outcome == Enqueued::New);
+        assert!(matches!(outcome, Enqueued::New | Enqueued::Existing { same: true, .. }), "{outcome:?}");
+    }
+    assert_eq!((new, store.counts().await.unwrap().waiting), (1, 1));
+}
