@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Room};
 use crate::finding::REDACTED;
 use crate::numbers::Hint;
 
@@ -56,7 +56,7 @@ impl Engine {
 
     /// The same, without a copy of a value in which nothing has to go.
     pub fn shown<'a>(&self, value: &'a Value, schema: Option<&Value>) -> Result<Cow<'a, Value>, RedactionError> {
-        let walk = Walk { engine: self, root: schema };
+        let mut walk = Walk { engine: self, root: schema, room: Room::default() };
         let schemas: Vec<&Value> = schema.into_iter().collect();
         let shown = walk.value(value, &schemas, Place { depth: 0, nested: 0, hint: Hint::default() })?;
         Ok(shown.map_or(Cow::Borrowed(value), Cow::Owned))
@@ -91,11 +91,12 @@ struct Place {
 struct Walk<'a> {
     engine: &'a Engine,
     root: Option<&'a Value>,
+    room: Room,
 }
 
 impl<'a> Walk<'a> {
     /// What is shown in place of a value; nothing if it can be shown as it is. Most can, and are not copied then.
-    fn value(&self, value: &Value, schemas: &[&'a Value], place: Place) -> Result<Option<Value>, RedactionError> {
+    fn value(&mut self, value: &Value, schemas: &[&'a Value], place: Place) -> Result<Option<Value>, RedactionError> {
         if place.depth > DEPTH_MAX {
             return Err(RedactionError::TooDeep);
         }
@@ -104,12 +105,15 @@ impl<'a> Walk<'a> {
             Value::Null | Value::Bool(_) => None,
             Value::Number(number) => self.number(number, place.hint).map(Value::String),
             Value::String(text) => self.text(text, place)?.map(Value::String),
-            Value::Array(items) => self.array(items, &self.of_items(schemas), below)?.map(Value::Array),
+            Value::Array(items) => {
+                let schemas = self.of_items(schemas);
+                self.array(items, &schemas, below)?.map(Value::Array)
+            }
             Value::Object(members) => self.object(members, schemas, below)?.map(Value::Object),
         })
     }
 
-    fn number(&self, number: &Number, hint: Hint) -> Option<String> {
+    fn number(&mut self, number: &Number, hint: Hint) -> Option<String> {
         if number.as_u64().is_some_and(|number| number < SMALLEST_NUMBER) {
             return None;
         }
@@ -117,14 +121,11 @@ impl<'a> Walk<'a> {
         if text.len() < SHORTEST_NUMBER {
             return None;
         }
-        match self.engine.text_in(&text, hint) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(redacted) => Some(redacted),
-        }
+        self.engine.text_in(&text, hint, &mut self.room)
     }
 
     fn array(
-        &self,
+        &mut self,
         items: &[Value],
         schemas: &[&'a Value],
         place: Place,
@@ -146,7 +147,7 @@ impl<'a> Walk<'a> {
     }
 
     fn object(
-        &self,
+        &mut self,
         members: &Map<String, Value>,
         schemas: &[&'a Value],
         place: Place,
@@ -178,7 +179,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What is shown in place of a text, the JSON in it looked at if it is some; nothing if it can be shown as it is.
-    fn text(&self, text: &str, place: Place) -> Result<Option<String>, RedactionError> {
+    fn text(&mut self, text: &str, place: Place) -> Result<Option<String>, RedactionError> {
         if place.nested < NESTED_MAX
             && text.trim_start().starts_with(['{', '['])
             && text.len() <= NESTED_BYTES_MAX
@@ -186,13 +187,11 @@ impl<'a> Walk<'a> {
         {
             let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };
             if let Some(redacted) = self.value(&inner, &[], below)? {
-                return Ok(Some(self.engine.text_in(&redacted.to_string(), place.hint).into_owned()));
+                let redacted = redacted.to_string();
+                return Ok(self.engine.text_in(&redacted, place.hint, &mut self.room).or(Some(redacted)));
             }
         }
-        Ok(match self.engine.text_in(text, place.hint) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(redacted) => Some(redacted),
-        })
+        Ok(self.engine.text_in(text, place.hint, &mut self.room))
     }
 
     /// The schemas that describe a member, all of them.

@@ -47,7 +47,7 @@ pub enum AdditionsError {
     /// A pattern does not compile, or becomes too large.
     #[error("the redaction pattern `{0}` cannot be used")]
     Pattern(String, #[source] Box<regex::Error>),
-    /// The automaton for the values or shapes could not be built.
+    /// The automaton for the values could not be built.
     #[error("the values to be redacted cannot be searched for")]
     Automaton(#[source] aho_corasick::BuildError),
 }
@@ -58,6 +58,13 @@ pub struct Engine {
     detector: Arc<Detector>,
     added: Arc<Added>,
     names: Arc<NameMemory>,
+}
+
+/// Room to look at texts in, used again for every text of a document.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    found: Vec<Finding>,
+    groups: numbers::Scratch,
 }
 
 #[derive(Debug, Default)]
@@ -95,7 +102,7 @@ impl Named {
 impl Engine {
     /// An engine with these additions.
     pub fn new(additions: &Additions) -> Result<Self, AdditionsError> {
-        let detector = Arc::new(Detector::new().map_err(AdditionsError::Automaton)?);
+        let detector = Arc::new(Detector::new());
         Self { detector, added: Arc::default(), names: Arc::default() }.with(additions)
     }
 
@@ -126,45 +133,51 @@ impl Engine {
 
     /// What must not be seen of a text, in order and without overlaps. Offsets are in bytes, at characters' boundaries.
     pub fn findings(&self, text: &str) -> Vec<Finding> {
-        self.findings_in(text, Hint::default())
+        let mut room = Room::default();
+        self.find(text, Hint::default(), &mut room);
+        room.found
     }
 
     /// The text with words in place of what must not be seen.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.text_in(text, Hint::default())
+        self.text_in(text, Hint::default(), &mut Room::default()).map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
-    pub(crate) fn text_in<'a>(&self, text: &'a str, hint: Hint) -> Cow<'a, str> {
-        let mut redacted = Cow::Borrowed(text);
+    /// What is shown in place of a text; nothing if it can be shown as it is.
+    pub(crate) fn text_in(&self, text: &str, hint: Hint, room: &mut Room) -> Option<String> {
+        let mut redacted: Option<String> = None;
         for _ in 0..ROUNDS_MAX {
-            let found = self.findings_in(&redacted, hint);
-            if found.is_empty() {
+            let shown = redacted.as_deref().unwrap_or(text);
+            self.find(shown, hint, room);
+            if room.found.is_empty() {
                 break;
             }
-            redacted = Cow::Owned(replace(&redacted, &found).into_owned());
+            // Nothing that every engine knows is in a word alone, so it need not be looked at again.
+            let whole = matches!(*room.found, [Finding { start: 0, end, .. }] if end == shown.len());
+            redacted = Some(replace(shown, &room.found));
+            if whole && self.added.values.is_none() && self.added.patterns.is_empty() {
+                break;
+            }
         }
         redacted
     }
 
-    pub(crate) fn findings_in(&self, text: &str, hint: Hint) -> Vec<Finding> {
-        let mut found = Vec::new();
+    /// Leaves in `room` what must not be seen of a text.
+    fn find(&self, text: &str, hint: Hint, room: &mut Room) {
+        let Room { found, groups } = room;
+        found.clear();
+        let secret = |start, end| Finding { kind: Kind::Secret, start, end };
         if let Some(values) = &self.added.values {
-            found.extend(values.find_iter(text).map(|hit| Finding {
-                kind: Kind::Secret,
-                start: hit.start(),
-                end: hit.end(),
-            }));
+            found.extend(values.find_iter(text).map(|hit| secret(hit.start(), hit.end())));
         }
         for pattern in &self.added.patterns {
-            found.extend(pattern.find_iter(text).map(|hit| Finding {
-                kind: Kind::Secret,
-                start: hit.start(),
-                end: hit.end(),
-            }));
+            found.extend(pattern.find_iter(text).map(|hit| secret(hit.start(), hit.end())));
         }
-        self.detector.find(text, &mut found);
-        sweep(text, hint, &mut found);
-        settle(found)
+        self.detector.find(text, found);
+        sweep(text, hint, groups, found);
+        if !found.is_empty() {
+            settle(found);
+        }
     }
 
     /// What the name of a member says about it.
@@ -203,10 +216,9 @@ fn automaton(values: &[String]) -> Result<Option<AhoCorasick>, AdditionsError> {
 }
 
 /// Everything that is found from a digit, an `@` or a colon.
-fn sweep(text: &str, hint: Hint, found: &mut Vec<Finding>) {
+fn sweep(text: &str, hint: Hint, groups: &mut numbers::Scratch, found: &mut Vec<Finding>) {
     let bytes = text.as_bytes();
     let (mut place, mut floor) = (0, 0);
-    let mut groups = numbers::Scratch::default();
     while let Some(skip) = bytes.get(place..).and_then(next_beginning) {
         place += skip;
         match at(bytes, place) {
@@ -218,7 +230,7 @@ fn sweep(text: &str, hint: Hint, found: &mut Vec<Finding>) {
                 } else if !crate::boundary::begins(bytes, place) {
                     crate::boundary::run(bytes, place, usize::MAX, crate::boundary::is_word)
                 } else {
-                    numbers::phrase(bytes, place, hint, &mut groups, found)
+                    numbers::phrase(bytes, place, hint, groups, found)
                 };
                 place = place_after.max(place + 1);
             }
@@ -259,4 +271,28 @@ fn is_near_address(bytes: &[u8], colon: usize) -> bool {
     let next = at(bytes, colon + 1);
     let previous = crate::boundary::before(bytes, colon);
     next == b':' || (next.is_ascii_hexdigit() && (previous.is_ascii_hexdigit() || previous == b':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_found_in_the_words_that_take_a_place() {
+        let engine = Engine::new(&Additions::default()).unwrap();
+        for kind in Kind::ALL {
+            for (phone, ssn) in [(false, false), (true, false), (false, true), (true, true)] {
+                let mut room = Room::default();
+                engine.find(kind.replacement(), Hint { phone, ssn }, &mut room);
+                assert!(room.found.is_empty(), "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_added_is_looked_for_in_words_that_take_a_place_as_well() {
+        let additions = Additions { patterns: vec!["EMAIL_[A-Z]+".into()], ..Additions::default() };
+        let engine = Engine::new(&additions).unwrap();
+        assert_eq!(engine.text("ada@example.org"), "[[REDACTED]]");
+    }
 }

@@ -1,7 +1,5 @@
 //! What was found, and the words that take its place (VALID-009, VALID-010).
 
-use std::borrow::Cow;
-
 /// What stands in place of a secret, and of a value whose name or mark says that it must not be seen.
 pub const REDACTED: &str = "[REDACTED]";
 
@@ -46,30 +44,26 @@ pub struct Finding {
 
 /// Brings findings into order, and makes one of those that overlap: a secret is more than what it looks like besides, then
 /// the longer is more than the shorter.
-pub(crate) fn settle(mut found: Vec<Finding>) -> Vec<Finding> {
+pub(crate) fn settle(found: &mut Vec<Finding>) {
     found.retain(|finding| finding.start < finding.end);
     found.sort_unstable_by_key(|finding| (finding.start, finding.end));
-    let mut settled: Vec<Finding> = Vec::with_capacity(found.len());
-    for next in found {
-        match settled.last_mut() {
-            Some(last) if next.start < last.end => {
-                let rank = |finding: &Finding| (finding.kind == Kind::Secret, finding.end - finding.start);
-                // All of both goes, under the better name.
-                let kind = if rank(&next) > rank(last) { next.kind } else { last.kind };
-                *last = Finding { kind, start: last.start, end: last.end.max(next.end) };
-            }
-            _ => settled.push(next),
+    found.dedup_by(|next, last| {
+        let overlap = next.start < last.end;
+        if overlap {
+            let rank = |finding: &Finding| (finding.kind == Kind::Secret, finding.end - finding.start);
+            // All of both goes, under the better name.
+            let kind = if rank(next) > rank(last) { next.kind } else { last.kind };
+            *last = Finding { kind, start: last.start, end: last.end.max(next.end) };
         }
-    }
-    settled
+        overlap
+    });
 }
 
 /// The text with words in place of what was found; `found` is in order and does not overlap.
-pub(crate) fn replace<'a>(text: &'a str, found: &[Finding]) -> Cow<'a, str> {
-    if found.is_empty() {
-        return Cow::Borrowed(text);
-    }
-    let mut redacted = String::with_capacity(text.len());
+pub(crate) fn replace(text: &str, found: &[Finding]) -> String {
+    let words: usize = found.iter().map(|finding| finding.kind.replacement().len()).sum();
+    let gone: usize = found.iter().map(|finding| finding.end - finding.start).sum();
+    let mut redacted = String::with_capacity((text.len() + words).saturating_sub(gone));
     let mut done = 0;
     for finding in found {
         redacted.push_str(text.get(done..finding.start).unwrap_or_default());
@@ -77,7 +71,7 @@ pub(crate) fn replace<'a>(text: &'a str, found: &[Finding]) -> Cow<'a, str> {
         done = finding.end;
     }
     redacted.push_str(text.get(done..).unwrap_or_default());
-    Cow::Owned(redacted)
+    redacted
 }
 
 #[cfg(test)]
@@ -87,13 +81,14 @@ mod tests {
     #[test]
     fn of_overlapping_findings_one_is_left_and_a_secret_wins() {
         let finding = |kind, start, end| Finding { kind, start, end };
-        let settled = settle(vec![
+        let mut settled = vec![
             finding(Kind::Email, 8, 30),
             finding(Kind::Secret, 4, 12),
             finding(Kind::Phone, 40, 50),
             finding(Kind::CreditCard, 40, 56),
             finding(Kind::Ssn, 60, 60),
-        ]);
+        ];
+        settle(&mut settled);
         assert_eq!(settled, [finding(Kind::Secret, 4, 30), finding(Kind::CreditCard, 40, 56)]);
     }
 
@@ -101,6 +96,6 @@ mod tests {
     fn what_is_around_a_finding_stays() {
         let found = [Finding { kind: Kind::Email, start: 4, end: 9 }];
         assert_eq!(replace("ä: a@b.c!", &found), "ä: [EMAIL_REDACTED]!");
-        assert!(matches!(replace("nothing", &[]), Cow::Borrowed("nothing")));
+        assert_eq!(replace("nothing", &[]), "nothing");
     }
 }

@@ -1,19 +1,21 @@
 //! What the name of a member says, worked out once: names come again and again, in every call of a tool and in every item of
 //! a list.
 //!
-//! The memory is bounded in names and in their length, and forgets everything when it is full: whoever makes names up only
-//! makes it slow. It changes nothing but the time: the same name always says the same to the same engine.
+//! The memory has so many places and each name only one of them, where the last that came stays: whoever makes names up only
+//! makes it slow. Nobody waits for anybody. It changes nothing but the time: the same name always says the same to the same
+//! engine.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
 
 use crate::engine::Engine;
 use crate::names::words;
 use crate::numbers::Hint;
 
-/// Names that are remembered.
-const NAMES_MAX: usize = 4_096;
+/// Names that are remembered, at most.
+const PLACES: usize = 2_048;
 /// Longest name that is remembered, bytes.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -30,9 +32,11 @@ pub(crate) struct NameFacts {
     pub(crate) shown: Option<Arc<str>>,
 }
 
-/// The names that were met before.
+/// The names that were met before. The places are made when the first name comes: many engines meet none.
 #[derive(Debug, Default)]
-pub(crate) struct NameMemory(RwLock<HashMap<Box<str>, NameFacts>>);
+pub(crate) struct NameMemory(OnceLock<Box<[Place]>>);
+
+type Place = ArcSwapOption<(Box<str>, NameFacts)>;
 
 impl NameFacts {
     fn of(engine: &Engine, name: &str) -> Self {
@@ -56,17 +60,24 @@ impl NameMemory {
         if name.len() > NAME_BYTES_MAX {
             return NameFacts::of(engine, name);
         }
-        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return known.clone();
+        let places = self.0.get_or_init(|| (0..PLACES).map(|_| Place::empty()).collect());
+        let Some(place) = places.get(place_of(name)) else { return NameFacts::of(engine, name) };
+        if let Some((known, facts)) = place.load().as_deref()
+            && **known == *name
+        {
+            return facts.clone();
         }
         let facts = NameFacts::of(engine, name);
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= NAMES_MAX {
-            names.clear();
-        }
-        names.insert(name.into(), facts.clone());
+        place.store(Some(Arc::new((name.into(), facts.clone()))));
         facts
     }
+}
+
+/// The place of a name. Names that are made up to have the same place only drive each other out of it.
+fn place_of(name: &str) -> usize {
+    // FNV-1a: short, and good enough for names.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    (hash ^ hash >> 16) as usize % PLACES
 }
 
 /// What a name of these words says about numbers below it.
@@ -96,7 +107,7 @@ mod tests {
     use crate::Additions;
 
     #[test]
-    fn a_name_says_the_same_the_second_time_and_after_everything_was_forgotten() {
+    fn a_name_says_the_same_the_second_time_and_after_it_was_forgotten() {
         let engine = Engine::new(&Additions::default()).unwrap();
         let memory = NameMemory::default();
         let told = |name: &str| {
@@ -107,12 +118,13 @@ mod tests {
         for name in ["apiKey", "max_tokens", "phone", "ada@example.org", "plain", &long] {
             let first = told(name);
             assert_eq!(told(name), first, "{name}");
-            (0..NAMES_MAX).for_each(|number| drop(told(&format!("made up {number}"))));
-            assert!(memory.0.read().unwrap().len() <= NAMES_MAX);
+            let rivals = (0..).map(|number| format!("made up {number}"));
+            rivals.filter(|rival| place_of(rival) == place_of(name)).take(2).for_each(|rival| drop(told(&rival)));
             assert_eq!(told(name), first, "{name}");
         }
         assert!(told("apiKey").0 && told("max_tokens").1 && told("phone").2.phone);
         assert_eq!(told("ada@example.org").3.as_deref(), Some("[EMAIL_REDACTED]"));
-        assert!(!memory.0.read().unwrap().contains_key(long.as_str()));
+        let places = memory.0.get().unwrap();
+        assert!(places.iter().all(|place| place.load().as_deref().is_none_or(|(name, _)| **name != *long)));
     }
 }

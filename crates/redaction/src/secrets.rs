@@ -1,18 +1,18 @@
 //! Secrets: keys of known providers, keys and tokens of known forms, and whatever is assigned to a name that says so.
 //!
-//! One automaton finds everything that a secret can begin with, or that can stand in the middle of one, in one pass. Only
-//! there are the shapes looked at, and each of them reads a bounded number of bytes.
+//! Everything that a secret can begin with, or that can stand in the middle of one, is found in one pass (`marks`). Only there
+//! are the shapes looked at, and each of them reads a bounded number of bytes.
 //!
 //! Not here: values that are handed in (`engine`), and members of JSON with names of secrets (`document`).
 
 mod assignment;
 mod forms;
+mod marks;
 mod plausible;
 mod providers;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-
 use crate::finding::{Finding, Kind};
+use marks::Marks;
 use providers::{PROVIDERS, Shape};
 
 /// Parts of names after which a value is looked for.
@@ -39,7 +39,7 @@ const NAMES: [&str; 17] = [
 const FORMS: [&str; 9] =
     ["-----begin ", "eyj", "zxlk", "://", "bearer ", "basic ", "curl ", "kind", "putty-user-key-file-"];
 
-/// What a match of the automaton stands for.
+/// What a mark stands for.
 #[derive(Debug, Clone)]
 enum Trigger {
     Name,
@@ -47,15 +47,25 @@ enum Trigger {
     Provider(Shape),
 }
 
+/// How far a text has been read.
+#[derive(Debug, Default)]
+struct Read {
+    /// Up to here an assignment has been looked at: `api_key_secret` is one name, not three.
+    named: usize,
+    /// And up to here each of the forms that reads far: a form is not looked for in what it has read.
+    forms: [usize; FORMS.len()],
+}
+
 /// Finds secrets.
 #[derive(Debug)]
 pub(crate) struct Detector {
-    automaton: AhoCorasick,
+    marks: Marks,
+    /// Of each mark, by its number.
     triggers: Vec<Trigger>,
 }
 
 impl Detector {
-    pub(crate) fn new() -> Result<Self, aho_corasick::BuildError> {
+    pub(crate) fn new() -> Self {
         let mut literals: Vec<&str> = Vec::new();
         let mut triggers = Vec::new();
         for name in NAMES {
@@ -71,53 +81,48 @@ impl Detector {
             literals.push(row.literal());
             triggers.push(Trigger::Provider(shape));
         }
-        let automaton = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(literals)?;
-        Ok(Self { automaton, triggers })
+        Self { marks: Marks::new(literals), triggers }
     }
 
     /// Appends the secrets of a text.
     pub(crate) fn find(&self, text: &str, found: &mut Vec<Finding>) {
+        let mut read = Read::default();
+        self.marks.each(text.as_bytes(), |mark, start, end| self.look(text, (mark, start, end), &mut read, found));
+    }
+
+    /// Looks at one mark. By itself, because most texts have none and should not pay for it.
+    #[inline(never)]
+    fn look(&self, text: &str, (mark, start, end): (usize, usize, usize), read: &mut Read, found: &mut Vec<Finding>) {
         let bytes = text.as_bytes();
-        // Up to here an assignment has been looked at: `api_key_secret` is one name, not three.
-        let mut named = 0;
-        // And up to here each of the forms that reads far: a form is not looked for in what it has read.
-        let mut looked = [0; FORMS.len()];
-        for hit in self.automaton.find_overlapping_iter(text) {
-            let (start, end) = (hit.start(), hit.end());
-            let place = match self.triggers.get(hit.pattern().as_usize()) {
-                Some(Trigger::Name) if end > named => {
-                    let (next, place) = assignment::around(text, start, end);
-                    named = next;
-                    place
-                }
-                Some(Trigger::Form(form)) if looked.get(*form).is_some_and(|until| start >= *until) => {
-                    let alone = |place| (start, place);
-                    let (until, place) = match FORMS.get(*form).copied().unwrap_or_default() {
-                        "-----begin " => alone(forms::private_key(bytes, start)),
-                        "eyj" => forms::web_token(bytes, start),
-                        "zxlk" => forms::wrapped_web_token(bytes, start),
-                        "://" => alone(forms::user_of_url(bytes, end)),
-                        "bearer " => alone(forms::bearer(bytes, start, end)),
-                        "basic " => alone(forms::basic(bytes, start, end)),
-                        "curl " => forms::user_of_curl(bytes, end),
-                        "kind" => (forms::kubernetes_secret(bytes, start, found), None),
-                        _ => forms::putty_key(bytes, start),
-                    };
-                    if let Some(known) = looked.get_mut(*form) {
-                        *known = until;
-                    }
-                    place
-                }
-                Some(Trigger::Provider(shape)) => shape.around(bytes, start, end),
-                _ => None,
-            };
-            if let Some((start, end)) = place {
-                found.push(Finding { kind: Kind::Secret, start, end });
+        let place = match self.triggers.get(mark) {
+            Some(Trigger::Name) if end > read.named => {
+                let (next, place) = assignment::around(text, start, end);
+                read.named = next;
+                place
             }
+            Some(Trigger::Form(form)) if read.forms.get(*form).is_some_and(|until| start >= *until) => {
+                let alone = |place| (start, place);
+                let (until, place) = match FORMS.get(*form).copied().unwrap_or_default() {
+                    "-----begin " => alone(forms::private_key(bytes, start)),
+                    "eyj" => forms::web_token(bytes, start),
+                    "zxlk" => forms::wrapped_web_token(bytes, start),
+                    "://" => alone(forms::user_of_url(bytes, end)),
+                    "bearer " => alone(forms::bearer(bytes, start, end)),
+                    "basic " => alone(forms::basic(bytes, start, end)),
+                    "curl " => forms::user_of_curl(bytes, end),
+                    "kind" => (forms::kubernetes_secret(bytes, start, found), None),
+                    _ => forms::putty_key(bytes, start),
+                };
+                if let Some(known) = read.forms.get_mut(*form) {
+                    *known = until;
+                }
+                place
+            }
+            Some(Trigger::Provider(shape)) => shape.around(bytes, start, end),
+            _ => None,
+        };
+        if let Some((start, end)) = place {
+            found.push(Finding { kind: Kind::Secret, start, end });
         }
     }
 }
