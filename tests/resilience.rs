@@ -262,3 +262,37 @@ async fn nobody_calls_more_often_than_they_may_and_everybody_is_told_when_they_m
         assert!((1..=1_800).contains(&seconds), "{seconds}");
     }
 }
+
+#[tokio::test]
+async fn while_a_service_is_left_alone_a_tool_that_asks_for_it_answers_with_what_it_said_last() {
+    let service = Service::start().await;
+    let gantry = service
+        .server()
+        .env("GANTRY_RESILIENCE__FAILURE_THRESHOLD", "2")
+        // Longer than the test takes.
+        .env("GANTRY_RESILIENCE__OPEN_MS", "3600000")
+        .run()
+        .await;
+    let wanted = json!({ "stale_results": { "max_age_seconds": 3600 } });
+    assert_eq!(gantry.register(asking(&wanted)).await.status, 201);
+    let fresh = ask(&gantry).await;
+    assert_eq!((fresh.status, &fresh.body["cached"]), (200, &json!(false)), "{}", fresh.text);
+    assert!(fresh.body["execution_metadata"].get("stale").is_none());
+    service.fail(usize::MAX);
+    for _ in 0..2 {
+        assert_eq!(ask(&gantry).await.refusal(), (503, "E3502"));
+    }
+    let before = service.asked();
+    let stale = ask(&gantry).await;
+    assert_eq!((stale.status, &stale.body["cached"]), (200, &json!(true)), "{}", stale.text);
+    assert_eq!(stale.body["result"], fresh.body["result"]);
+    assert!(stale.body["execution_metadata"]["stale"]["age_ms"].is_u64(), "{}", stale.text);
+    assert_eq!(service.asked(), before);
+    // Another caller was never answered, so there is nothing to answer with.
+    let other = gantry.mint(json!({ "tenant": "local", "sub": "did:key:z6MkOther" })).await;
+    let body = json!({ "tool_id": "demo.ask", "parameters": { "problem": "why?" } });
+    let refused = gantry.request(reqwest::Method::POST, "/v1/tools/invoke", Some(&other), Some(body)).await;
+    assert_eq!(refused.refusal(), (503, "E3501"));
+    let metrics = gantry.get("/metrics").await.text;
+    assert!(metrics.contains(r#"gantry_stale_results_total{answer="given"} 1"#), "{metrics}");
+}

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
-use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Step, Traced};
+use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, StaleAnswer, Step, Traced};
 use kernel::ports::shared_state::BreakerKey;
 use kernel::resilience::BreakerMode;
 
@@ -65,6 +65,14 @@ impl Observer for FaultPoint {
     }
     fn retried(&self, granted: bool) {
         self.behind.retried(granted);
+    }
+
+    fn stale_asked(&self, answer: StaleAnswer) {
+        self.behind.stale_asked(answer);
+    }
+
+    fn last_results_kept(&self, bytes: u64) {
+        self.behind.last_results_kept(bytes);
     }
     fn shared_state_evicted(&self, what: &'static str, count: usize) {
         self.behind.shared_state_evicted(what, count);

@@ -265,6 +265,9 @@ pub struct ExecutionMetadata {
     pub coercions: Vec<CoercionNote>,
     /// Set when the version is on its way out.
     pub deprecation: Option<DeprecationNotice>,
+    /// Set when it is the last good result, because the service behind the tool is left alone for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<StaleNotice>,
     /// Set when the result was cut to its limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncation: Option<Truncation>,
@@ -294,6 +297,13 @@ pub struct DeprecationNotice {
     pub successor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_guide: Option<String>,
+}
+
+/// That a result is a former one (RES-019).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StaleNotice {
+    /// Milliseconds since it came from the service.
+    pub age_ms: u64,
 }
 
 /// How a result was cut (VALID-013): never silently.

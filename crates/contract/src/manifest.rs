@@ -30,7 +30,7 @@ pub use behaviour::{
 };
 pub use execution::{Execution, Isolation, ProcessProtocol};
 pub use limits::{
-    BreakerConfig, CheckpointConfig, NetworkPolicy, RateLimit, ResourceLimits, RetryPolicy, TimeoutClass,
+    BreakerConfig, CheckpointConfig, NetworkPolicy, RateLimit, ResourceLimits, RetryPolicy, StaleResults, TimeoutClass,
 };
 pub use reading::{ManifestFormat, schema as manifest_schema};
 
@@ -217,6 +217,9 @@ pub struct Manifest {
     pub retry_policy: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit_breaker_config: Option<BreakerConfig>,
+    /// While its breaker is open, the tool answers with its last good result; pure tools only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_results: Option<StaleResults>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_limits: Option<ResourceLimits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@
 //! Not here: who is calling (`identity`), which tools there are (`registry`).
 
 mod decisions;
+mod naming;
 mod service;
 mod snapshot;
 

@@ -6,6 +6,7 @@
 //!
 //! Not here: keeping checkpoints (`checkpoints::keeper`) and finding documents, which no part of this server does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub(crate) struct Attendant {
     pub(crate) audience: Option<Arc<dyn Audience>>,
     /// Keeps what the tool saves, if this call does.
     pub(crate) keeper: Option<Arc<Keeper>>,
+    /// The tool has asked something: what comes of it depends on the answer, too.
+    pub(crate) has_asked: AtomicBool,
 }
 
 /// How much may be said now: a bucket that fills with time.
@@ -163,6 +166,7 @@ impl Companion for Attendant {
         if !self.admitted() || is_too_much(&questions) {
             return Err(asks_too_much());
         }
+        self.has_asked.store(true, Ordering::Release);
         audience.ask(questions).await
     }
 }

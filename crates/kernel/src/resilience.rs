@@ -9,13 +9,15 @@
 //! - [`limiter`]: the generic cell rate algorithm;
 //! - [`retry`] and the [`backoff`] between attempts.
 //!
-//! What stands around which tool is worked out in `guard`; `service` asks on behalf of a call. When in a call that is done is
+//! What stands around which tool is worked out in `guard`; `service` asks on behalf of a call; `last_results` has what may be
+//! answered while a service is left alone. When in a call that is done is
 //! not here (`phases::authorize`, `phases::execute`).
 
 pub mod backoff;
 pub mod breaker;
 mod following;
 pub(crate) mod guard;
+pub(crate) mod last_results;
 pub mod limiter;
 pub mod outcome;
 pub mod retry;

@@ -103,7 +103,7 @@ pub async fn what_two_replicas_say_at_once_is_heard_by_a_third(hall: &impl Hall)
         match hear(&mut listener).await {
             Ok(Change::Access { epoch }) => missing.retain(|other| *other != epoch),
             Ok(Change::Lost) | Err(_) => lost = true,
-            Ok(Change::Registry { .. } | Change::Decisions) => {}
+            Ok(Change::Registry { .. } | Change::Decisions | Change::DecisionsOf { .. }) => {}
         }
     }
 }
@@ -161,7 +161,7 @@ async fn hear(listener: &mut Receiver<Change>) -> Result<Change, RecvError> {
 fn epochs(changes: &[Change]) -> Vec<u64> {
     let epoch = |change: &Change| match change {
         Change::Access { epoch } => Some(*epoch),
-        Change::Registry { .. } | Change::Decisions | Change::Lost => None,
+        Change::Registry { .. } | Change::Decisions | Change::DecisionsOf { .. } | Change::Lost => None,
     };
     changes.iter().filter_map(epoch).collect()
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use contract::error::ErrorCode;
 use contract::trace_context::TraceContext;
 use kernel::ports::clock::Clock;
-use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, Traced, Words};
+use kernel::ports::observer::{Finished, LedgerEvent, Observer, Spoken, StaleAnswer, Traced, Words};
 use kernel::ports::shared_state::BreakerKey;
 use kernel::resilience::BreakerMode;
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -277,6 +277,14 @@ impl Observer for Metrics {
 
     fn retried(&self, granted: bool) {
         self.resilience.retried(granted);
+    }
+
+    fn stale_asked(&self, answer: StaleAnswer) {
+        self.resilience.stale_asked(answer);
+    }
+
+    fn last_results_kept(&self, bytes: u64) {
+        self.resilience.last_results_kept(bytes);
     }
 
     fn shared_state_evicted(&self, what: &'static str, count: usize) {

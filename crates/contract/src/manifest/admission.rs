@@ -296,6 +296,20 @@ fn cache(manifest: &Manifest, out: &mut Vec<Finding>) {
     if manifest.cache_ttl_seconds.is_some() && manifest.side_effect_policy.has_effects() {
         out.push(Finding::new("/cache_ttl_seconds", "only results of pure tools may be cached"));
     }
+    if manifest.stale_results.is_some() {
+        if manifest.side_effect_policy != SideEffectPolicy::Pure {
+            out.push(Finding::new("/stale_results", "only pure tools may answer with a former result"));
+        }
+        let has_breaker = manifest.external_service.is_some()
+            || manifest.circuit_breaker_config.is_some()
+            || manifest.execution.as_ref().is_some_and(Execution::calls_out);
+        if !has_breaker {
+            out.push(Finding::new(
+                "/stale_results",
+                "is for the time in which a breaker is open, and this tool has none: name an `external_service`",
+            ));
+        }
+    }
 }
 
 fn lifecycle(manifest: &Manifest, out: &mut Vec<Finding>) {

@@ -151,7 +151,7 @@ impl ProcessProtocol {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_false(flag: &bool) -> bool {
+pub(super) fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
@@ -179,6 +179,24 @@ impl Execution {
         match self {
             Self::Process { .. } | Self::Oci { .. } => Isolation::Microvm,
             _ => self.isolation_asked(),
+        }
+    }
+
+    /// Is running it a call to somebody else? MCP servers are not counted to those: they have a supervisor.
+    pub fn calls_out(&self) -> bool {
+        match self {
+            Self::Http { .. }
+            | Self::Openapi { .. }
+            | Self::Grpc { .. }
+            | Self::Websocket { .. }
+            | Self::Workflow { .. }
+            | Self::Composio { .. } => true,
+            Self::Builtin { .. }
+            | Self::Process { .. }
+            | Self::Wasm { .. }
+            | Self::Oci { .. }
+            | Self::Mcp { .. }
+            | Self::Composite { .. } => false,
         }
     }
 

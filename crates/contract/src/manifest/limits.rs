@@ -114,6 +114,18 @@ impl Default for BreakerConfig {
     }
 }
 
+/// That a tool may answer with its last good result while the breaker of its service is open (RES-019). Pure tools only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StaleResults {
+    /// How old such a result may be, in seconds.
+    #[schemars(range(min = 1, max = 86400))]
+    pub max_age_seconds: u32,
+    /// Results are the same for every caller of a tenant. Default false: each gets its own only.
+    #[serde(default, skip_serializing_if = "super::execution::is_false")]
+    pub shared: bool,
+}
+
 /// What one call may use (MAN-016), in the notation of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

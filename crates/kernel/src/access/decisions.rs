@@ -4,15 +4,15 @@
 //! only what the policies in force read. It is consulted after the token has been verified and its tool checked, never before.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TenantId;
+use contract::ids::{Subject, TenantId};
 use policy::{Caller, ContextNeeds, Obligation, Question, ToolFacts, Verdict};
 use quick_cache::sync::Cache;
 use serde_json::{Value, json};
 
+use super::naming::{Mark, Naming};
 use super::service::Access;
 use super::snapshot::{AccessSnapshot, PolicyLayer};
 use crate::ports::clock::UnixMillis;
@@ -34,7 +34,7 @@ pub(crate) struct Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     epoch: u64,
-    round: u64,
+    mark: Mark,
     caller: [u8; 32],
     owner: TenantId,
     /// The digest of the manifest, which holds id and version.
@@ -60,20 +60,33 @@ struct Denial {
 pub(super) struct Decisions {
     remembered: Cache<Key, Remembered>,
     ttl_ms: i64,
-    /// Rises when an authority outside says that it decides otherwise now. Part of the key, so that what was asked before
-    /// the word came and is answered after it is not remembered past it.
-    round: AtomicU64,
+    /// Of whom an authority outside has said that it decides otherwise now. Its mark is part of the key, so that what was
+    /// asked before the word came and is answered after it is not remembered past it.
+    naming: Naming,
 }
 
 impl Decisions {
     pub(super) fn new(ttl_ms: i64) -> Self {
-        Self { remembered: Cache::new(REMEMBERED_MAX), ttl_ms, round: AtomicU64::new(0) }
+        Self { remembered: Cache::new(REMEMBERED_MAX), ttl_ms, naming: Naming::new() }
     }
 
     /// No decision made so far is used again.
     pub(super) fn forget(&self) {
-        self.round.fetch_add(1, Ordering::AcqRel);
+        self.naming.name_everybody();
         self.remembered.clear();
+    }
+
+    /// No decision about these made so far is used again, whether they call, are called for, or have handed on what is
+    /// called with. What is about others stays. (AUTH-011)
+    pub(super) fn forget_those_of(&self, subjects: &[Subject]) {
+        if self.naming.name(subjects) {
+            self.remembered.clear();
+        }
+    }
+
+    fn mark(&self, caller: &Caller) -> Mark {
+        let handed_on = caller.chain().iter().map(|link| &link.sub);
+        self.naming.mark([caller.subject()].into_iter().chain(caller.user()).chain(handed_on))
     }
 }
 
@@ -103,7 +116,7 @@ impl Access {
         );
         let key = Key {
             epoch: snapshot.epoch,
-            round: self.decisions().round.load(Ordering::Acquire),
+            mark: self.decisions().mark(call.caller),
             caller: *call.caller.digest(),
             owner: call.tool.tenant.clone(),
             tool: call.tool.digest,

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use contract::ids::{Subject, TenantId};
 use policy::VisibilityDefault;
 use tokio::sync::Mutex;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::decisions::{Decision, Decisions};
@@ -97,9 +98,15 @@ impl Access {
         self.snapshot.load()
     }
 
-    /// Reloads whenever another instance has changed something, and now and then without being told. Never ends.
+    /// Reloads whenever another instance has changed something, and now and then without being told; forgets decisions when
+    /// told to. Never ends.
     pub async fn follow(&self) {
-        let mut changes = self.parts.bus.subscribe();
+        let (changes, words) = (self.parts.bus.subscribe(), self.parts.bus.subscribe());
+        // Side by side: a store that keeps a reload waiting must not keep decisions in use.
+        tokio::join!(self.reload_when_told(changes), self.forget_when_told(words));
+    }
+
+    async fn reload_when_told(&self, mut changes: Receiver<Change>) {
         loop {
             let told = tokio::select! {
                 told = changes.recv() => told,
@@ -107,18 +114,26 @@ impl Access {
             };
             match told {
                 Ok(Change::Access { epoch }) if epoch <= self.snapshot().epoch => {}
-                Ok(Change::Registry { .. }) => {}
-                Ok(Change::Decisions) => self.decisions.forget(),
+                Ok(Change::Registry { .. } | Change::Decisions | Change::DecisionsOf { .. }) => {}
                 Ok(Change::Access { .. } | Change::Lost) | Err(RecvError::Lagged(_)) => {
-                    // A word from an authority outside may be among those that were lost; an epoch tells nothing of it.
-                    if !matches!(told, Ok(Change::Access { .. }) | Err(RecvError::Lagged(0))) {
-                        self.decisions.forget();
-                    }
                     let _turn = self.turn.lock().await;
                     if let Err(error) = self.reload().await {
                         tracing::error!(%error, "access could not be read anew; what was in force stays in force");
                     }
                 }
+                Err(RecvError::Closed) => return std::future::pending().await,
+            }
+        }
+    }
+
+    async fn forget_when_told(&self, mut words: Receiver<Change>) {
+        loop {
+            match words.recv().await {
+                // What a change of access voids, its epoch does.
+                Ok(Change::Access { .. } | Change::Registry { .. }) => {}
+                Ok(Change::DecisionsOf { subjects }) => self.decisions.forget_those_of(&subjects),
+                // A word from an authority outside may be among those that were lost; an epoch tells nothing of it.
+                Ok(Change::Decisions | Change::Lost) | Err(RecvError::Lagged(_)) => self.decisions.forget(),
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
         }

@@ -7,7 +7,8 @@
 //! - ATT-2: an attempt is repeated only if its error can be retried, its status is among those of the manifest, and repeating
 //!   it cannot make an effect happen twice: the tool is safe to repeat, or the call has a key and surely nothing happened. It
 //!   keeps its key, its id and its place in the ledger (RES-015).
-//! - ATT-3: what is done in the background is not repeated here: the queue does that.
+//! - ATT-3: what is done in the background is not repeated here, nor answered with a former result: the queue tries it again.
+//! - ATT-4: a former result is given only if the breaker refuses, and only for what `resilience::last_results` keeps. (RES-019)
 //!
 //! Not here: how long to wait (`resilience::retry`), what counts as a failure of the service (`resilience::outcome`).
 
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::Principal;
+use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal};
 use serde_json::json;
 
-use super::execute::{cancelled, timed_out};
+use super::execute::{Former, Output, cancelled, timed_out};
 use super::facts::{Facts, millis};
 use crate::checkpoints::{self, Keeper};
 use crate::invoke::Kernel;
@@ -29,6 +31,7 @@ use crate::registry::ToolVersion;
 use crate::resilience::Resilience;
 use crate::resilience::backoff::chance;
 use crate::resilience::guard::{Guard, Retries};
+use crate::resilience::last_results::ResultKey;
 use crate::resilience::retry::{Attempts, Judged, Next, spread};
 
 /// What an attempt needs.
@@ -84,8 +87,8 @@ impl<'a> Run<'a> {
         call: ToolCall,
         (resilience, guard): Guarded<'_>,
         caller: &Principal,
-        key: &CallKey,
-    ) -> Result<ToolOutput, Refusal> {
+        (key, result_key): (&CallKey, Option<&ResultKey>),
+    ) -> Result<Output, Refusal> {
         let tool = Arc::clone(&call.tool);
         let background = caller.is_warranted();
         let retries = guard.retries.as_ref().filter(|_| !background);
@@ -98,8 +101,16 @@ impl<'a> Run<'a> {
                 None => None,
                 Some(service) => match resilience.enter(&tool, service, counted, self.time_left()).await {
                     Ok(entered) => Some(entered),
-                    // What the service itself said last is the better answer.
-                    Err(refusal) => return Err(last.unwrap_or(refusal)),
+                    Err(refusal) => {
+                        let is_open = refusal.code == ErrorCode::E3501;
+                        if let Some(key) = result_key.filter(|_| is_open && !background)
+                            && let Some(former) = self.former_result(resilience, &tool, key)
+                        {
+                            return Ok(Output::Stale(former));
+                        }
+                        // What the service itself said last is the better answer.
+                        return Err(last.unwrap_or(refusal));
+                    }
                 },
             };
             self.begin(facts);
@@ -110,7 +121,7 @@ impl<'a> Run<'a> {
                 resilience.leave(entered, result.as_ref(), took).await;
             }
             let refusal = match result {
-                Ok(output) => return Ok(output),
+                Ok(output) => return Ok(Output::Fresh(output)),
                 Err(refusal) => refusal,
             };
             let Some((retries, attempts)) = &mut attempts else { return Err(refusal) };
@@ -135,6 +146,17 @@ impl<'a> Run<'a> {
             facts.repeats = attempts.made();
             last = Some(refusal);
         }
+    }
+
+    /// ATT-4.
+    fn former_result(&self, resilience: &Resilience, tool: &ToolVersion, key: &ResultKey) -> Option<Former> {
+        let wanted = tool.manifest.stale_results.as_ref()?;
+        let now = self.kernel.clock().monotonic();
+        let age_max = Duration::from_secs(u64::from(wanted.max_age_seconds));
+        let last = resilience.last_results.find(key, age_max, now)?;
+        let age_ms = millis(now.saturating_sub(last.at));
+        tracing::debug!(tool_name = %tool.id, age_ms, "a former result is answered, because the service is left alone");
+        Some(Former { notice: StaleNotice { age_ms }, last })
     }
 
     fn time_left(&self) -> Duration {

@@ -1,8 +1,10 @@
 //! Phase 4, execute: run the tool, under its deadline. What stands between it and a service that fails is in `attempts`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use contract::cost::Reported;
+use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation};
 use contract::schema::CoercionNote;
@@ -22,6 +24,7 @@ use crate::ports::audit_sink::AuditAction;
 use crate::ports::executor::{CallTrace, Executor, ToolCall, ToolOutput, no_executor};
 use crate::ports::observer::Step;
 use crate::registry::ToolVersion;
+use crate::resilience::last_results::{LastResult, ResultKey};
 
 /// A call that ran to its end. Its output has not been looked at.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub struct Executed {
     pub(super) coercions: Vec<CoercionNote>,
     pub(super) output: Output,
     pub(super) conditions: Conditions,
+    /// Under what it is kept as the last good result, if it turns out to be one.
+    pub(super) result_key: Option<ResultKey>,
 }
 
 /// Where the output comes from.
@@ -39,6 +44,15 @@ pub(super) enum Output {
     Fresh(ToolOutput),
     /// The call was made before; this was its result, verified then.
     Kept(Box<KeptResult>),
+    /// The service behind the tool is left alone; this is what it said last.
+    Stale(Former),
+}
+
+/// A result of an earlier call, and how old it is.
+#[derive(Debug)]
+pub(super) struct Former {
+    pub(super) last: Arc<LastResult>,
+    pub(super) notice: StaleNotice,
 }
 
 /// Runs the phase.
@@ -104,7 +118,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                     Kept::Resolved { result } => Box::new(KeptResult::of_person(result, facts.started_at)),
                     Kept::Failure(failure) => return Err(failure.refusal()),
                 };
-                return Ok(Executed { tool, coercions, output: Output::Kept(kept), conditions });
+                return Ok(Executed { tool, coercions, output: Output::Kept(kept), conditions, result_key: None });
             }
         }
     }
@@ -124,8 +138,21 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         return Err(timed_out(&tool, millis(time_allowed)));
     }
 
+    // A call that goes on from what another one has saved depends on more than its parameters.
+    let result_key = if resume.is_some() { None } else { ResultKey::of(&tool, &caller, parameters_digest) };
     let outward = facts.journey.outward(&kernel.parts.clock);
     let underway = outward.begin(None, || OutwardCall::Executor(executor.kind()));
+    let attendant = Arc::new(Attendant {
+        invocation_id: facts.invocation_id,
+        tool: Arc::clone(&tool),
+        clock: Arc::clone(&kernel.parts.clock),
+        observer: Arc::clone(&kernel.parts.observer),
+        redactor: Arc::clone(&facts.redactor),
+        pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
+        audience: facts.audience.take(),
+        keeper: keeper.clone(),
+        has_asked: AtomicBool::new(false),
+    });
     let call = ToolCall {
         invocation_id: facts.invocation_id,
         trace_id: facts.trace_id,
@@ -137,16 +164,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         time_left,
         limits,
         isolation,
-        companion: Arc::new(Attendant {
-            invocation_id: facts.invocation_id,
-            tool: Arc::clone(&tool),
-            clock: Arc::clone(&kernel.parts.clock),
-            observer: Arc::clone(&kernel.parts.observer),
-            redactor: Arc::clone(&facts.redactor),
-            pace: Mutex::new(Pace::full(kernel.clock().monotonic())),
-            audience: facts.audience.take(),
-            keeper: keeper.clone(),
-        }),
+        companion: Arc::clone(&attendant) as _,
         resume,
     };
     let prices = tool.manifest.cost_config.as_ref();
@@ -163,13 +181,27 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let output = match run.guard(&tool) {
         None => {
             run.begin(facts);
-            run.once(facts, call).await
+            run.once(facts, call).await.map(Output::Fresh)
         }
         // Boxed, so that a call without any of this does not carry it along.
-        Some(guarded) => Box::pin(run.guarded(facts, call, guarded, &caller, &key)).await,
+        Some(guarded) => Box::pin(run.guarded(facts, call, guarded, &caller, (&key, result_key.as_ref()))).await,
     };
-    underway.end(output.as_ref().err().map(|refusal| refusal.code));
-    let mut output = output?;
+    underway.end(match &output {
+        Ok(Output::Fresh(_) | Output::Kept(_)) => None,
+        Ok(Output::Stale(_)) => Some(ErrorCode::E3501),
+        Err(refusal) => Some(refusal.code),
+    });
+    let mut output = match output? {
+        Output::Fresh(output) => output,
+        former => {
+            if let Output::Stale(former) = &former {
+                facts.stale = Some((former.last.invocation, former.notice));
+                // Whoever asks again with this key asks the service, if it can be asked by then.
+                facts.noted = None;
+            }
+            return Ok(Executed { tool, coercions, output: former, conditions, result_key: None });
+        }
+    };
     // What was said beside the result goes before what stands in it.
     let reported = Reported::in_result(prices, &output.value);
     output.usage.cost_incurred = output.usage.cost_incurred.or(reported.cost);
@@ -178,7 +210,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     if facts.held.is_some() {
         kernel.parts.observer.step(Step::Ended);
     }
-    Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions })
+    let result_key = result_key.filter(|_| !attendant.has_asked.load(Ordering::Acquire));
+    Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions, result_key })
 }
 
 /// Counts the call against the budget of the token and of every token it was delegated from, before it runs.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::canonical::Digest;
 use contract::cost::Costs;
-use contract::envelope::InvocationStatus;
+use contract::envelope::{InvocationStatus, StaleNotice};
 use contract::error::{ErrorCode, ErrorKind};
 use contract::ids::{InvocationId, ToolId, TraceId};
 use contract::trace_context::TraceContext;
@@ -55,6 +55,8 @@ pub struct Facts {
     pub(super) noted: Option<Noted>,
     /// The call whose answer is given again, if this one was made before.
     pub(super) replay_of: Option<First>,
+    /// The call whose result is given because the service is left alone, and how old that is.
+    pub(super) stale: Option<(InvocationId, StaleNotice)>,
     /// Room in the audit log; there once the call was let in.
     pub(super) slot: Option<Slot>,
     /// Who listens while it runs; the tool's companion takes it.
@@ -97,6 +99,7 @@ impl Facts {
             held: None,
             noted: None,
             replay_of: None,
+            stale: None,
             slot: None,
             audience: arrival.audience.clone(),
             cancellation: arrival.cancellation.clone(),
@@ -107,6 +110,11 @@ impl Facts {
             repeats: 0,
             journey,
         }
+    }
+
+    /// Is the answer one of an earlier call?
+    pub(super) fn is_answered_before(&self) -> bool {
+        self.replay_of.is_some() || self.stale.is_some()
     }
 
     /// What every line of the log says that is written on the way of this call.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::canonical;
 use contract::cost::{Costs, fixed_part};
-use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse};
+use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse, StaleNotice};
 use contract::error::{ErrorCode, Refusal};
 
 use super::facts::{CALLS, Facts, millis, status_of};
@@ -68,15 +68,18 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             // What an earlier call used was counted then, so it is not among what this one used.
             usage: facts.used.unwrap_or_default(),
             costs,
-            replayed: facts.replay_of.is_some(),
+            replayed: facts.is_answered_before(),
         });
     }
     told(&facts, status, took);
     if let Some(slot) = facts.slot.take() {
         let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
-        record.note = match &facts.replay_of {
-            Some(first) => Some(format!("answered with the outcome of {}", first.invocation)),
-            None => carried.as_ref().err().and_then(note),
+        record.note = match (&facts.replay_of, &facts.stale) {
+            (Some(first), _) => Some(format!("answered with the outcome of {}", first.invocation)),
+            (None, Some((former, StaleNotice { age_ms }))) => {
+                Some(format!("stale: answered with the result of {former}, {age_ms} ms old, because a breaker is open"))
+            }
+            (None, None) => carried.as_ref().err().and_then(note),
         };
         if let Some(judged) = &mut record.judged {
             // Here and not where records are written: it takes less time than a copy of the result, which goes to the caller,
@@ -111,7 +114,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         status,
         tool_id: tool.id.to_string(),
         tool_version: first.as_ref().map_or_else(|| tool.version.clone(), |first| first.version.clone()),
-        cached: first.is_some(),
+        cached: first.is_some() || facts.stale.is_some(),
         execution_time_ms: millis(took),
         execution_metadata: ExecutionMetadata {
             duration_ms: verified.ran.as_ref().map_or_else(|| millis(took), |ran| ran.duration_ms),
@@ -129,6 +132,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
             network_bytes_received: verified.usage.network_bytes_received,
             coercions: verified.coercions,
             deprecation: notice.map(crate::registry::Notice::on_the_wire),
+            stale: facts.stale.map(|(_, notice)| notice),
             truncation: verified.truncation,
             tokens_used: verified.usage.tokens,
             cost: costs.total().to_string(),
@@ -183,7 +187,7 @@ fn told(facts: &Facts, status: InvocationStatus, took: Duration) {
         agent_id = %caller.subject(),
         tool_name = %tool.id,
         status = status.as_str(),
-        cached = facts.replay_of.is_some(),
+        cached = facts.is_answered_before(),
         execution_time_ms = millis(took),
         "tool_execution_completed"
     );
@@ -215,7 +219,7 @@ pub(super) fn trace(
         agent: facts.caller.as_ref().map(|caller| caller.subject().clone()),
         status,
         code,
-        replayed: facts.replay_of.is_some(),
+        replayed: facts.is_answered_before(),
         costs,
     }));
 }

@@ -5,7 +5,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::SideEffectPolicy;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::facts::{Facts, millis};
 use super::verify::Verified;
@@ -15,6 +15,7 @@ use crate::ports::ledger::EntryState;
 use crate::ports::observer::Step;
 use crate::ports::redactor::redacted;
 use crate::registry::ToolVersion;
+use crate::resilience::last_results::LastResult;
 
 /// The end of a call, in the ledger if it belongs there.
 #[derive(Debug)]
@@ -28,7 +29,12 @@ impl Settled {
 }
 
 /// Runs the phase.
-pub async fn settle(kernel: &Kernel, facts: &mut Facts, carried: Result<Verified, Refusal>) -> Settled {
+pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Verified, Refusal>) -> Settled {
+    if let (Some(resilience), Ok(verified)) = (&kernel.resilience, &mut carried)
+        && let Some((key, value)) = verified.to_keep.take()
+    {
+        resilience.last_results.keep(key, last_result(kernel, facts, value));
+    }
     if let (Some(noted), Ok(verified)) = (facts.noted.take(), &carried) {
         kernel.parts.books.remember(noted, kept(kernel, facts, verified));
     }
@@ -67,6 +73,20 @@ fn kept(kernel: &Kernel, facts: &Facts, verified: &Verified) -> KeptResult {
         started_at: facts.started_at.to_string(),
         completed_at: clock.now().to_string(),
         duration_ms: millis(clock.monotonic().saturating_sub(facts.started)),
+    }
+}
+
+/// What is answered while the service behind the tool is left alone (RES-019).
+fn last_result(kernel: &Kernel, facts: &Facts, value: Value) -> LastResult {
+    let clock = kernel.clock();
+    let at = clock.monotonic();
+    LastResult {
+        value,
+        invocation: facts.invocation_id,
+        started_at: facts.started_at.to_string(),
+        completed_at: clock.now().to_string(),
+        duration_ms: millis(at.saturating_sub(facts.started)),
+        at,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::ledger::KeptResult;
 use crate::ports::executor::Usage;
 use crate::ports::redactor::Redactor;
 use crate::registry::ToolVersion;
+use crate::resilience::last_results::{LastResult, ResultKey};
 
 /// Largest result, as JSON (VALID-013).
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
@@ -39,6 +40,8 @@ pub struct Verified {
     pub(super) truncation: Option<Truncation>,
     /// When it ran, if that was in an earlier call.
     pub(super) ran: Option<Ran>,
+    /// What the tool answered, before anything was taken out of it, and under what it is kept, if it is.
+    pub(super) to_keep: Option<(ResultKey, Value)>,
 }
 
 /// When an earlier call ran.
@@ -49,22 +52,34 @@ pub(super) struct Ran {
     pub(super) duration_ms: u64,
 }
 
+impl Ran {
+    fn of(last: &LastResult) -> Self {
+        let (started_at, completed_at) = (last.started_at.clone(), last.completed_at.clone());
+        Self { started_at, completed_at, duration_ms: last.duration_ms }
+    }
+}
+
 /// Runs the phase.
 pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, Refusal> {
-    let Executed { tool, coercions, output, conditions } = executed;
-    let output = match output {
-        Output::Fresh(output) => output,
+    let Executed { tool, coercions, output, conditions, result_key } = executed;
+    let (mut result, usage, ran) = match output {
+        Output::Fresh(output) => (output.value, output.usage, None),
         Output::Kept(kept) => return verify_again(redactor, tool, coercions, *kept, &conditions),
+        // It was good for whoever called then; what this caller may see of it is asked from the beginning.
+        Output::Stale(former) => {
+            let (ran, value) = (Ran::of(&former.last), former.last.value.clone());
+            (value, Usage::default(), Some(ran))
+        }
     };
-    let mut result = output.value;
     fits_the_schema(&tool, &result)?;
+    let unmasked = result_key.map(|key| (key, result.clone()));
     let truncation = match tool.manifest.output_policy.unwrap_or_default() {
         OutputPolicy::Raw | OutputPolicy::Standard => None,
         OutputPolicy::Strict => cut_to_limits(&mut result),
     };
     let result = redacted(redactor, &tool, &conditions, result)?;
     fits_the_size(&tool, &result, conditions.result_bytes)?;
-    Ok(Verified { tool, coercions, result, usage: output.usage, truncation, ran: None })
+    Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: unmasked })
 }
 
 /// A result that passed before: what this caller may see of it now is asked again (IDEM-016), its shape is not.
@@ -79,7 +94,7 @@ fn verify_again(
     let result = redacted(redactor, &tool, conditions, result)?;
     fits_the_size(&tool, &result, conditions.result_bytes)?;
     let ran = Some(Ran { started_at, completed_at, duration_ms });
-    Ok(Verified { tool, coercions, result, usage, truncation, ran })
+    Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: None })
 }
 
 /// Results are redacted where the manifest asks for it (the strict policy), and masked where a policy does (VALID-012).

@@ -4,8 +4,10 @@
 //! messages cost freshness, never correctness of what is durable, because snapshots are also refreshed by time.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use contract::ids::Subject;
 use tokio::sync::broadcast;
 
 /// What has changed.
@@ -15,8 +17,11 @@ pub enum Change {
     Access { epoch: u64 },
     /// Tools or versions of them; the generation after it.
     Registry { generation: u64 },
-    /// An authority outside decides otherwise from now on: remembered decisions are void. (AUTH-011)
+    /// An authority outside decides otherwise from now on: all remembered decisions are void. (AUTH-011)
     Decisions,
+    /// The same of these subjects only; what is remembered about others stays. An adapter that cannot say it to other
+    /// instances says [`Change::Decisions`]: too much is forgotten then, never too little.
+    DecisionsOf { subjects: Arc<[Subject]> },
     /// Words may have been lost, or say what this build does not understand: whoever hears it reads everything anew.
     Lost,
 }

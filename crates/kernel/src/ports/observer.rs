@@ -226,6 +226,14 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn retried(&self, granted: bool) {
         let _ = granted;
     }
+    /// A breaker was open, and the last good result was asked for.
+    fn stale_asked(&self, answer: StaleAnswer) {
+        let _ = answer;
+    }
+    /// Last good results that are kept now, in bytes.
+    fn last_results_kept(&self, bytes: u64) {
+        let _ = bytes;
+    }
     /// So many idle entries of the shared state were forgotten for want of room; `what` names their kind.
     fn shared_state_evicted(&self, what: &'static str, count: usize) {
         let _ = (what, count);
@@ -245,6 +253,26 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn invocation_traced(&self, trace: Box<Traced>) {
         // Only those who said that they record it are told.
         drop(trace);
+    }
+}
+
+/// What came of asking for the last good result of a tool (RES-019).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StaleAnswer {
+    Given,
+    /// There was one, older than the manifest allows.
+    TooOld,
+    Unknown,
+}
+
+impl StaleAnswer {
+    /// The word in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::TooOld => "too_old",
+            Self::Unknown => "unknown",
+        }
     }
 }
 

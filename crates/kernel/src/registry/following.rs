@@ -28,7 +28,7 @@ impl Registry {
                 () = self.clock.sleep(REFRESH) => Err(RecvError::Lagged(0)),
             };
             match told {
-                Ok(Change::Access { .. } | Change::Decisions) => continue,
+                Ok(Change::Access { .. } | Change::Decisions | Change::DecisionsOf { .. }) => continue,
                 Ok(Change::Registry { .. } | Change::Lost) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return std::future::pending().await,
             }

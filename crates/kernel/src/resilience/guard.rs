@@ -79,25 +79,7 @@ impl Guard {
 fn service_of(tool: &ToolVersion) -> Option<BreakerKey> {
     let manifest = &tool.manifest;
     let binding = manifest.execution.as_ref();
-    let outward = match binding {
-        Some(
-            Execution::Http { .. }
-            | Execution::Openapi { .. }
-            | Execution::Grpc { .. }
-            | Execution::Websocket { .. }
-            | Execution::Workflow { .. }
-            | Execution::Composio { .. },
-        ) => true,
-        Some(
-            Execution::Builtin { .. }
-            | Execution::Process { .. }
-            | Execution::Wasm { .. }
-            | Execution::Oci { .. }
-            | Execution::Mcp { .. }
-            | Execution::Composite { .. },
-        )
-        | None => false,
-    };
+    let outward = binding.is_some_and(Execution::calls_out);
     if !outward && manifest.external_service.is_none() && manifest.circuit_breaker_config.is_none() {
         return None;
     }

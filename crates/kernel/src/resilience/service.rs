@@ -15,6 +15,7 @@ use serde_json::json;
 use super::breaker::{Admission, BreakerMode, Outcome, Permit, Verdict};
 use super::following::Archive;
 use super::guard::{Guard, GuardedService, Retries};
+use super::last_results::LastResults;
 use super::limiter::Quota;
 use super::outcome;
 use super::settings::BreakerSettings;
@@ -70,6 +71,7 @@ pub struct Resilience {
     limits: Arc<dyn RateLimits>,
     pub(crate) settings: ResilienceSettings,
     pub(super) observer: Arc<dyn Observer>,
+    pub(crate) last_results: LastResults,
     pub(super) archive: Option<Archive>,
 }
 
@@ -84,7 +86,8 @@ impl Resilience {
     /// On this shared state.
     pub fn new(state: Arc<dyn SharedState>, settings: ResilienceSettings, observer: Arc<dyn Observer>) -> Self {
         let limits = Arc::clone(&state) as Arc<dyn RateLimits>;
-        Self { breakers: state, limits, settings, observer, archive: None }
+        let last_results = LastResults::new(Arc::clone(&observer));
+        Self { breakers: state, limits, settings, observer, last_results, archive: None }
     }
 
     /// With what became of breakers written down there (RES-011), by whoever runs [`Resilience::follow`].

@@ -411,6 +411,54 @@ async fn word_that_an_engine_decides_otherwise_voids_what_is_remembered() {
 }
 
 #[tokio::test]
+async fn word_about_some_voids_what_is_remembered_about_them_and_nothing_else() {
+    let yes = Verdict { allowed: true, determining: vec![], obligations: vec![], reason: String::new() };
+    let oracle = Arc::new(Oracle(Mutex::new(Ok(yes)), AtomicUsize::new(0)));
+    let bus = Arc::new(MemoryBus::default());
+    let props = Props { engine: Some(Arc::clone(&oracle)), bus: Some(Arc::clone(&bus)), ..Props::default() };
+    let stage = Stage::with(props).await;
+    stage.publish(json!({})).await;
+    let ann = stage.mint(json!({ "sub": "ann" })).await;
+    let bob = stage.mint(json!({ "sub": "bob", "user_did": "did:example:uma" })).await;
+    let to_cy = DelegationRequest { sub: Some("cy".parse().unwrap()), ..DelegationRequest::default() };
+    let cy = stage.kernel.delegate_token(as_holder(&ann), &to_cy).await.unwrap().token;
+    let everybody = [&ann, &bob, &cy];
+    let story = async {
+        // How often each has to be asked about: once at first, and then by whom the word names.
+        let asked_about = async || {
+            let mut asked = [0; 3];
+            for (token, asked) in everybody.iter().zip(&mut asked) {
+                let before = oracle.1.load(Ordering::SeqCst);
+                assert_eq!(stage.code(token, "greet").await, None);
+                *asked = oracle.1.load(Ordering::SeqCst) - before;
+            }
+            asked
+        };
+        // The word is on its way through the task that follows the bus.
+        let after = async |named: &[&str]| {
+            bus.publish(Change::DecisionsOf { subjects: named.iter().map(|name| name.parse().unwrap()).collect() })
+                .await;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            asked_about().await
+        };
+        assert_eq!(asked_about().await, [1; 3]);
+        assert_eq!(asked_about().await, [0; 3]);
+        assert_eq!(after(&["bob"]).await, [0, 1, 0]);
+        assert_eq!(after(&["did:example:uma"]).await, [0, 1, 0], "whom somebody acts for");
+        assert_eq!(after(&["ann"]).await, [1, 0, 1], "cy acts with what ann handed on");
+        assert_eq!(after(&["cy", "bob"]).await, [0, 1, 1]);
+        assert_eq!(after(&["dan"]).await, [0; 3], "nobody who has called");
+        assert_eq!(after(&[]).await, [1; 3], "whoever is not named may be meant");
+    };
+    tokio::select! {
+        () = stage.kernel.access().follow() => panic!("following has ended"),
+        told = tokio::time::timeout(std::time::Duration::from_secs(30), story) => told.unwrap(),
+    }
+}
+
+#[tokio::test]
 async fn a_cached_allow_never_helps_a_token_that_does_not_name_the_tool() {
     let stage = Stage::new().await;
     stage.publish(json!({})).await;

@@ -20,6 +20,7 @@ const INVOCATION_ID: &str = "dev.gantry/invocation_id";
 const TRACE_ID: &str = "dev.gantry/trace_id";
 const ERROR: &str = "dev.gantry/error";
 const DEPRECATION: &str = "dev.gantry/deprecation";
+const STALE: &str = "dev.gantry/stale";
 /// Faults of the input that are told in words; all of them are in `_meta`.
 const FAULTS_TOLD_MAX: usize = 20;
 
@@ -31,6 +32,9 @@ pub(crate) fn result(response: InvokeResponse, relayed: bool) -> CallToolResult 
     if let Some(notice) = &response.execution_metadata.deprecation {
         meta.insert(DEPRECATION.to_owned(), json!(notice));
     }
+    if let Some(notice) = &response.execution_metadata.stale {
+        meta.insert(STALE.to_owned(), json!(notice));
+    }
     success(response.result, meta, relayed)
 }
 
@@ -41,6 +45,7 @@ pub(crate) fn kept_result(mut answer: Value, relayed: bool) -> CallToolResult {
         (INVOCATION_ID, part("/invocation_id")),
         (TRACE_ID, part("/trace_id")),
         (DEPRECATION, part("/execution_metadata/deprecation")),
+        (STALE, part("/execution_metadata/stale")),
     ];
     let meta = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     success(part("/result").unwrap_or_default(), meta, relayed)

@@ -11,7 +11,8 @@
 //! - BUS-1: whatever was published while a replica was connected, it has heard or is told `Lost` within [`LOOK_EVERY`] and
 //!   one operation.
 //! - BUS-2: after every connection, the first one included, listeners are told `Lost`: nobody knows what was said before.
-//! - BUS-3: noise and forged words cost at most a reload each, and at most [`NOISE_SAID_EVERY`] lines of log.
+//! - BUS-3: noise and forged words cost at most a reload each, and at most one line of log in [`NOISE_SAID_EVERY`].
+//! - BUS-4: a word of the policy engine that cannot be read may have named anybody, so it voids all decisions. (AUTH-011)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,9 +195,12 @@ impl Ear {
     fn hear(&mut self, heard: &Heard) {
         if heard.channel == self.policy_updates {
             match words::subjects_of(&heard.payload) {
-                // All are forgotten, not those of the subjects named only: the key of a decision is a digest.
-                Some(_) => self.voice.tell(Change::Decisions),
-                None => self.noise(),
+                Some(subjects) => self.voice.tell(Change::DecisionsOf { subjects }),
+                // BUS-4.
+                None => {
+                    self.voice.tell(Change::Decisions);
+                    self.noise();
+                }
             }
             return;
         }
@@ -226,7 +230,9 @@ impl Ear {
         let now = Instant::now();
         if self.noise_said.is_none_or(|last| now.duration_since(last) >= NOISE_SAID_EVERY) {
             self.noise_said = Some(now);
-            tracing::warn!("a message on a channel of Redis was not understood and is ignored");
+            tracing::warn!(
+                "a message on a channel of Redis was not understood; one about policies voids all decisions, others are ignored"
+            );
         }
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! A word of ours is `generation replica kind [number]`, plain text, for example `1763300000000001 r-7 access 12`. A kind that
 //! this build does not know comes from a newer one in the middle of a rolling upgrade: it is heard as [`Change::Lost`], so
-//! that everything is read anew. Everything else that does not parse is noise and changes nothing.
+//! that everything is read anew. Everything else that does not parse is noise and changes nothing. On the channel of the policy
+//! engine there is no such thing: what cannot be read there may have named anybody, so it voids all decisions.
 //!
 //! Anybody with access to the server can publish, so sizes are bounded and nothing that is read here is believed: the worst a
-//! forged word does is one reload.
+//! forged word does is one reload, or that decisions are asked for once more.
 
+use std::sync::Arc;
+
+use contract::ids::Subject;
 use kernel::ports::change_bus::Change;
 use kernel::ports::shared_state::BreakerTransition;
 use serde::Deserialize;
@@ -19,8 +23,6 @@ const TRANSITION_BYTES_MAX: usize = 4 * 1024;
 const UPDATE_BYTES_MAX: usize = 256 * 1024;
 /// Subjects that one message may name.
 const SUBJECTS_MAX: usize = 10_000;
-/// The longest name of a subject. (STORE-004)
-const SUBJECT_BYTES_MAX: usize = 500;
 
 /// A word of a replica.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +37,8 @@ pub(super) fn spoken(replica: &str, change: &Change) -> String {
     match change {
         Change::Access { epoch } => format!("{replica} access {epoch}"),
         Change::Registry { generation } => format!("{replica} registry {generation}"),
-        Change::Decisions => format!("{replica} decisions"),
+        // Whom an engine names, it names to every replica itself; without the names all decisions are meant.
+        Change::Decisions | Change::DecisionsOf { .. } => format!("{replica} decisions"),
         Change::Lost => format!("{replica} lost"),
     }
 }
@@ -74,15 +77,23 @@ struct PolicyUpdate {
     affected_subjects: Vec<String>,
 }
 
-/// How many subjects a policy update names, or `None` if it is not one.
-pub(super) fn subjects_of(payload: &[u8]) -> Option<usize> {
+/// Whom a policy update names. `None`: it cannot be read, names nobody or too many, or somebody that nobody can be called,
+/// as `*` or a DID with a fragment; then it must be taken to mean everybody.
+pub(super) fn subjects_of(payload: &[u8]) -> Option<Arc<[Subject]>> {
     if payload.len() > UPDATE_BYTES_MAX {
         return None;
     }
     let update: PolicyUpdate = serde_json::from_slice(payload).ok()?;
-    let sane = |subject: &String| !subject.is_empty() && subject.len() <= SUBJECT_BYTES_MAX;
-    let many = update.affected_subjects.len();
-    (many <= SUBJECTS_MAX && update.affected_subjects.iter().all(sane)).then_some(many)
+    if !(1..=SUBJECTS_MAX).contains(&update.affected_subjects.len()) {
+        return None;
+    }
+    update.affected_subjects.iter().map(|subject| named(subject)).collect()
+}
+
+/// A subject as tokens have it, if this is one.
+fn named(subject: &str) -> Option<Subject> {
+    let part_of_a_did = subject.starts_with("did:") && subject.contains(['#', '?', '/']);
+    (!part_of_a_did && !subject.contains('*')).then(|| subject.parse().ok())?
 }
 
 #[cfg(test)]
@@ -118,17 +129,22 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_update_names_subjects_and_nothing_else_is_one() {
+    fn a_policy_update_names_subjects_and_whatever_else_comes_names_everybody() {
         let many = |n: usize| serde_json::json!({ "affected_subjects": vec!["did:x"; n] }).to_string();
         for (payload, expected) in [
             (r#"{"affected_subjects":["did:key:z1","did:web:a"]}"#.to_owned(), Some(2)),
-            (r#"{"affected_subjects":[],"reason":"more than we know"}"#.to_owned(), Some(0)),
+            (r#"{"affected_subjects":["admin"],"reason":"more than we know"}"#.to_owned(), Some(1)),
+            (r#"{"affected_subjects":[]}"#.to_owned(), None),
+            (r#"{"affected_subjects":["*"]}"#.to_owned(), None),
+            (r#"{"affected_subjects":["did:key:z1","did:web:*"]}"#.to_owned(), None),
+            (r#"{"affected_subjects":["did:web:a#key-1"]}"#.to_owned(), None),
+            (r#"{"affected_subjects":["two words"]}"#.to_owned(), None),
             (many(SUBJECTS_MAX), Some(SUBJECTS_MAX)),
             (many(SUBJECTS_MAX + 1), None),
             (r#"{"affected_subjects":"did:key:z1"}"#.to_owned(), None),
             (r#"{"affected_subjects":[1]}"#.to_owned(), None),
             (r#"{"affected_subjects":[""]}"#.to_owned(), None),
-            (format!(r#"{{"affected_subjects":["{}"]}}"#, "x".repeat(SUBJECT_BYTES_MAX + 1)), None),
+            (format!(r#"{{"affected_subjects":["{}"]}}"#, "x".repeat(501)), None),
             (r#"{"subjects":[]}"#.to_owned(), None),
             ("[]".to_owned(), None),
             ("*".to_owned(), None),
@@ -136,7 +152,7 @@ mod tests {
             (format!("{}{}", many(1), " ".repeat(UPDATE_BYTES_MAX)), None),
         ] {
             let start: String = payload.chars().take(60).collect();
-            assert_eq!(subjects_of(payload.as_bytes()), expected, "{start}");
+            assert_eq!(subjects_of(payload.as_bytes()).map(|named| named.len()), expected, "{start}");
         }
     }
 
@@ -145,7 +161,7 @@ mod tests {
         #[test]
         fn any_bytes_are_heard_without_harm(payload in prop::collection::vec(any::<u8>(), 0..400)) {
             let _word = understood(&payload);
-            let _many = subjects_of(&payload);
+            let _named = subjects_of(&payload);
             let _transition = transition(&payload);
         }
     }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kernel::ports::observer::StaleAnswer;
 use kernel::ports::shared_state::BreakerKey;
 use kernel::resilience::BreakerMode;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -58,6 +59,11 @@ struct UseLabel {
     r#use: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabel {
+    answer: &'static str,
+}
+
 /// The instruments.
 #[derive(Debug)]
 pub(super) struct ResilienceMetrics {
@@ -70,6 +76,8 @@ pub(super) struct ResilienceMetrics {
     retries: Family<GrantedLabel, Counter>,
     evicted: Family<EvictedLabel, Counter>,
     fallbacks: Family<UseLabel, Counter>,
+    stale: Family<AnswerLabel, Counter>,
+    last_results: Gauge,
     up: Gauge,
 }
 
@@ -84,6 +92,8 @@ impl ResilienceMetrics {
             retries: Family::default(),
             evicted: Family::default(),
             fallbacks: Family::default(),
+            stale: Family::default(),
+            last_results: Gauge::default(),
             up: Gauge::default(),
         };
         let help = "In which state a breaker is: 1 for that one, 0 for the others";
@@ -98,6 +108,10 @@ impl ResilienceMetrics {
         let help =
             "Steps of breakers and limits that were made by this replica alone, because the shared state was away";
         registry.register("shared_state_fallback", help, new.fallbacks.clone());
+        let help = "Times a former result was asked for because a breaker was open, by what came of it";
+        registry.register("stale_results", help, new.stale.clone());
+        let help = "Memory taken by the last good results that may be answered while a breaker is open, in bytes";
+        registry.register("last_results_bytes", help, new.last_results.clone());
         let help = "Whether the state that replicas share is reached; what a server has in its own memory always is";
         registry.register("shared_state_up", help, new.up.clone());
         new.up.set(1);
@@ -165,6 +179,15 @@ impl ResilienceMetrics {
 }
 
 impl ResilienceMetrics {
+    /// RES-019.
+    pub(super) fn stale_asked(&self, answer: StaleAnswer) {
+        self.stale.get_or_create(&AnswerLabel { answer: answer.as_str() }).inc();
+    }
+
+    pub(super) fn last_results_kept(&self, bytes: u64) {
+        self.last_results.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
     /// RES-020.
     pub(super) fn fell_back(&self, what: &'static str) {
         self.fallbacks.get_or_create(&UseLabel { r#use: what }).inc();
@@ -188,6 +211,8 @@ mod tests {
         metrics.breaker_changed(&"acme/secret".parse().unwrap(), BreakerMode::Closed, BreakerMode::Open);
         metrics.rate_limited("user");
         metrics.retried(false);
+        metrics.stale_asked(StaleAnswer::Given);
+        metrics.last_results_kept(12);
         metrics.shared_state_evicted("limit", 3);
         metrics.shared_state_fell_back("breaker");
         let page = metrics.render();
@@ -198,6 +223,8 @@ mod tests {
             r#"gantry_breaker_refusals_total{service="mail",endpoint="api.example.com"} 1"#,
             r#"gantry_rate_limit_refusals_total{scope="user"} 1"#,
             r#"gantry_retries_total{budget="exhausted"} 1"#,
+            r#"gantry_stale_results_total{answer="given"} 1"#,
+            "gantry_last_results_bytes 12",
             r#"gantry_shared_state_evictions_total{kind="limit"} 3"#,
             r#"gantry_shared_state_fallback_total{use="breaker"} 1"#,
         ] {

@@ -27,7 +27,8 @@ pub(super) fn spoken(instance: i64, change: &Change) -> String {
     match change {
         Change::Access { epoch } => format!("{instance} {ACCESS_WORD} {epoch}"),
         Change::Registry { generation } => format!("{instance} {REGISTRY_WORD} {generation}"),
-        Change::Decisions => format!("{instance} {DECISIONS_WORD}"),
+        // Nobody says it of some only here; without their names all decisions are meant.
+        Change::Decisions | Change::DecisionsOf { .. } => format!("{instance} {DECISIONS_WORD}"),
         Change::Lost => format!("{instance} {LOST_WORD}"),
     }
 }
