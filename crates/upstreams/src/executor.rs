@@ -72,10 +72,16 @@ impl Executor for UpstreamExecutor {
         (!names.is_empty()).then(|| Given { tenant: tenant.clone(), names })
     }
 
+    /// Those of its server.
+    fn endpoints(&self, tool: &ToolVersion) -> Vec<String> {
+        let Some(Execution::Mcp { server, .. }) = &tool.manifest.execution else { return Vec::new() };
+        self.upstreams.definition(&tool.tenant, server).map(|definition| definition.endpoints()).unwrap_or_default()
+    }
+
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
         let Some(Execution::Mcp { server, tool }) = &call.tool.manifest.execution else { return Err(unbound()) };
         let definition = self.upstreams.definition(&call.tool.tenant, server)?;
-        let unit = self.upstreams.unit(&definition, &call.tenant)?;
+        let unit = self.upstreams.unit_at(&definition, &call.tenant, call.endpoint)?;
         let _turn = unit.admitted().await?;
         let _told = unit.teller.call();
         let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit };

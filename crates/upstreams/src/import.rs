@@ -229,6 +229,7 @@ impl<'m> Reading<'m> {
         }
         let spec = ServerSpec {
             reach,
+            fallbacks: Vec::new(),
             namespace: None,
             shareable: false,
             relay: Relay::careful(),

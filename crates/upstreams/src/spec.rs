@@ -6,9 +6,13 @@
 //! Not here: reading the block that people already have (`import`), and starting anything (`supervisor`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+/// Further addresses that one server may have (RES-019).
+pub(crate) const FALLBACKS_MAX: usize = 2;
 
 /// One server behind Gantry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +20,9 @@ use serde::{Deserialize, Serialize};
 pub struct ServerSpec {
     /// How it is reached.
     pub reach: ServerReach,
+    /// Further addresses of the same server, asked in this order when the first cannot be. With the same headers and tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<String>,
     /// Where its tools stand in the registry; the server's own name, made to fit, if not said. Empty: without a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
@@ -134,6 +141,22 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl ServerSpec {
+    /// The addresses it can be reached at, the first one first: each as if it were the only one.
+    pub(crate) fn at_each_address(self) -> Vec<Arc<Self>> {
+        let first = Self { fallbacks: Vec::new(), ..self.clone() };
+        let others = self.fallbacks.into_iter().map(|address| {
+            let mut other = first.clone();
+            match &mut other.reach {
+                ServerReach::Http { url, .. } | ServerReach::Sse { url, .. } => *url = address,
+                // Admission lets none of these have others.
+                ServerReach::Stdio { .. } => {}
+            }
+            Arc::new(other)
+        });
+        let others: Vec<Arc<Self>> = others.collect();
+        std::iter::once(Arc::new(first)).chain(others).collect()
+    }
+
     /// Does it take another process or connection than the former one has?
     pub(crate) fn needs_another(&self, former: &Self) -> bool {
         self.reach != former.reach || self.relay != former.relay
@@ -161,6 +184,12 @@ impl ServerReach {
             | (Self::Sse { url, .. }, Self::Sse { url: its, .. }) => url == its,
             _ => false,
         }
+    }
+
+    /// Host and port, if it is an address.
+    pub(crate) fn authority(&self) -> Option<String> {
+        let (Self::Http { url, .. } | Self::Sse { url, .. }) = self else { return None };
+        authority(url)
     }
 
     /// The names of the credentials it is given.
@@ -193,6 +222,13 @@ impl ServerReach {
         let named = of_oauth.filter_map(|name| name.as_deref());
         permissions.iter().map(String::as_str).chain(secrets).chain(named).chain(scopes).collect()
     }
+}
+
+/// Host and port of an address.
+pub(crate) fn authority(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    let host = url.host_str()?;
+    Some(url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
 impl Relay {
@@ -273,6 +309,17 @@ mod tests {
         assert!(!spec.shareable && !spec.resources);
         assert_eq!(spec.upkeep.max_restarts, 10);
         assert_eq!(serde_json::to_value(&spec).unwrap(), serde_json::from_str::<serde_json::Value>(text).unwrap());
+    }
+
+    #[test]
+    fn each_address_is_a_server_of_its_own_with_everything_else_the_same() {
+        let text = r#"{"reach":{"type":"http","url":"https://a.example/mcp","headers":{"x-team":"a"}},
+            "fallbacks":["https://b.example:8443/mcp"],"shareable":true}"#;
+        let spec: ServerSpec = serde_json::from_str(text).unwrap();
+        let each = spec.at_each_address();
+        let names: Vec<_> = each.iter().filter_map(|spec| spec.reach.authority()).collect();
+        assert_eq!(names, ["a.example:443", "b.example:8443"]);
+        assert!(each.iter().all(|spec| spec.shareable && spec.fallbacks.is_empty()));
     }
 
     #[test]

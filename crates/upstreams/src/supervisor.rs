@@ -44,6 +44,7 @@ use tokio_util::task::TaskTracker;
 use crate::bounds::UpstreamBounds;
 use crate::connection::Era;
 use crate::connection::router::Hearing;
+use crate::fault::Fault;
 use crate::observer::{Teller, UpstreamEvent, UpstreamObserver};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
@@ -141,6 +142,10 @@ pub(crate) struct Unit {
     pub(crate) owner: TenantId,
     /// Whose calls it serves and whose credentials it has; the owner, if it is shared.
     pub(crate) tenant: TenantId,
+    /// Which of the server's addresses; the first one is 0 and speaks for its tools.
+    pub(crate) endpoint: usize,
+    /// Are there others that can be asked in its place?
+    has_stand_in: AtomicBool,
     pub(crate) teller: Teller,
     house: Arc<House>,
     log: Arc<ServerLog>,
@@ -162,6 +167,16 @@ pub(crate) struct Unit {
     facts: Mutex<Facts>,
 }
 
+/// Which server, whose, for whom, and at which of its addresses.
+#[derive(Debug)]
+pub(crate) struct UnitName {
+    pub(crate) owner: TenantId,
+    pub(crate) tenant: TenantId,
+    pub(crate) server: String,
+    pub(crate) endpoint: usize,
+    pub(crate) has_stand_in: bool,
+}
+
 /// What is told about it.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
@@ -175,9 +190,7 @@ impl Unit {
     /// A server that nobody has wanted yet. Its keeper lives until it is told to stop.
     pub(crate) fn new(
         house: &Arc<House>,
-        owner: TenantId,
-        tenant: TenantId,
-        name: String,
+        UnitName { owner, tenant, server: name, endpoint, has_stand_in }: UnitName,
         spec: Arc<ServerSpec>,
         log: Arc<ServerLog>,
         watched: Arc<WatchedResources>,
@@ -191,6 +204,8 @@ impl Unit {
             name,
             owner,
             tenant,
+            endpoint,
+            has_stand_in: AtomicBool::new(has_stand_in),
             house: Arc::clone(house),
             log,
             phase: watch::Sender::new(Phase::Stopped),
@@ -208,6 +223,11 @@ impl Unit {
         });
         house.tasks.spawn(Keeper::new(Arc::clone(&unit), spec, inbox).run());
         unit
+    }
+
+    /// Says whether others can be asked in its place from now on; answers whether none could before.
+    pub(crate) fn has_stand_in(&self, now: bool) -> bool {
+        !self.has_stand_in.swap(now, Ordering::AcqRel)
     }
 
     /// SUP-3.
@@ -341,7 +361,12 @@ impl Unit {
         Refusal::new(ErrorCode::E3108, format!("the server `{}` is not there any more", self.name)).retryable(false)
     }
 
+    /// It was given up. If others can be asked in its place it counts as a service that does not answer, which opens its
+    /// breaker; otherwise its tools are not there.
     fn unavailable(&self) -> Refusal {
+        if self.has_stand_in.load(Ordering::Acquire) {
+            return Fault::NotSent("it was given up").refusal(&self.name, true);
+        }
         Refusal::new(
             ErrorCode::E3108,
             format!("the server `{}` is unavailable: it was started too often without success", self.name),

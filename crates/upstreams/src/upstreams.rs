@@ -33,7 +33,7 @@ use crate::observer::{Teller, UpstreamObserver};
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
-use crate::supervisor::{House, ServerState, Unit};
+use crate::supervisor::{House, ServerState, Unit, UnitName};
 use crate::watched::{News, Watches};
 use crate::watcher::{UpstreamWatcher, Watchers};
 pub use lists::{ITEMS_MAX, LIST_BYTES_MAX};
@@ -106,8 +106,29 @@ impl Changes {
 pub(crate) struct Definition {
     pub(crate) tenant: TenantId,
     pub(crate) name: String,
+    /// At its first address.
     pub(crate) spec: Arc<ServerSpec>,
+    /// At each of its addresses, the first one first.
+    addresses: Vec<Arc<ServerSpec>>,
     log: Arc<ServerLog>,
+}
+
+impl Definition {
+    /// The names of its addresses, if it has several.
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        if !self.has_fallbacks() {
+            return Vec::new();
+        }
+        self.addresses.iter().map(|spec| spec.reach.authority().unwrap_or_default()).collect()
+    }
+
+    pub(crate) fn has_fallbacks(&self) -> bool {
+        self.addresses.len() > 1
+    }
+
+    fn is_as(&self, spec: &ServerSpec) -> bool {
+        self.addresses == spec.clone().at_each_address()
+    }
 }
 
 type Key = (TenantId, String);
@@ -129,7 +150,8 @@ pub struct Upstreams {
 
 #[derive(Debug, Default)]
 struct Units {
-    all: HashMap<UnitKey, Arc<Unit>>,
+    /// By the number of the address, too; the first one is 0.
+    all: HashMap<(UnitKey, usize), Arc<Unit>>,
     closed: bool,
 }
 
@@ -169,16 +191,19 @@ impl Upstreams {
         for Server { tenant, name, spec } in servers {
             let key = (tenant.clone(), name.clone());
             let definition = match before.get(&key) {
-                Some(known) if *known.spec == spec => Arc::clone(known),
+                Some(known) if known.is_as(&spec) => Arc::clone(known),
                 known => {
                     let log = known.map_or_else(|| self.open_log(&tenant, &name), |known| Arc::clone(&known.log));
-                    Arc::new(Definition { tenant, name, spec: Arc::new(spec), log })
+                    let addresses = spec.at_each_address();
+                    // There always is one.
+                    let Some(first) = addresses.first().cloned() else { continue };
+                    Arc::new(Definition { tenant, name, spec: first, addresses, log })
                 }
             };
             after.insert(key, definition);
         }
         let mut stopped = Vec::new();
-        units.all.retain(|(owner, name, tenant), unit| {
+        units.all.retain(|((owner, name, tenant), endpoint), unit| {
             let key = (owner.clone(), name.clone());
             match (before.get(&key), after.get(&key)) {
                 (_, None) => {
@@ -190,10 +215,24 @@ impl Upstreams {
                     stopped.push(Arc::clone(unit));
                     false
                 }
-                (Some(old), Some(new)) if !Arc::ptr_eq(&old.spec, &new.spec) => {
-                    changes.0.push(unit.change(Arc::clone(&new.spec)));
-                    true
-                }
+                (Some(old), Some(new)) if !Arc::ptr_eq(old, new) => match new.addresses.get(*endpoint) {
+                    // It does not have that address any more.
+                    None => {
+                        stopped.push(Arc::clone(unit));
+                        false
+                    }
+                    Some(spec) => {
+                        let was_alone = unit.has_stand_in(new.has_fallbacks());
+                        if was_alone && new.has_fallbacks() {
+                            // Whatever became of this one, there is another to ask now.
+                            self.house.watchers.availability(unit, true);
+                        }
+                        if old.addresses.get(*endpoint) != Some(spec) {
+                            changes.0.push(unit.change(Arc::clone(spec)));
+                        }
+                        true
+                    }
+                },
                 _ => true,
             }
         });
@@ -209,11 +248,13 @@ impl Upstreams {
     pub fn status(&self) -> Vec<ServerStatus> {
         let units = self.units();
         let definitions = self.definitions.load();
-        let mut all: Vec<ServerStatus> = units.all.values().map(|unit| status_of(unit, &definitions)).collect();
+        // How further addresses stand, their breakers say.
+        let first = units.all.iter().filter(|((_, endpoint), _)| *endpoint == 0);
+        let mut all: Vec<ServerStatus> = first.map(|(_, unit)| status_of(unit, &definitions)).collect();
         // Servers nobody has wanted yet.
         for definition in definitions.values() {
             let has_unit = |unit: &Arc<Unit>| unit.owner == definition.tenant && unit.name == definition.name;
-            if !units.all.values().any(has_unit) {
+            if !units.all.iter().any(|((_, endpoint), unit)| *endpoint == 0 && has_unit(unit)) {
                 all.push(ServerStatus {
                     tenant: definition.tenant.clone(),
                     name: definition.name.clone(),
@@ -295,10 +336,20 @@ impl Upstreams {
         definitions.get(&(owner.clone(), name.to_owned())).cloned().ok_or_else(|| unknown(name))
     }
 
-    /// UPS-2.
+    /// At its first address.
     pub(crate) fn unit(&self, definition: &Arc<Definition>, caller: &TenantId) -> Result<Arc<Unit>, Refusal> {
+        self.unit_at(definition, caller, 0)
+    }
+
+    /// UPS-2.
+    pub(crate) fn unit_at(
+        &self,
+        definition: &Arc<Definition>,
+        caller: &TenantId,
+        endpoint: usize,
+    ) -> Result<Arc<Unit>, Refusal> {
         let tenant = if definition.spec.shareable { &definition.tenant } else { caller };
-        let key = (definition.tenant.clone(), definition.name.clone(), tenant.clone());
+        let key = ((definition.tenant.clone(), definition.name.clone(), tenant.clone()), endpoint);
         let mut units = self.units();
         if let Some(unit) = units.all.get(&key) {
             return Ok(Arc::clone(unit));
@@ -311,13 +362,19 @@ impl Upstreams {
         }
         // The definition may have changed since it was looked up.
         let current = self.definition(&definition.tenant, &definition.name)?;
-        let watched = self.watches.of(&key);
+        let Some(spec) = current.addresses.get(endpoint) else { return Err(unknown(&current.name)) };
+        // Resources are watched at the first address only.
+        let watched = if endpoint == 0 { self.watches.of(&key.0) } else { Arc::default() };
         let unit = Unit::new(
             &self.house,
-            current.tenant.clone(),
-            tenant.clone(),
-            current.name.clone(),
-            Arc::clone(&current.spec),
+            UnitName {
+                owner: current.tenant.clone(),
+                tenant: tenant.clone(),
+                server: current.name.clone(),
+                endpoint,
+                has_stand_in: current.has_fallbacks(),
+            },
+            Arc::clone(spec),
             Arc::clone(&current.log),
             watched,
         );

@@ -125,7 +125,7 @@ pub(crate) async fn tell_offerings(unit: Arc<Unit>) {
 // ------------------------------------------------------------------------------------------------------------ watching
 
 /// Resources of one unit that somebody watches, and how many do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WatchedResources {
     uris: watch::Sender<BTreeMap<String, usize>>,
     /// Somebody sees to it that the server tells.
@@ -143,7 +143,7 @@ impl Watches {
             return known;
         }
         all.retain(|_, watched| watched.strong_count() > 0);
-        let new = Arc::new(WatchedResources { uris: watch::Sender::default(), followed: Mutex::new(false) });
+        let new: Arc<WatchedResources> = Arc::default();
         all.insert(key.clone(), Arc::downgrade(&new));
         new
     }

@@ -33,10 +33,10 @@ impl Watchers {
         self.tell(unit, |watcher| watcher.availability(&unit.owner, &unit.name, available));
     }
 
-    /// Tools belong to the owner of a server, so its own process speaks for them. That of another tenant speaks only to that
-    /// tenant's calls.
+    /// Tools belong to the owner of a server, so its own process speaks for them, at the first address. That of another tenant
+    /// speaks only to that tenant's calls.
     fn tell(&self, unit: &Unit, word: impl Fn(&dyn UpstreamWatcher)) {
-        if unit.tenant == unit.owner {
+        if unit.tenant == unit.owner && unit.endpoint == 0 {
             let watchers = self.0.read().unwrap_or_else(PoisonError::into_inner);
             watchers.iter().for_each(|watcher| word(&**watcher));
         }

@@ -56,6 +56,7 @@ pub(crate) fn version_of_tenant(tenant: contract::ids::TenantId, manifest: Manif
 /// A call with time enough.
 pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
     ToolCall {
+        endpoint: 0,
         invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
         trace_id: contract::ids::TraceId::from_bytes([1; 16]),
         trace: CallTrace::unrecorded(contract::ids::TraceId::from_bytes([1; 16])),

@@ -8,6 +8,8 @@
 //!   it cannot make an effect happen twice: the tool is safe to repeat, or the call has a key and surely nothing happened. It
 //!   keeps its key, its id and its place in the ledger (RES-015).
 //! - ATT-3: what is done in the background is not repeated here, nor answered with a former result: the queue tries it again.
+//! - ATT-5: of several addresses of a service the first is asked whose breaker lets it through; after a failure that may be
+//!   repeated, the next one. (RES-012, RES-019)
 //! - ATT-4: a former result is given only if the breaker refuses, and only for what `resilience::last_results` keeps. (RES-019)
 //!
 //! Not here: how long to wait (`resilience::retry`), what counts as a failure of the service (`resilience::outcome`).
@@ -30,9 +32,10 @@ use crate::ports::observer::Step;
 use crate::registry::ToolVersion;
 use crate::resilience::Resilience;
 use crate::resilience::backoff::chance;
-use crate::resilience::guard::{Guard, Retries};
+use crate::resilience::guard::{Failover, Guard, GuardedService, Retries};
 use crate::resilience::last_results::ResultKey;
 use crate::resilience::retry::{Attempts, Judged, Next, spread};
+use crate::resilience::service::Entered;
 
 /// What an attempt needs.
 pub(super) struct Run<'a> {
@@ -45,7 +48,28 @@ pub(super) struct Run<'a> {
 }
 
 /// A tool with something around it, and whom to ask.
-pub(super) type Guarded<'a> = (&'a Resilience, &'a Guard);
+pub(super) struct Guarded<'a> {
+    resilience: &'a Resilience,
+    guard: Option<&'a Guard>,
+    failover: Option<Failover>,
+}
+
+impl Guarded<'_> {
+    /// The breakers of its service: none, one, or one for each address.
+    fn services(&self) -> &[GuardedService] {
+        match (&self.failover, self.guard) {
+            (Some(failover), _) => &failover.services,
+            (None, guard) => guard.map_or(&[][..], |guard| guard.breaker.as_slice()),
+        }
+    }
+
+    fn retries(&self) -> Option<&Retries> {
+        match (&self.failover, self.guard) {
+            (Some(failover), _) => failover.retries.as_ref(),
+            (None, guard) => guard?.retries.as_ref(),
+        }
+    }
+}
 
 impl<'a> Run<'a> {
     /// What stands around calls of this tool, if anything does.
@@ -54,8 +78,10 @@ impl<'a> Run<'a> {
         'a: 't,
     {
         let resilience: &'a Resilience = self.kernel.resilience.as_deref()?;
-        let guard = tool.guard(&resilience.settings)?;
-        (guard.breaker.is_some() || guard.retries.is_some()).then_some((resilience, guard))
+        let guard = tool.guard(&resilience.settings);
+        let failover = Failover::of(tool, guard, &self.executor.endpoints(tool), &resilience.settings);
+        let stands = guard.is_some_and(|guard| guard.breaker.is_some() || guard.retries.is_some());
+        (stands || failover.is_some()).then_some(Guarded { resilience, guard, failover })
     }
 
     /// From here on the tool may have done something (ATT-1).
@@ -85,38 +111,38 @@ impl<'a> Run<'a> {
         &self,
         facts: &mut Facts,
         call: ToolCall,
-        (resilience, guard): Guarded<'_>,
+        guarded: Guarded<'_>,
         caller: &Principal,
         (key, result_key): (&CallKey, Option<&ResultKey>),
     ) -> Result<Output, Refusal> {
         let tool = Arc::clone(&call.tool);
         let background = caller.is_warranted();
-        let retries = guard.retries.as_ref().filter(|_| !background);
+        let (resilience, services) = (guarded.resilience, guarded.services());
+        let retries = guarded.retries().filter(|_| !background);
         let mut attempts = retries.map(|retries| (retries, Attempts::new(retries.plan)));
         let mut last: Option<Refusal> = None;
+        let mut first_asked = 0;
         loop {
             // Those that come through a door were counted with everything else that limits them.
             let counted = last.is_none() && !background;
-            let entered = match &guard.breaker {
-                None => None,
-                Some(service) => match resilience.enter(&tool, service, counted, self.time_left()).await {
-                    Ok(entered) => Some(entered),
-                    Err(refusal) => {
-                        let is_open = refusal.code == ErrorCode::E3501;
-                        if let Some(key) = result_key.filter(|_| is_open && !background)
-                            && let Some(former) = self.former_result(resilience, &tool, key)
-                        {
-                            return Ok(Output::Stale(former));
-                        }
-                        // What the service itself said last is the better answer.
-                        return Err(last.unwrap_or(refusal));
+            let entered = match self.enter_any(resilience, &tool, services, (first_asked, counted)).await {
+                Ok(entered) => entered,
+                Err(refusal) => {
+                    let is_open = refusal.code == ErrorCode::E3501;
+                    if let Some(key) = result_key.filter(|_| is_open && !background)
+                        && let Some(former) = self.former_result(resilience, &tool, key)
+                    {
+                        return Ok(Output::Stale(former));
                     }
-                },
+                    // What the service itself said last is the better answer.
+                    return Err(last.unwrap_or(refusal));
+                }
             };
+            let endpoint = entered.as_ref().map_or(0, |(endpoint, _)| *endpoint);
             self.begin(facts);
             let began = self.kernel.clock().monotonic();
-            let result = self.once(facts, ToolCall { time_left: self.time_left(), ..call.clone() }).await;
-            if let Some(entered) = &entered {
+            let result = self.once(facts, ToolCall { endpoint, time_left: self.time_left(), ..call.clone() }).await;
+            if let Some((_, entered)) = &entered {
                 let took = self.kernel.clock().monotonic().saturating_sub(began);
                 resilience.leave(entered, result.as_ref(), took).await;
             }
@@ -133,7 +159,12 @@ impl<'a> Run<'a> {
             if !resilience.may_repeat(retries).await {
                 return Err(exhausted(&tool, &refusal, attempts.made()));
             }
-            let wait = spread(at_most, at_least, chance(self.kernel.entropy())).min(self.time_left());
+            // Another address need not be waited for, until each was asked once.
+            let elsewhere = usize::try_from(attempts.made()).is_ok_and(|made| made < services.len());
+            first_asked = endpoint.saturating_add(1);
+            let wait =
+                if elsewhere { Duration::ZERO } else { spread(at_most, at_least, chance(self.kernel.entropy())) };
+            let wait = wait.min(self.time_left());
             tracing::debug!(tool_name = %tool.id, code = refusal.code.as_str(), attempt = attempts.made(), ?wait, "tool_attempt_failed");
             tokio::select! {
                 biased;
@@ -146,6 +177,30 @@ impl<'a> Run<'a> {
             facts.repeats = attempts.made();
             last = Some(refusal);
         }
+    }
+
+    /// ATT-5: leave to ask one of these, and which. If none gives it, the refusal of the one that may be asked soonest.
+    async fn enter_any<'g>(
+        &self,
+        resilience: &Resilience,
+        tool: &ToolVersion,
+        services: &'g [GuardedService],
+        (first_asked, counted): (usize, bool),
+    ) -> Result<Option<(usize, Entered<'g>)>, Refusal> {
+        let mut soonest: Option<Refusal> = None;
+        let number = services.len();
+        for endpoint in (0..number).map(|n| n.saturating_add(first_asked).checked_rem(number).unwrap_or(0)) {
+            let Some(service) = services.get(endpoint) else { continue };
+            match resilience.enter(tool, service, counted, self.time_left()).await {
+                Ok(entered) => return Ok(Some((endpoint, entered))),
+                Err(refusal) if refusal.code == ErrorCode::E3501 => {
+                    let sooner = soonest.as_ref().is_none_or(|other| refusal.retry_after_ms < other.retry_after_ms);
+                    soonest = if sooner { Some(refusal) } else { soonest };
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        soonest.map_or(Ok(None), Err)
     }
 
     /// ATT-4.

@@ -40,6 +40,8 @@ pub struct ToolCall {
     pub parameters: Arc<Value>,
     pub tenant: TenantId,
     pub subject: Subject,
+    /// Which of the addresses of the service behind the tool this is for ([`Executor::endpoints`]).
+    pub endpoint: usize,
     /// Time left until the call's deadline. The kernel drops the future at the deadline; an executor with something to
     /// stop outside the process (a child, a request) stops it when dropped.
     pub time_left: Duration,
@@ -159,6 +161,14 @@ pub trait Executor: Send + Sync + fmt::Debug {
         let names = &tool.permissions().ok()?.credentials;
         let given = || Given { tenant: tenant.clone(), names: names.clone() };
         (!names.is_empty()).then(given)
+    }
+
+    /// The addresses at which the service behind a tool can be reached, in the order in which they are to be asked, by names
+    /// that may be shown: host and port. Empty: there is nothing to choose. Each has a breaker of its own, and the call says
+    /// for which it is ([`ToolCall::endpoint`]). Asked for each call; the answer must be cheap. (RES-019)
+    fn endpoints(&self, tool: &ToolVersion) -> Vec<String> {
+        let _ = tool;
+        Vec::new()
     }
 
     /// Runs the call once. Never retries. Dropping the future must stop the work.

@@ -75,6 +75,55 @@ impl Guard {
     }
 }
 
+/// What stands around calls of a tool whose service has several addresses: a breaker for each. (RES-012, RES-019)
+#[derive(Debug)]
+pub(crate) struct Failover {
+    /// In the order in which they are asked.
+    pub(crate) services: Vec<GuardedService>,
+    /// Going to another address is trying again: it takes from the same budget, under the same rules.
+    pub(crate) retries: Option<Retries>,
+}
+
+impl Failover {
+    /// Of these addresses; `None` if there is nothing to choose.
+    pub(crate) fn of(
+        tool: &ToolVersion,
+        guard: Option<&Guard>,
+        endpoints: &[String],
+        settings: &ResilienceSettings,
+    ) -> Option<Self> {
+        if endpoints.len() < 2 {
+            return None;
+        }
+        let asked_for = guard.and_then(|guard| guard.breaker.as_ref());
+        let service = match (&tool.manifest.external_service, &tool.manifest.execution) {
+            (Some(service), _) => service,
+            (None, Some(Execution::Mcp { server, .. })) => server,
+            (None, _) => tool.id.as_str(),
+        };
+        let services: Vec<GuardedService> = endpoints
+            .iter()
+            .filter_map(|endpoint| {
+                let key = BreakerKey::new(tool.tenant.clone(), service, endpoint).ok()?;
+                Some(GuardedService {
+                    settings: asked_for.map_or_else(|| settings.breaker.clone(), |own| own.settings.clone()),
+                    // Counted once for the service, whichever of its addresses is asked.
+                    rate_key: asked_for.map_or_else(String::new, |own| own.rate_key.clone()),
+                    quota: asked_for.and_then(|own| own.quota),
+                    key,
+                })
+            })
+            .collect();
+        // The place of a breaker is the number of its address, so one without a name leaves no failover.
+        if services.len() != endpoints.len() {
+            return None;
+        }
+        let policy = tool.manifest.retry_policy.clone().unwrap_or_default();
+        let retries = retries(tool, &policy, services.first(), settings);
+        Some(Self { services, retries })
+    }
+}
+
 /// Which breaker a tool has.
 fn service_of(tool: &ToolVersion) -> Option<BreakerKey> {
     let manifest = &tool.manifest;

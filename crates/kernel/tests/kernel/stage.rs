@@ -27,7 +27,7 @@ use gantry_kernel::ports::offerings::{NothingOffered, Offerings};
 use gantry_kernel::ports::policy_engine::{EngineError, PolicyEngine};
 use gantry_kernel::ports::redactor::{RedactError, Redactor};
 use gantry_kernel::ports::registry_store::StoreError;
-use gantry_kernel::registry::Registry;
+use gantry_kernel::registry::{Registry, ToolVersion};
 use gantry_kernel::resilience::{Resilience, ResilienceSettings};
 use gantry_kernel::{
     Access, AccessParts, AccessSettings, Actor, Arrival, Bookkeeper, CheckpointRetention, Checkpoints, ExternalIssuer,
@@ -108,6 +108,8 @@ pub(crate) enum Act {
     Wait(Arc<Notify>, Value),
     /// One after the other, the last one for good.
     InTurn(Vec<Self>),
+    /// At each address of the service its own.
+    At(Vec<Self>),
     /// Saves and lets time pass, then does something else.
     Keep(Vec<Move>, Box<Self>),
 }
@@ -125,6 +127,9 @@ pub(crate) enum Move {
 pub(crate) struct Puppet {
     pub(crate) act: Mutex<Act>,
     pub(crate) calls: Mutex<Vec<Value>>,
+    /// The addresses of the service, if it has several, and which were asked.
+    pub(crate) endpoints: Mutex<Vec<String>>,
+    pub(crate) asked: Mutex<Vec<usize>>,
     /// What the last call had to be kept to.
     pub(crate) kept: Mutex<Option<(Isolation, ResolvedLimits)>>,
     /// What the last call was told to go on from.
@@ -139,13 +144,18 @@ impl Executor for Puppet {
     fn kind(&self) -> &'static str {
         "builtin"
     }
+    fn endpoints(&self, _: &ToolVersion) -> Vec<String> {
+        self.endpoints.lock().unwrap().clone()
+    }
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        self.asked.lock().unwrap().push(call.endpoint);
         self.calls.lock().unwrap().push((*call.parameters).clone());
         *self.kept.lock().unwrap() = Some((call.isolation, call.limits));
         self.resumed.lock().unwrap().clone_from(&call.resume);
         let mut act = match &mut *self.act.lock().unwrap() {
             Act::InTurn(acts) if acts.len() > 1 => acts.remove(0),
             Act::InTurn(acts) => acts[0].clone(),
+            Act::At(acts) => acts[call.endpoint].clone(),
             act => act.clone(),
         };
         if let Act::Keep(moves, then) = act {
@@ -170,7 +180,7 @@ impl Executor for Puppet {
                 let text: Vec<String> = answers.into_iter().map(|a| format!("{}={}", a.key, a.value)).collect();
                 Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
-            Act::Keep(..) | Act::InTurn(_) | Act::Hang => std::future::pending().await,
+            Act::Keep(..) | Act::InTurn(_) | Act::At(_) | Act::Hang => std::future::pending().await,
             Act::Wait(go, value) => {
                 go.notified().await;
                 Ok(ToolOutput::of(value))
@@ -404,6 +414,8 @@ impl Stage {
         let puppet = Arc::new(Puppet {
             act: Mutex::new(Act::Answer(json!({ "text": "hi" }))),
             calls: Mutex::default(),
+            endpoints: Mutex::default(),
+            asked: Mutex::default(),
             kept: Mutex::default(),
             resumed: Mutex::default(),
             saved: Mutex::default(),

@@ -21,7 +21,7 @@ use super::dialect::modern;
 use super::difference::difference;
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
-use crate::spec::{ServerReach, ServerSpec};
+use crate::spec::{FALLBACKS_MAX, ServerReach, ServerSpec, authority};
 
 /// Most servers of one tenant.
 const SERVERS_MAX: usize = 256;
@@ -347,15 +347,38 @@ fn checked_spec(spec: &Value) -> Result<ServerSpec, Refusal> {
             checked_permissions(permissions)?;
         }
         ServerReach::Http { url, .. } | ServerReach::Sse { url, .. } => {
-            let fine = url::Url::parse(url).is_ok_and(|url| {
-                matches!(url.scheme(), "http" | "https") && url.has_host() && url.password().is_none()
-            });
-            if !fine {
+            if !is_address(url) {
                 return Err(wrong("`url` must be an http or https address without a password".into()));
             }
         }
     }
+    checked_fallbacks(&read).map_err(|message| wrong(message.into()))?;
     Ok(read)
+}
+
+fn is_address(url: &str) -> bool {
+    url::Url::parse(url)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.password().is_none())
+}
+
+/// A few addresses besides the first, each of another host or port: at the same one, nothing would be gained.
+fn checked_fallbacks(spec: &ServerSpec) -> Result<(), &'static str> {
+    if spec.fallbacks.is_empty() {
+        return Ok(());
+    }
+    let Some(first) = spec.reach.authority() else {
+        return Err("`fallbacks` are for servers that are reached at an address");
+    };
+    if spec.fallbacks.len() > FALLBACKS_MAX || !spec.fallbacks.iter().all(|url| is_address(url)) {
+        return Err("`fallbacks` must be at most two http or https addresses without a password");
+    }
+    let mut places: Vec<String> = spec.fallbacks.iter().filter_map(|url| authority(url)).chain([first]).collect();
+    places.sort();
+    places.dedup();
+    if places.len() <= spec.fallbacks.len() {
+        return Err("`fallbacks` must each be of another host or port than the others and `url`");
+    }
+    Ok(())
 }
 
 /// The words mean the same as in manifests, so the same reader judges them.

@@ -472,6 +472,7 @@ async fn servers_with_the_same_tools_do_not_get_into_each_others_way() {
 async fn what_is_wrong_with_a_server_is_said_without_repeating_secrets() {
     let stage = Stage::new().await;
     let long = "x".repeat(65);
+    let at = |others: &[&str]| json!({ "reach": { "type": "http", "url": "https://a/mcp" }, "fallbacks": others });
     for (name, spec, word) in [
         ("../x", spec(), "no name"),
         (long.as_str(), spec(), "no name"),
@@ -482,6 +483,10 @@ async fn what_is_wrong_with_a_server_is_said_without_repeating_secrets() {
         ("a", json!({ "reach": { "type": "stdio", "command": "x", "permissions": ["fly"] } }), "`permissions`"),
         ("a", json!({ "reach": { "type": "stdio", "command": "x" }, "namespace": "A" }), "`namespace`"),
         ("a", json!({ "reach": { "type": "stdio", "command": "x" }, "nope": 1 }), "nope"),
+        ("a", json!({ "reach": { "type": "stdio", "command": "x" }, "fallbacks": ["https://b"] }), "at an address"),
+        ("a", at(&["https://b", "https://c", "https://d"]), "at most two"),
+        ("a", at(&["https://u:hunter2@b"]), "without a password"),
+        ("a", at(&["https://b", "https://a:443/other"]), "another host or port"),
     ] {
         let refusal = stage.catalogue.put_server(admin(), None, name, spec).await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::E3004);

@@ -319,7 +319,10 @@ impl Keeper {
                         reason = %why.message,
                         "a server was started too often without success and is unavailable"
                     );
-                    self.unit.house.watchers.availability(&self.unit, false);
+                    // Its tools can still be called where another address is there to be asked.
+                    if !self.unit.has_stand_in.load(Ordering::Acquire) {
+                        self.unit.house.watchers.availability(&self.unit, false);
+                    }
                 }
                 self.unit.publish(Phase::Unavailable { why });
                 State::Waiting { until: now.saturating_add(probe) }

@@ -12,8 +12,9 @@ use axum::http::{HeaderMap, Method, Response, StatusCode};
 use axum::routing::any;
 use contract::error::ErrorCode;
 use gantry_upstreams::observer::Reconnect;
-use gantry_upstreams::spec::{OauthClient, ServerReach, Setting};
-use gantry_upstreams::{Era, ServerState, UpstreamEvent};
+use gantry_upstreams::spec::{OauthClient, ServerReach, ServerSpec, Setting};
+use gantry_upstreams::{Era, ServerState, UpstreamEvent, UpstreamExecutor};
+use kernel::ports::executor::{Executor as _, ToolCall};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -401,5 +402,36 @@ async fn an_address_where_nobody_listens_is_refused_as_unreachable() {
     assert_eq!((refused.code, refused.code.row().http), (ErrorCode::E3502, StatusCode::SERVICE_UNAVAILABLE.as_u16()));
     let listed = tokio::time::timeout(Duration::from_secs(20), rig.upstreams.list_tools(&home(), "misbehaving")).await;
     assert_eq!(listed.unwrap().unwrap_err().code, ErrorCode::E3502);
+    rig.upstreams.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_is_called_at_the_address_that_a_call_is_for() {
+    let (_first, first) = Elsewhere::start().await;
+    let (second, other) = Elsewhere::start().await;
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let away = format!("http://{}/old", nobody.local_addr().unwrap());
+    drop(nobody);
+    let rig = Rig::new();
+    let reach = ServerReach::Http { url: away, headers: BTreeMap::new(), oauth: None };
+    let fallbacks = vec![format!("{other}/old"), format!("{first}/modern")];
+    let several = ServerSpec { fallbacks, ..spec(reach) };
+    rig.apply(several.clone());
+    let at = |endpoint: usize| ToolCall { endpoint, ..call("anything", "pure", json!({})) };
+    let executor = UpstreamExecutor::new(Arc::clone(&rig.upstreams));
+    let names = executor.endpoints(&at(0).tool);
+    assert_eq!(names.len(), 3);
+    assert!(other.ends_with(&names[1]) && first.ends_with(&names[2]), "{names:?}");
+    assert_eq!(rig.run(at(0)).await.unwrap_err().code, ErrorCode::E3502);
+    assert_eq!(text(&rig.run(at(1)).await.unwrap()), "plain");
+    assert_eq!(text(&rig.run(at(2)).await.unwrap()), "modern");
+    assert_eq!(rig.upstreams.status().len(), 1, "one server, whatever its addresses");
+    // An address that is taken away is not called any more, and the others go on.
+    rig.apply(ServerSpec { fallbacks: several.fallbacks[..1].to_vec(), ..several.clone() });
+    assert_eq!(rig.run(at(2)).await.unwrap_err().code, ErrorCode::E3108);
+    assert_eq!(text(&rig.run(at(1)).await.unwrap()), "plain");
+    assert_eq!(second.seen("initialize").len(), 1, "what has not changed was not started anew");
+    rig.apply(ServerSpec { fallbacks: Vec::new(), ..several });
+    assert!(executor.endpoints(&at(0).tool).is_empty());
     rig.upstreams.shut_down().await;
 }

@@ -327,6 +327,7 @@ pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
     let upkeep = Upkeep { min_uptime_seconds: 1, start_timeout_seconds: 20, ..Upkeep::default() };
     ServerSpec {
         reach,
+        fallbacks: Vec::new(),
         namespace: None,
         shareable: false,
         relay: Relay::careful(),
@@ -356,6 +357,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         published_by: "admin".parse().unwrap(),
     }));
     ToolCall {
+        endpoint: 0,
         invocation_id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
         trace_id: contract::ids::TraceId::from_bytes([1; 16]),
         trace: CallTrace::unrecorded(contract::ids::TraceId::from_bytes([1; 16])),

@@ -36,6 +36,9 @@ pub(crate) struct Add {
     /// The address of a server that is reached by HTTP
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
+    /// A further address of the same server, asked when the others do not answer; at most two (repeatable)
+    #[arg(long = "fallback", value_name = "URL", requires = "url")]
+    fallbacks: Vec<String>,
     /// The address speaks the older HTTP+SSE
     #[arg(long, requires = "url")]
     sse: bool,
@@ -93,6 +96,7 @@ impl Add {
         }
         server.spec.namespace.clone_from(&self.namespace);
         server.spec.shareable = self.shareable;
+        server.spec.fallbacks.clone_from(&self.fallbacks);
         offer(&mut server, &self.offers);
         let named =
             self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
@@ -154,6 +158,7 @@ mod tests {
             name: "files".into(),
             command: ["/bin/sh", "server.sh"].map(str::to_owned).to_vec(),
             url: None,
+            fallbacks: Vec::new(),
             sse: false,
             settings: vec![("API_TOKEN".into(), "hunter2".into()), ("MODE".into(), "fast".into())],
             secrets: vec![("OTHER".into(), "other_credential".into())],
