@@ -27,6 +27,13 @@ const SHORTEST_NUMBER: usize = 9;
 /// The smallest one without a sign that has so many.
 const SMALLEST_NUMBER: u64 = 100_000_000;
 
+/// Under these names a pair says what its `value` is: variables of containers, headers, settings.
+const LABELS: [&str; 4] = ["name", "key", "header", "variable"];
+/// What a pair says is under this one.
+const LABELLED: &str = "value";
+/// Longest label, or option of a command, that is looked at.
+const LABEL_BYTES_MAX: usize = 64;
+
 /// Why something could not be redacted. It must not be written then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RedactionError {
@@ -131,8 +138,14 @@ impl<'a> Walk<'a> {
         place: Place,
     ) -> Result<Option<Vec<Value>>, RedactionError> {
         let mut redacted: Option<Vec<Value>> = None;
+        let mut follows_option = false;
         for (index, item) in items.iter().enumerate() {
-            match (self.value(item, schemas, place)?, &mut redacted) {
+            let shown = match item {
+                Value::String(text) if follows_option && !text.is_empty() => Some(Value::String(REDACTED.to_owned())),
+                _ => self.value(item, schemas, place)?,
+            };
+            follows_option = self.is_secret_option(item);
+            match (shown, &mut redacted) {
                 (None, None) => {}
                 (shown, Some(redacted)) => redacted.push(shown.unwrap_or_else(|| item.clone())),
                 (Some(shown), None) => {
@@ -146,6 +159,21 @@ impl<'a> Walk<'a> {
         Ok(redacted)
     }
 
+    /// Whether an argument of a command is an option whose value is the next one: `--password`, `-token`.
+    fn is_secret_option(&self, item: &Value) -> bool {
+        let Value::String(text) = item else { return false };
+        let Some(name) = text.strip_prefix('-') else { return false };
+        text.len() <= LABEL_BYTES_MAX && !name.contains(['=', ' ', ':']) && self.engine.facts(name).hides
+    }
+
+    /// Whether one member says that the `value` beside it is a secret: `{"name": "DB_PASSWORD", "value": "…"}`.
+    fn is_labelled_secret(&self, members: &Map<String, Value>) -> bool {
+        members.contains_key(LABELLED)
+            && LABELS.iter().filter_map(|label| members.get(*label)?.as_str()).any(|label| {
+                label.len() <= LABEL_BYTES_MAX && !label.contains(char::is_whitespace) && self.engine.facts(label).hides
+            })
+    }
+
     fn object(
         &mut self,
         members: &Map<String, Value>,
@@ -153,6 +181,7 @@ impl<'a> Walk<'a> {
         place: Place,
     ) -> Result<Option<Map<String, Value>>, RedactionError> {
         let (mut changed, mut renamed) = (Vec::new(), false);
+        let labelled = self.is_labelled_secret(members);
         for (name, member) in members {
             let facts = self.engine.facts(name);
             let schemas = self.of_member(schemas, name);
@@ -161,7 +190,8 @@ impl<'a> Walk<'a> {
                 let asks = is_marked(Some(mark));
                 (marked, open) = (marked || asks, open || !asks);
             }
-            let told = marked || (facts.hides && !open && holds(name, facts.counts_tokens, member));
+            let hides = facts.hides || (labelled && name == LABELLED);
+            let told = marked || (hides && !open && holds(name, facts.counts_tokens, member));
             let shown = if told {
                 Some(Value::String(REDACTED.to_owned()))
             } else {

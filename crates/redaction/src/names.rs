@@ -148,8 +148,25 @@ const KEYS: [&str; 44] = [
     "bot",
     "security",
 ];
+/// Words for a password that do not end with it, in the languages that forms are mostly written in.
+const PASSWORDS: [&str; 13] = [
+    "passwd",
+    "passphrase",
+    "passcode",
+    "passwort",
+    "kennwort",
+    "wachtwoord",
+    "contraseña",
+    "contrasena",
+    "senha",
+    "motdepasse",
+    "lösenord",
+    "hasło",
+    "пароль",
+];
 /// Names that are secrets as a whole, their words written together.
-const WHOLE: [&str; 36] = [
+const WHOLE: [&str; 37] = [
+    "cookies",
     "token",
     "apikey",
     "accesskey",
@@ -252,7 +269,7 @@ pub(crate) fn says(words: &[String]) -> Says {
     if words.iter().any(|word| word == "public" || word == "publishable") || has(&ABOUT, last) {
         return Says::Nothing;
     }
-    if words.iter().any(|word| word.ends_with("password") || has(&["passwd", "passphrase", "passcode"], word))
+    if words.iter().any(|word| word.ends_with("password") || has(&PASSWORDS, word))
         || has(&["pwd", "pass", "pgpass", "passwords"], last)
     {
         return Says::Password;
@@ -322,6 +339,9 @@ mod tests {
             "Set-Cookie",
             "githubToken",
             "cvv",
+            "cookies",
+            "Passwort",
+            "contraseña",
             "id_token",
             "pwd",
         ];

@@ -180,6 +180,7 @@ fn keys_of_providers_go_wherever_they_stand() {
         key(&["AKIA", "Z7QW4ERTY2UIOP5A"]),
         key(&["AIza", cut(35)]),
         key(&["ghp_", cut(36)]),
+        key(&["ghs_", cut(45)]),
         key(&["github_pat_", cut(22), "_", cut(59)]),
         key(&["glpat-", cut(20)]),
         key(&["xoxb-", "263594206564-2343594206574-", cut(24)]),
@@ -327,6 +328,23 @@ fn values_are_redacted_by_name_mark_and_content_at_every_depth() {
     {
         assert_eq!(redacted[name], expected[name], "{name}");
     }
+}
+
+#[test]
+fn a_value_goes_by_the_name_that_stands_beside_it_and_an_option_takes_the_next_argument() {
+    let value = json!({
+        "env": [{ "name": "DB_PASSWORD", "value": "hunter2xyz" }, { "name": "PAGE_SIZE", "value": "50" }],
+        "headers": [{ "key": "X-Api-Key", "value": "plainword" }, { "name": "the password field", "value": "label" }],
+        "command": ["psql", "--password", "plainword", "--port", "5432", "-token=abc", "next"],
+        "empty": [{ "name": "token", "value": "" }, "--password"],
+    });
+    let expected = json!({
+        "env": [{ "name": "DB_PASSWORD", "value": REDACTED }, { "name": "PAGE_SIZE", "value": "50" }],
+        "headers": [{ "key": "X-Api-Key", "value": REDACTED }, { "name": "the password field", "value": "label" }],
+        "command": ["psql", "--password", REDACTED, "--port", "5432", "-token=abc", "next"],
+        "empty": [{ "name": "token", "value": "" }, "--password"],
+    });
+    assert_eq!(ENGINE.value(&value, None).unwrap(), expected);
 }
 
 #[test]
