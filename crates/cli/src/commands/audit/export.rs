@@ -48,6 +48,13 @@ enum Format {
 impl Export {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let dir = dir(context, self.dir.clone())?;
+        let there = audit::records_in(&dir).map_err(|error| unreadable(&dir, &error))?;
+        // An empty export would be taken for an answer.
+        if self.from >= there || self.to.is_some_and(|to| to <= self.from) {
+            let wanted = self.to.map_or_else(|| "the end".to_owned(), |to| to.to_string());
+            return Err(Failure::new(format!("there are no records from {} to before {wanted}", self.from))
+                .hint(format!("the log has {there}, from 0")));
+        }
         let failed = |error: io::Error| match &self.out {
             Some(out) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Failure::new(format!("`{}` is there already", out.display())).hint("name another file")

@@ -25,6 +25,7 @@ pub(crate) struct Prove {
 impl Prove {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let dir = dir(context, self.dir)?;
+        audit::records_in(&dir).map_err(|error| unreadable(&dir, &error))?;
         let proof = audit::prove_in(&dir, &self.id).map_err(|error| unreadable(&dir, &error))?;
         let proof = proof.ok_or_else(|| {
             Failure::new(format!("no checkpoint covers a record `{}`", self.id.escape_debug()))
