@@ -134,7 +134,7 @@ impl Jobs {
                 outcome = &mut work => outcome,
                 () = reporter.write(&jobs, &record.key, fence) => return,
             };
-            let outcome = call_end(outcome, &record, repeatable);
+            let outcome = call_end(&jobs.kernel, outcome, &record, repeatable);
             let why = jobs.running.end(&record.key);
             let end = jobs.judge(&record, outcome, why, repeatable);
             jobs.keep_end(&record.key, fence, end).await;

@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::handler::JobFailure;
 use super::warrant::Errand;
 use super::{Jobs, RunningJob};
-use crate::invoke::{Arrival, Failed};
+use crate::invoke::{Arrival, Failed, Kernel};
 use crate::phases::Returned;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::JobRecord;
+use crate::ports::redactor::redacted;
 
 impl Jobs {
     /// Makes the call once.
@@ -34,7 +35,7 @@ impl Jobs {
         let mut arrival = arrival(errand, trace, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
         let outcome = self.kernel.invoke_as(principal, arrival).await;
-        call_end(outcome, &job.record, repeatable)
+        call_end(&self.kernel, outcome, &job.record, repeatable)
     }
 }
 
@@ -76,14 +77,20 @@ fn arrival(
     }
 }
 
-/// What is kept of the end of a call.
+/// What is kept of the end of a call. A failure is kept in the words that may be seen, as the ledger keeps it; a result is
+/// kept for whoever asked for it.
 pub(super) fn call_end(
+    kernel: &Kernel,
     outcome: Result<Returned, Box<Failed>>,
     record: &JobRecord,
     repeatable: bool,
 ) -> Result<Value, JobFailure> {
     match outcome {
         Ok(returned) => Ok(serde_json::to_value(returned.into_response()).unwrap_or_default()),
-        Err(failed) => Err(JobFailure::of(&failed.refusal, record, failed.trace_id, repeatable)),
+        Err(failed) => {
+            let own = kernel.parts.redactor.of_tenant(&record.key.tenant);
+            let refusal = redacted(own.as_deref().unwrap_or(&*kernel.parts.redactor), failed.refusal);
+            Err(JobFailure::of(&refusal, record, failed.trace_id, repeatable))
+        }
     }
 }
