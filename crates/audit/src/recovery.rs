@@ -76,6 +76,7 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
         file,
         bytes,
         bytes_max: options.file_bytes_max,
+        has_room: false,
         tree,
         frontier,
         principals,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use kernel::ports::audit_sink::AuditRecord;
 use kernel::ports::clock::UnixMillis;
+use rustix::fs::FallocateFlags;
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::key_file;
@@ -29,6 +30,9 @@ use crate::recovery::open_file;
 use crate::tree_file::TreeFile;
 use crate::witness::Witness;
 
+/// A file that has so many bytes will be filled: the room for the rest of it is taken at once. Taken bit by bit it comes to lie
+/// in many pieces, of which the system then has to keep account with every sync.
+const ROOM_FROM_BYTES: u64 = 1024 * 1024;
 /// The counts of principals are saved after this many records, and at the end.
 pub(crate) const SAVE_RECORDS: u64 = 65_536;
 
@@ -43,6 +47,8 @@ pub(crate) struct Writer {
     pub(crate) file: File,
     pub(crate) bytes: u64,
     pub(crate) bytes_max: u64,
+    /// The room for the rest of the file was asked for.
+    pub(crate) has_room: bool,
     pub(crate) tree: TreeFile,
     pub(crate) frontier: Frontier,
     pub(crate) principals: Principals,
@@ -95,10 +101,12 @@ impl Writer {
         let lines = Vec::with_capacity(records.len().saturating_mul(512));
         let hashes = Vec::with_capacity(records.len().saturating_mul(64));
         let mut batch = Batch { lines, hashes, frontier: self.frontier.clone() };
+        let mut name = String::new();
         for record in records {
-            let who = record.who.as_deref();
-            let turn =
-                who.map(|who| self.principals.count(&Principals::name(who.tenant.as_str(), who.subject.as_str())));
+            let turn = record.who.as_deref().map(|who| {
+                Principals::write_name(who.tenant.as_str(), who.subject.as_str(), &mut name);
+                self.principals.count(&name)
+            });
             let stamp = Stamp { log: &self.mark.id, seq: batch.frontier.size(), turn };
             let start = batch.lines.len();
             line::write(record, stamp, &mut batch.lines)?;
@@ -114,7 +122,10 @@ impl Writer {
         if self.bytes >= self.bytes_max {
             let next = self.number.saturating_add(1);
             let (file, size) = open_file(&self.dir, next)?;
-            (self.number, self.file, self.bytes) = (next, file, size);
+            (self.number, self.file, self.bytes, self.has_room) = (next, file, size, false);
+        }
+        if self.bytes >= ROOM_FROM_BYTES && !self.has_room {
+            self.take_room();
         }
         self.torn = true;
         let written = self
@@ -133,7 +144,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Takes the room for the rest of the file, without making it longer: readers see nothing of it.
+    fn take_room(&mut self) {
+        // Where that cannot be done, or there is not so much, the file grows as it is written to.
+        let rest = self.bytes_max.saturating_sub(self.bytes);
+        let _ = rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.bytes, rest);
+        self.has_room = true;
+    }
+
     fn mend(&mut self) -> io::Result<()> {
+        self.has_room = false;
         self.file.set_len(self.bytes)?;
         self.file.seek(SeekFrom::Start(self.bytes))?;
         self.tree.cut(self.size())?;
