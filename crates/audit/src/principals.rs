@@ -64,7 +64,15 @@ impl Default for Principals {
 impl Principals {
     /// The name under which a principal is counted. Neither part has a newline in it.
     pub(crate) fn name(tenant: &str, subject: &str) -> String {
-        format!("{tenant}\n{subject}")
+        let mut name = String::with_capacity(tenant.len() + 1 + subject.len());
+        Self::write_name(tenant, subject, &mut name);
+        name
+    }
+
+    /// The same, in place of what stands in `name`.
+    pub(crate) fn write_name(tenant: &str, subject: &str, name: &mut String) {
+        name.clear();
+        name.extend([tenant, "\n", subject]);
     }
 
     /// Counts one record.
@@ -125,7 +133,10 @@ impl Principals {
     }
 
     fn note(&mut self, name: &str, before: Option<u64>) {
-        if let Some(undo) = self.undo.as_mut().filter(|undo| undo.ended.is_none()) {
+        if let Some(undo) = self.undo.as_mut().filter(|undo| undo.ended.is_none())
+            // What was before the first of several in a row is enough.
+            && undo.before.last().is_none_or(|(last, _)| **last != *name)
+        {
             undo.before.push((name.into(), before));
         }
     }
@@ -171,7 +182,7 @@ mod tests {
     fn what_was_not_written_was_not_counted() {
         let mut counts = Principals { max: 3, ..Principals::default() };
         counted(&mut counts, &["a", "b", "a"]);
-        for batch in [&["a", "c"][..], &["c", "d", "a", "e", "f", "g", "h"], &[]] {
+        for batch in [&["a", "c"][..], &["a", "a", "b", "a", "a"], &["c", "d", "a", "e", "f", "g", "h"], &[]] {
             counts.begin();
             counted(&mut counts, batch);
             counts.roll_back();

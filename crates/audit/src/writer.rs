@@ -98,10 +98,12 @@ impl Writer {
         let lines = Vec::with_capacity(records.len().saturating_mul(512));
         let hashes = Vec::with_capacity(records.len().saturating_mul(64));
         let mut batch = Batch { lines, hashes, frontier: self.frontier.clone() };
+        let mut name = String::new();
         for record in records {
-            let who = record.who.as_deref();
-            let turn =
-                who.map(|who| self.principals.count(&Principals::name(who.tenant.as_str(), who.subject.as_str())));
+            let turn = record.who.as_deref().map(|who| {
+                Principals::write_name(who.tenant.as_str(), who.subject.as_str(), &mut name);
+                self.principals.count(&name)
+            });
             let stamp = Stamp { log: &self.mark.id, seq: batch.frontier.size(), turn };
             let start = batch.lines.len();
             line::write(record, stamp, &mut batch.lines)?;
@@ -152,11 +154,12 @@ impl Writer {
         if self.room_until >= self.bytes.saturating_add(room::AHEAD_BYTES_MIN) {
             return true;
         }
-        let lines = room::take(&self.file, self.bytes, room::AHEAD_BYTES);
-        let taken = lines.and_then(|taken| Ok(taken && self.tree.make_room(self.size())?));
+        let rest = room::wanted(self.bytes, self.bytes_max);
+        let lines = room::take_most(&self.file, self.bytes, rest);
+        let taken = lines.and_then(|taken| Ok(taken.filter(|_| self.tree.make_room(self.size()).unwrap_or(false))));
         match taken {
-            Ok(true) => self.room_until = self.bytes.saturating_add(room::AHEAD_BYTES),
-            Ok(false) => return false,
+            Ok(Some(bytes)) => self.room_until = self.bytes.saturating_add(bytes),
+            Ok(None) => return false,
             // ROOM-2: not asked again for this file.
             Err(_) => self.room_until = u64::MAX,
         }

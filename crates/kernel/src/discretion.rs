@@ -44,9 +44,8 @@ impl Discretion {
 
     fn told(&self) -> &[String] {
         self.told.get_or_init(|| {
-            let schema = &self.tool.manifest.parameters;
             // The record was made of the same, so it can be.
-            let shown = self.rules.value(&self.parameters, Some(schema)).unwrap_or(Value::Null);
+            let shown = self.rules.value(&self.parameters, self.tool.parameter_marks()).unwrap_or(Value::Null);
             hidden(&self.parameters, &shown)
         })
     }

@@ -65,6 +65,22 @@ struct LedgerLabel {
     event: &'static str,
 }
 
+/// What was asked for each call, by whether the answer was remembered. The counters are kept, because to find them takes longer
+/// than to count.
+#[derive(Debug, Default)]
+struct Remembered {
+    family: Family<Decided, Counter>,
+    hit: OnceLock<Counter>,
+    miss: OnceLock<Counter>,
+}
+
+impl Remembered {
+    fn count(&self, remembered: bool) {
+        let (counter, cache) = if remembered { (&self.hit, "hit") } else { (&self.miss, "miss") };
+        counter.get_or_init(|| self.family.get_or_create(&Decided { cache }).clone()).inc();
+    }
+}
+
 /// Everything that is measured.
 #[derive(Debug)]
 pub struct Metrics {
@@ -78,8 +94,8 @@ pub struct Metrics {
     audit_waiting: Gauge,
     audit_failures: Counter,
     audit_delivery: Histogram,
-    decisions: Family<Decided, Counter>,
-    identities: Family<Decided, Counter>,
+    decisions: Remembered,
+    identities: Remembered,
     authentication_failures: Family<CodeLabel, Counter>,
     key_fetches: Family<Outcome, Counter>,
     tool_messages: Family<MessageKind, Counter>,
@@ -119,10 +135,18 @@ impl Metrics {
         registry.register_with_unit("audit_delivery", help, Unit::Seconds, audit_delivery.clone());
         let trace_counts = TraceCounts::default();
         registry.register("trace_calls", "Calls whose trace was sent, or was not", trace_counts.family());
-        let decisions = Family::default();
-        registry.register("policy_decisions", "Policy decisions, by whether they were remembered", decisions.clone());
-        let identities = Family::default();
-        registry.register("identity_lookups", "Credentials shown, by whether they were remembered", identities.clone());
+        let decisions = Remembered::default();
+        registry.register(
+            "policy_decisions",
+            "Policy decisions, by whether they were remembered",
+            decisions.family.clone(),
+        );
+        let identities = Remembered::default();
+        registry.register(
+            "identity_lookups",
+            "Credentials shown, by whether they were remembered",
+            identities.family.clone(),
+        );
         let authentication_failures = Family::default();
         registry.register(
             "authentication_failures",
@@ -248,11 +272,11 @@ impl Observer for Metrics {
     }
 
     fn decision(&self, remembered: bool) {
-        self.decisions.get_or_create(&Decided { cache: if remembered { "hit" } else { "miss" } }).inc();
+        self.decisions.count(remembered);
     }
 
     fn recognised(&self, remembered: bool) {
-        self.identities.get_or_create(&Decided { cache: if remembered { "hit" } else { "miss" } }).inc();
+        self.identities.count(remembered);
     }
 
     fn authentication_failed(&self, code: ErrorCode) {

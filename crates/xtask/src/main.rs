@@ -27,6 +27,11 @@ mod workspace;
 
 use std::process::ExitCode;
 
+/// The product's, because servers that are put together here from its crates are measured (`bench/audit/house.rs`), and so are
+/// those they are compared with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What a person sees who asks for nothing or for something unknown.
 const USAGE: &str = "\
 usage: cargo xtask <command>

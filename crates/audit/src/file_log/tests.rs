@@ -280,3 +280,25 @@ fn a_file_in_the_directorys_place_is_a_clear_refusal() {
     assert!(matches!(error, OpenError::Directory(_)));
     assert!(!error.to_string().contains("audit/"));
 }
+
+#[tokio::test]
+async fn room_that_was_taken_for_the_rest_of_a_file_is_no_part_of_the_log() {
+    let mut place = Place::new();
+    place.options.file_bytes_max = 3 << 20;
+    let (log, note) = (place.open(), "x".repeat(4_000));
+    // Past the point from which room is taken, past the end of the first file, and past that point in the second.
+    for _ in 0..12 {
+        let records: Vec<_> = (0..100).map(|_| record(&note)).collect();
+        log.append(records.into()).await.unwrap();
+        let newest = place.file(&file_name(*crate::segments::numbers(&place.dir()).unwrap().last().unwrap()));
+        assert_eq!(fs::read(newest).unwrap().last(), Some(&b'\n'));
+    }
+    drop(log);
+    assert_eq!(crate::segments::numbers(&place.dir()).unwrap(), [1, 2]);
+    let log = place.open();
+    assert_eq!(log.size(), 1_201);
+    log.append([record("after")].into()).await.unwrap();
+    log.close().await.unwrap();
+    let report = crate::verify_dir(&place.dir(), &crate::Trust::default()).unwrap();
+    assert!(report.whole && report.records == 1_202, "{:?}", report.faults);
+}

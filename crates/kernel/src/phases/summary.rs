@@ -61,8 +61,8 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
         }
     }
     if facts.parameters.is_none() {
-        let schema = &tool.manifest.parameters;
-        let shown = summary(&*facts.redactor, &validated.parameters, schema).map_err(|error| unredactable(&error))?;
+        let shown = summary(&*facts.redactor, &validated.parameters, tool.parameter_marks());
+        let shown = shown.map_err(|error| unredactable(&error))?;
         facts.parameters = Some(shown);
     }
     let rules = Arc::clone(&facts.redactor);
@@ -70,17 +70,17 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
     Ok(())
 }
 
-fn summary(redactor: &dyn Redactor, parameters: &Value, schema: &Value) -> Result<JsonText, RedactError> {
+fn summary(redactor: &dyn Redactor, parameters: &Value, marks: Option<&Value>) -> Result<JsonText, RedactError> {
     let mut room = SUMMARY_BYTES_MAX;
     if fits(parameters, &mut room) {
-        return shown(redactor, parameters, schema);
+        return shown(redactor, parameters, marks);
     }
     let mut left = LOOKED_AT_BYTES_MAX;
-    shown(redactor, &outlined(parameters, 0, &mut left), schema)
+    shown(redactor, &outlined(parameters, 0, &mut left), marks)
 }
 
-fn shown(redactor: &dyn Redactor, value: &Value, schema: &Value) -> Result<JsonText, RedactError> {
-    redactor.value(value, Some(schema)).map(|shown| bounded(&discretion::everywhere(value, shown)))
+fn shown(redactor: &dyn Redactor, value: &Value, marks: Option<&Value>) -> Result<JsonText, RedactError> {
+    redactor.value(value, marks).map(|shown| bounded(&discretion::everywhere(value, shown)))
 }
 
 /// E3304. What could not be redacted is not told.
@@ -211,7 +211,7 @@ mod tests {
 
     fn shown(value: &Value) -> (JsonText, usize) {
         let redactor = ByItsEnd::default();
-        let text = summary(&redactor, value, &Value::Null).unwrap();
+        let text = summary(&redactor, value, None).unwrap();
         (text, redactor.seen.into_inner())
     }
 

@@ -22,7 +22,7 @@ pub(super) fn export_request(
     request.message(1, |resource_spans| {
         resource_spans.message(1, |message| {
             for (key, value) in resource {
-                message.attribute(1, key, |any| any.chosen_bytes(1, value.as_bytes()));
+                message.text_attribute(1, key, value);
             }
         });
         resource_spans.message(2, |scope_spans| {
@@ -99,7 +99,7 @@ pub(super) struct AttributesWriter<'a>(&'a mut Writer);
 
 impl AttributesWriter<'_> {
     pub(super) fn text(&mut self, key: &str, text: &str) {
-        self.0.attribute(SPAN_ATTRIBUTES, key, |any| any.chosen_bytes(1, text.as_bytes()));
+        self.0.text_attribute(SPAN_ATTRIBUTES, key, text);
     }
 
     /// A text that is made here and now.
@@ -129,17 +129,19 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;
 const FIXED32: u64 = 5;
-/// Bytes of the longest number.
-const VARINT_BYTES_MAX: usize = 10;
 
 /// Writes fields of one message. What has its default value is left out, as the encoding wants it.
 #[derive(Debug, Default)]
 struct Writer(Vec<u8>);
 
 impl Writer {
-    fn varint(&mut self, number: u64) {
-        let (bytes, length) = varint(number);
-        self.0.extend(bytes.into_iter().take(length));
+    fn varint(&mut self, mut number: u64) {
+        // Most are of one byte.
+        while number >= 0x80 {
+            self.0.push(low_bits(number) | 0x80);
+            number >>= 7;
+        }
+        self.0.push(low_bits(number));
     }
 
     fn key(&mut self, field: u64, form: u64) {
@@ -179,8 +181,20 @@ impl Writer {
 
     fn chosen_bytes(&mut self, field: u64, bytes: &[u8]) {
         self.key(field, LENGTH);
-        self.varint(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.varint(as_number(bytes.len()));
         self.0.extend_from_slice(bytes);
+    }
+
+    /// An attribute whose value is a text. There are dozens for each call, so their lengths are added up and nothing is moved.
+    fn text_attribute(&mut self, field: u64, key: &str, text: &str) {
+        let with_length = |bytes: usize| 1 + varint_bytes(as_number(bytes)) + bytes;
+        let value = with_length(text.len());
+        self.key(field, LENGTH);
+        self.varint(as_number(with_length(key.len()) + with_length(value)));
+        self.chosen_bytes(1, key.as_bytes());
+        self.key(2, LENGTH);
+        self.varint(as_number(value));
+        self.chosen_bytes(1, text.as_bytes());
     }
 
     fn attribute(&mut self, field: u64, key: &str, value: impl FnOnce(&mut Self)) {
@@ -197,8 +211,20 @@ impl Writer {
         let place = self.0.len();
         self.0.push(0);
         write(self);
-        let (bytes, length) = varint(u64::try_from(self.0.len() - place - 1).unwrap_or(u64::MAX));
-        self.0.splice(place..=place, bytes.into_iter().take(length));
+        let end = self.0.len();
+        let mut length = as_number(end - place - 1);
+        let more = varint_bytes(length) - 1;
+        if more > 0 {
+            self.0.resize(end + more, 0);
+            self.0.copy_within(place + 1..end, place + 1 + more);
+        }
+        for byte in self.0.iter_mut().skip(place).take(more) {
+            *byte = low_bits(length) | 0x80;
+            length >>= 7;
+        }
+        if let Some(last) = self.0.get_mut(place + more) {
+            *last = low_bits(length);
+        }
     }
 }
 
@@ -209,21 +235,20 @@ impl fmt::Write for Writer {
     }
 }
 
-/// A number as it is written, and how many bytes of it are.
-fn varint(mut number: u64) -> ([u8; VARINT_BYTES_MAX], usize) {
-    let mut bytes = [0; VARINT_BYTES_MAX];
-    let mut length = 0;
-    for byte in &mut bytes {
-        let [low, ..] = number.to_le_bytes();
-        number >>= 7;
-        length += 1;
-        if number == 0 {
-            *byte = low & 0x7f;
-            break;
-        }
-        *byte = low | 0x80;
-    }
-    (bytes, length)
+/// A length as a number.
+fn as_number(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// The seven lowest bits.
+fn low_bits(number: u64) -> u8 {
+    let [low, ..] = number.to_le_bytes();
+    low & 0x7f
+}
+
+/// How many bytes a number takes.
+fn varint_bytes(number: u64) -> usize {
+    (u64::BITS - number.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
 #[cfg(test)]
