@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use test_servers::Postgres;
 
-use crate::support::{Gantry, PATIENCE, Start, client};
+use crate::support::{Gantry, PATIENCE, Start, client, run};
 
 const REVISION: &str = "2025-06-18";
 
@@ -148,4 +148,60 @@ async fn a_server_that_had_an_administrator_of_its_own_follows_the_database_and_
     assert!(moved.join("keys/signing.pem.replaced").exists());
     assert!(other.log().contains("admin.token.replaced"), "{}", other.log());
     assert!(!welcomes(&other, &former).await);
+}
+
+/// The secrets as whoever reads the table sees them.
+fn secrets_in_the_table(postgres: &Postgres, url: &str) -> String {
+    let database = url.rsplit('/').next().unwrap().split('?').next().unwrap();
+    postgres.sql(database, "SELECT name, value FROM installation_secrets ORDER BY name").unwrap()
+}
+
+#[tokio::test]
+async fn with_a_key_the_table_holds_no_secret_and_without_it_or_with_another_nobody_starts() {
+    let postgres = Postgres::start().unwrap();
+    let url = postgres.database().unwrap();
+    let house = tempfile::tempdir().unwrap();
+    let (first, second) = (house.path().join("first"), house.path().join("second"));
+    // Before there was a key.
+    let plain = server(&url, &first).await;
+    let token = plain.token.clone();
+    assert!(secrets_in_the_table(&postgres, &url).contains(&token));
+    plain.stop();
+
+    let key = "5c".repeat(32);
+    let sealing =
+        |data: &Path| Start::new().env("GANTRY_STORE__URL", &url).env("GANTRY_STORE__SEAL_KEY", &key).data(data).run();
+    let one = sealing(&first).await;
+    assert_eq!(one.token, token);
+    let sealed = secrets_in_the_table(&postgres, &url);
+    assert_eq!(sealed.matches("gantry-sealed:1:").count(), 4, "{sealed}");
+    assert!(!sealed.contains(&token) && !sealed.contains("PRIVATE KEY"), "{sealed}");
+
+    // By a file, too; and keys are rotated as before.
+    let file = house.path().join("seal.key");
+    std::fs::write(&file, &key).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let by_file = Start::new()
+        .env("GANTRY_STORE__URL", &url)
+        .env("GANTRY_STORE__SEAL_KEY_FILE", file.to_str().unwrap())
+        .data(&second);
+    let other = by_file.run().await;
+    assert_eq!(other.token, token);
+    one.cli(&["keys", "rotate"]).ok();
+    let newer = one.mint(json!({ "tenant": "local", "sub": "did:key:z6MkSame" })).await;
+    assert!(welcomes(&other, &newer).await);
+
+    let before = secrets_in_the_table(&postgres, &url);
+    let third = house.path().join("third");
+    for (wrong, said) in [(None, "seal_key_file"), (Some("5d".repeat(32)), "another key")] {
+        let mut start = Start::new().env("GANTRY_STORE__URL", &url);
+        if let Some(wrong) = wrong {
+            start = start.env("GANTRY_STORE__SEAL_KEY", wrong);
+        }
+        let refused = run(&mut start.command(&third));
+        assert_eq!(refused.code(), 1, "{}", refused.err());
+        assert!(refused.err().contains(said), "{}", refused.err());
+        assert!(!third.join("admin.token").exists());
+    }
+    assert_eq!(secrets_in_the_table(&postgres, &url), before, "nothing was overwritten");
 }

@@ -125,7 +125,7 @@ async fn a_policy_update_in_redis_voids_the_decisions_of_those_it_names() {
         .await;
     until_shared_is(&gantry, true).await;
     assert_eq!(gantry.register(manifest(json!({}))).await.status, 201);
-    let permit = json!({ "text": "@id(\"all\") permit(principal, action, resource);" });
+    let permit = json!({ "policies": "@id(\"all\") permit(principal, action, resource);" });
     let put = gantry.request(Method::PUT, "/v1/policies", Some(&gantry.token), Some(permit)).await;
     assert_eq!(put.status, 200, "{}", put.text);
     let ann = gantry.mint(json!({ "tenant": "local", "sub": "did:key:z6MkAnn" })).await;

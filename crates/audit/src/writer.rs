@@ -156,7 +156,7 @@ impl Writer {
         }
         let rest = room::wanted(self.bytes, self.bytes_max);
         let lines = room::take_most(&self.file, self.bytes, rest);
-        let taken = lines.and_then(|taken| Ok(taken.filter(|_| self.tree.make_room(self.size()).unwrap_or(false))));
+        let taken = lines.map(|taken| taken.filter(|_| self.tree.make_room(self.size()).unwrap_or(false)));
         match taken {
             Ok(Some(bytes)) => self.room_until = self.bytes.saturating_add(bytes),
             Ok(None) => return false,

@@ -28,6 +28,7 @@ mod progress_bar;
 mod public_key_file;
 mod reach;
 mod redacting;
+mod sealed_secrets;
 mod secret_file;
 mod secrets_folder;
 mod shared_keys;

@@ -36,7 +36,7 @@ use serde_json::Value;
 
 use crate::health::alerts::{Alert, Hold, Reading, Reclassify, Rule, Standing, next};
 use crate::health::window::Ending;
-use crate::health::{Health, HealthSettings, VERSIONS_MAX, ending_of, ending_of_refused, times};
+use crate::health::{Health, HealthSettings, VERSIONS_MAX, VersionKey, ending_of, ending_of_refused, times};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::Who;
 use crate::ports::clock::Clock;
@@ -135,6 +135,12 @@ impl Insights {
     /// How tools fare.
     pub fn health(&self) -> &Health {
         &self.health
+    }
+
+    /// The score of a version and the calls it is made of; `None` without calls. (RES-013)
+    pub(crate) fn score(&self, tool: &ToolVersion) -> Option<(f64, u64)> {
+        let report = self.health.of(self.parts.clock.monotonic(), &VersionKey::of(tool))?;
+        Some((report.score?, report.counts.calls))
     }
 
     /// How many approvals of a tenant are pending. For whoever keeps them; without it there is no backlog.

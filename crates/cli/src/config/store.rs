@@ -8,6 +8,9 @@ use store::postgres;
 
 use super::key::{Key, Kind};
 use super::settings::{Problem, Settings};
+use crate::data_dir;
+use crate::failure::Failure;
+use crate::sealed_secrets::StoreKey;
 
 const SECTION: &str = "store";
 
@@ -54,8 +57,31 @@ const STATEMENT_SECONDS: Key = Key {
     since: "0.2",
 };
 
+const SEAL_KEY: Key = Key {
+    section: SECTION,
+    name: "seal_key",
+    kind: Kind::Secret,
+    default: None,
+    unset: "the secrets of the installation are in the database as they are",
+    doc: "PostgreSQL only: the key that seals the secrets which all instances know alike, 32 bytes as 64 hexadecimal digits or \
+          in base64, the same for all of them. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file \
+          (`seal_key_file`) than here.",
+    since: "0.2",
+};
+
+const SEAL_KEY_FILE: Key = Key {
+    section: SECTION,
+    name: "seal_key_file",
+    kind: Kind::Text,
+    default: None,
+    unset: "see `seal_key`",
+    doc: "PostgreSQL only: a file with that key, which nobody else may be able to read.",
+    since: "0.2",
+};
+
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&URL, &CONNECTIONS_MAX, &CONNECTION_WAIT_SECONDS, &STATEMENT_SECONDS];
+pub(super) const KEYS: &[&Key] =
+    &[&URL, &CONNECTIONS_MAX, &CONNECTION_WAIT_SECONDS, &STATEMENT_SECONDS, &SEAL_KEY, &SEAL_KEY_FILE];
 
 /// The section's values.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,17 +102,38 @@ pub(crate) struct Database {
     connections_max: usize,
     connection_wait: Duration,
     statement_max: Duration,
+    /// Seals the secrets of the installation.
+    pub(crate) seal_key: Option<SealKeyPlace>,
+}
+
+/// Where the key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SealKeyPlace {
+    Given(StoreKey),
+    File(PathBuf),
 }
 
 impl StoreSection {
     pub(super) fn read(settings: &Settings, problems: &mut Vec<Problem>) -> Option<Self> {
+        let seal_key = match seal_key(settings.text(&SEAL_KEY), settings.text(&SEAL_KEY_FILE)) {
+            Ok(place) => place,
+            Err(message) => {
+                problems.push(Problem::new(SEAL_KEY.title(), message));
+                return None;
+            }
+        };
         let database = |url: &str| Database {
             url: url.to_owned(),
             connections_max: usize::try_from(settings.integer(&CONNECTIONS_MAX)).unwrap_or(usize::MAX),
             connection_wait: Duration::from_secs(settings.integer(&CONNECTION_WAIT_SECONDS)),
             statement_max: Duration::from_secs(settings.integer(&STATEMENT_SECONDS)),
+            seal_key: seal_key.clone(),
         };
         match parse(settings.text(&URL), database) {
+            Ok(Place::File(_)) if seal_key.is_some() => {
+                problems.push(Problem::new(SEAL_KEY.title(), NOTHING_TO_SEAL));
+                None
+            }
             Ok(place) => Some(Self(place)),
             Err(message) => {
                 problems.push(Problem::new(URL.title(), message));
@@ -134,6 +181,40 @@ impl fmt::Debug for Database {
     }
 }
 
+const NOTHING_TO_SEAL: &str =
+    "is for a database that instances share: a store on this machine's own disk keeps no secrets";
+
+/// Messages do not repeat the key.
+fn seal_key(text: Option<&str>, file: Option<&str>) -> Result<Option<SealKeyPlace>, String> {
+    match (text, file) {
+        (None, None) => Ok(None),
+        (None, Some(file)) => Ok(Some(SealKeyPlace::File(PathBuf::from(file)))),
+        (Some(text), None) => match StoreKey::parse(text) {
+            Some(key) => Ok(Some(SealKeyPlace::Given(key))),
+            None => Err(NOT_A_KEY.into()),
+        },
+        (Some(_), Some(_)) => Err("is given twice: leave out `seal_key` or `seal_key_file`".into()),
+    }
+}
+
+const NOT_A_KEY: &str = "must be 32 bytes, as 64 hexadecimal digits or in base64: `openssl rand -hex 32` makes one";
+
+impl SealKeyPlace {
+    /// The key itself.
+    pub(crate) fn key(&self) -> Result<StoreKey, Failure> {
+        let file = match self {
+            Self::Given(key) => return Ok(key.clone()),
+            Self::File(file) => file,
+        };
+        let found = data_dir::read(file)?.ok_or_else(|| {
+            Failure::new(format!("`{}` does not exist", file.display()))
+                .hint("`[store] seal_key_file` names a file with the key that all instances have")
+        })?;
+        StoreKey::parse(&found.text)
+            .ok_or_else(|| Failure::new(format!("`{}` holds no key", file.display())).hint(format!("it {NOT_A_KEY}")))
+    }
+}
+
 /// Messages do not repeat the URL: it may hold a password.
 fn parse(url: Option<&str>, database: impl Fn(&str) -> Database) -> Result<Place, String> {
     let Some(url) = url else { return Ok(Place::File(None)) };
@@ -160,7 +241,26 @@ mod tests {
             connections_max: 1,
             connection_wait: Duration::from_secs(1),
             statement_max: Duration::from_secs(1),
+            seal_key: None,
         }
+    }
+
+    #[test]
+    fn a_key_is_given_once_and_whole() {
+        let hex = "0f".repeat(32);
+        assert_eq!(seal_key(None, None), Ok(None));
+        assert!(matches!(seal_key(Some(&hex), None), Ok(Some(SealKeyPlace::Given(_)))));
+        assert!(matches!(seal_key(None, Some("/run/key")), Ok(Some(SealKeyPlace::File(_)))));
+        assert!(seal_key(Some(&hex), Some("/run/key")).is_err());
+        assert!(!seal_key(Some("hunter2"), None).unwrap_err().contains("hunter2"));
+        let dir = tempfile::tempdir().unwrap();
+        let place = SealKeyPlace::File(dir.path().join("key"));
+        assert!(place.key().unwrap_err().message.contains("does not exist"));
+        crate::secret_file::write(&dir.path().join("key"), "hunter2").unwrap();
+        let failure = place.key().unwrap_err();
+        assert!(failure.message.contains("holds no key") && !failure.message.contains("hunter2"));
+        crate::secret_file::write(&dir.path().join("key"), &format!("{hex}\n")).unwrap();
+        assert_eq!(place.key().unwrap(), StoreKey::parse(&hex).unwrap());
     }
 
     #[test]

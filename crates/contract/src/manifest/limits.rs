@@ -86,6 +86,10 @@ pub struct BreakerConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub minimum_calls: Option<u16>,
+    /// Hundredths of the tool's health score below which one failure opens it (RES-013).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub health_percent: Option<u8>,
     /// Percent of calls that are let through at first when it is tried again (RES-006).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
@@ -108,6 +112,7 @@ impl Default for BreakerConfig {
             slow_percent: None,
             slow_after_ms: None,
             minimum_calls: None,
+            health_percent: None,
             canary_percent: None,
             canary_step_percent: None,
         }

@@ -144,7 +144,8 @@ impl<'a> Run<'a> {
             let result = self.once(facts, ToolCall { endpoint, time_left: self.time_left(), ..call.clone() }).await;
             if let Some((_, entered)) = &entered {
                 let took = self.kernel.clock().monotonic().saturating_sub(began);
-                resilience.leave(entered, result.as_ref(), took).await;
+                let health = || self.kernel.insights.as_ref()?.score(&tool);
+                resilience.leave(entered, result.as_ref(), took, health).await;
             }
             let refusal = match result {
                 Ok(output) => return Ok(Output::Fresh(output)),

@@ -138,7 +138,7 @@ pub enum Reason {
     WaitOver,
     /// It was half-open for too long.
     HalfOpenTooLong,
-    /// The service asked for it.
+    /// The service asked for it, or the health of a tool does. (RES-013)
     Asked,
     /// Somebody did it by hand.
     Manual,
@@ -156,7 +156,7 @@ impl fmt::Display for Reason {
             Self::Recovered => f.write_str("trial calls succeeded"),
             Self::WaitOver => f.write_str("the wait is over"),
             Self::HalfOpenTooLong => f.write_str("half-open for too long"),
-            Self::Asked => f.write_str("the service asked for it"),
+            Self::Asked => f.write_str("asked for by the service or by the health of a tool"),
             Self::Manual => f.write_str("by hand"),
         }
     }

@@ -41,6 +41,8 @@ pub(crate) struct GuardedService {
     /// The keys of its limit and of its budget of retries.
     pub(crate) rate_key: String,
     pub(crate) quota: Option<Quota>,
+    /// Below so many hundredths of the tool's health score one failure opens it. (RES-013)
+    pub(crate) health_percent: Option<u8>,
 }
 
 /// How a tool is tried again.
@@ -61,6 +63,7 @@ impl Guard {
             settings: own.map_or_else(|| settings.breaker.clone(), |own| settings.breaker.overridden(own)),
             rate_key: format!("service_rate:{key}"),
             quota: settings.service_quota,
+            health_percent: own.and_then(|own| own.health_percent),
             key,
         });
         let retries = match (&manifest.retry_policy, &manifest.external_service) {
@@ -110,6 +113,7 @@ impl Failover {
                     // Counted once for the service, whichever of its addresses is asked.
                     rate_key: asked_for.map_or_else(String::new, |own| own.rate_key.clone()),
                     quota: asked_for.and_then(|own| own.quota),
+                    health_percent: asked_for.and_then(|own| own.health_percent),
                     key,
                 })
             })

@@ -183,14 +183,23 @@ impl Resilience {
     }
 
     /// Says how the service has answered. That it cannot be said changes nothing about the answer.
-    pub(crate) async fn leave(&self, entered: &Entered<'_>, result: Result<&ToolOutput, &Refusal>, took: Duration) {
+    /// `health` tells the score of the tool and of how many calls it is made, if that is asked for.
+    pub(crate) async fn leave(
+        &self,
+        entered: &Entered<'_>,
+        result: Result<&ToolOutput, &Refusal>,
+        took: Duration,
+        health: impl FnOnce() -> Option<(f64, u64)>,
+    ) {
         let verdict = result.map_or_else(outcome::of_refusal, |_| Verdict::Succeeded);
         if verdict == Verdict::Ignored {
             return self.give_back(entered).await;
         }
         let duration_ms = u64::try_from(took.as_millis()).ok();
-        let outcome = Outcome { verdict, duration_ms, open_for_ms: None };
         let Entered { service, permit } = entered;
+        let ails = verdict == Verdict::Failed && service.is_unhealthy(health);
+        let open_for_ms = ails.then(|| service.settings.open_wait.ms(1));
+        let outcome = Outcome { verdict, duration_ms, open_for_ms };
         if let Err(error) = self.breakers.record(&service.key, &service.settings, *permit, outcome).await {
             tracing::warn!(breaker = %service.key, %error, "what a service answered could not be counted");
         }
@@ -210,6 +219,15 @@ impl Resilience {
         let granted = matches!(taken, Ok(AllTaken::Allowed { .. }));
         self.observer.retried(granted);
         granted
+    }
+}
+
+impl GuardedService {
+    /// RES-013: is the tool so unwell that one failure is enough? With too few calls nobody can say.
+    fn is_unhealthy(&self, health: impl FnOnce() -> Option<(f64, u64)>) -> bool {
+        let Some(percent) = self.health_percent else { return false };
+        let needed = u64::from(self.settings.minimum_calls);
+        health().is_some_and(|(score, calls)| calls >= needed && score * 100.0 < f64::from(percent))
     }
 }
 

@@ -434,15 +434,19 @@ async fn word_about_some_voids_what_is_remembered_about_them_and_nothing_else() 
             }
             asked
         };
-        // The word is on its way through the task that follows the bus.
-        let after = async |named: &[&str]| {
-            bus.publish(Change::DecisionsOf { subjects: named.iter().map(|name| name.parse().unwrap()).collect() })
-                .await;
+        // Whoever follows the bus gets its turn: to listen at first, and then to hear.
+        let turns = async || {
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }
+        };
+        let after = async |named: &[&str]| {
+            bus.publish(Change::DecisionsOf { subjects: named.iter().map(|name| name.parse().unwrap()).collect() })
+                .await;
+            turns().await;
             asked_about().await
         };
+        turns().await;
         assert_eq!(asked_about().await, [1; 3]);
         assert_eq!(asked_about().await, [0; 3]);
         assert_eq!(after(&["bob"]).await, [0, 1, 0]);

@@ -581,3 +581,50 @@ async fn what_must_not_happen_twice_is_not_tried_at_another_address() {
     stage.call(keyed("pay", "k-2")).await.unwrap();
     assert_eq!(asked(&stage), [1]);
 }
+
+// --------------------------------------------------------------------------------------------------------------- health
+
+#[tokio::test]
+async fn while_a_tool_is_unwell_one_failure_opens_its_breaker() {
+    let settings = ResilienceSettings::default();
+    let props = Props { impatient: true, insights: true, resilience: Some(settings), ..Props::default() };
+    let stage = Stage::with(props).await;
+    let config = |health: Option<u8>| {
+        let mut config = json!({ "failure_threshold": 100, "timeout_seconds": 20, "minimum_calls": 10 });
+        if let Some(percent) = health {
+            config["health_percent"] = json!(percent);
+        }
+        config
+    };
+    for (tool, health) in [("frail", Some(60)), ("sturdy", None)] {
+        let change = json!({ "tool_id": tool, "external_service": tool, "circuit_breaker_config": config(health) });
+        stage.publish(mail(change)).await;
+    }
+    for tool in ["frail", "sturdy"] {
+        // A failure in a few calls says nothing, and one among many good ones is no reason.
+        says(&stage, fail(ErrorCode::E3502));
+        assert_eq!(stage.refusal(call(tool)).await, ErrorCode::E3502);
+        says(&stage, answer());
+        for _ in 0..60 {
+            stage.call(call(tool)).await.unwrap();
+        }
+        says(&stage, fail(ErrorCode::E3502));
+        assert_eq!(stage.refusal(call(tool)).await, ErrorCode::E3502);
+        assert_eq!(mode(&stage, tool).await, Some(BreakerMode::Closed), "{tool}");
+        // Now more fail than is tolerated, far less than the threshold of the breaker.
+        for _ in 0..10 {
+            stage.refusal(call(tool)).await;
+        }
+    }
+    assert_eq!(mode(&stage, "sturdy").await, Some(BreakerMode::Closed));
+    assert_eq!(mode(&stage, "frail").await, Some(BreakerMode::Open));
+    let refused = stage.call(call("frail")).await.unwrap_err().refusal;
+    assert_eq!((refused.code, refused.retry_after_ms), (ErrorCode::E3501, Some(20_000)));
+    // Trial calls that succeed close it, whatever the score still is.
+    stage.step(20);
+    says(&stage, answer());
+    for _ in 0..3 {
+        stage.call(call("frail")).await.unwrap();
+    }
+    assert_eq!(mode(&stage, "frail").await, Some(BreakerMode::Closed));
+}

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use contract::cost::Prices;
 use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId};
 use contract::manifest::Isolation;
+use gantry_kernel::health::HealthSettings;
+use gantry_kernel::insights::{InsightParts, Insights};
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
 use gantry_kernel::ports::checkpoint_store::CheckpointStore;
 use gantry_kernel::ports::clock::{Clock, UnixMillis};
@@ -398,6 +401,8 @@ pub(crate) struct Props {
     /// What stands between the kernel and its ledger.
     pub(crate) blotter: Option<Arc<Blotter>>,
     pub(crate) checkpoints: Option<Arc<dyn CheckpointStore>>,
+    /// Is it to be learnt from calls how tools fare?
+    pub(crate) insights: bool,
     /// Breakers, limits and retries, if there are to be any.
     pub(crate) resilience: Option<ResilienceSettings>,
 }
@@ -462,6 +467,7 @@ impl Stage {
             Arc::new(ImpatientClock(Arc::clone(&held))),
             Arc::clone(&tally) as _,
         );
+        let kernel_clock = Arc::clone(&clock);
         let kernel = Kernel::new(KernelParts {
             registry,
             identity,
@@ -479,6 +485,20 @@ impl Stage {
             observer: Arc::clone(&tally) as _,
             redactor: Arc::new(Redacting(Engine::new(&Additions::default()).unwrap())),
         });
+        let kernel = if props.insights {
+            let parts = InsightParts {
+                usage: Arc::clone(&store) as _,
+                health: Arc::clone(&store) as _,
+                clock: Arc::clone(&kernel_clock),
+                entropy: Arc::new(CountingEntropy::default()),
+                thresholds: HealthSettings::default(),
+                prices: Prices::default(),
+                retention_days: 1,
+            };
+            kernel.with_insights(Arc::new(Insights::open(parts).await.unwrap()))
+        } else {
+            kernel
+        };
         let kernel = match props.checkpoints {
             None => kernel,
             Some(store) => kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default())),

@@ -49,7 +49,7 @@ const ROOMS: &[Room] = &[
     // Tests of the kernel run on the in-memory store that the conformance suite keeps honest.
     Room { name: "kernel", may: &["contract", "policy"], may_in_tests: &["store", "shared-state", "redaction"] },
     Room { name: "store", may: &["contract", "policy", "kernel"], may_in_tests: &["test-servers"] },
-    Room { name: "shared-state", may: &["kernel"], may_in_tests: &["contract", "test-servers"] },
+    Room { name: "shared-state", may: &["contract", "kernel"], may_in_tests: &["test-servers"] },
     // Usable on its own: it knows programs and what they may have, and nothing of tools.
     Room { name: "sandbox", may: &[], may_in_tests: &[] },
     Room { name: "executors", may: &["contract", "kernel", "sandbox"], may_in_tests: &["policy"] },
@@ -89,7 +89,7 @@ const SEAMS: &[(&str, &[&str])] = &[
     ("rdkafka", &["kafka-sink"]),
     ("redis", &["shared-state"]),
     ("reqwest", &["executors", "authorities", "cli", "telemetry", "upstreams", "xtask"]),
-    ("ring", &["policy", "server"]),
+    ("ring", &["policy", "server", "cli"]),
     ("rmcp", &["server", "upstreams", "xtask"]),
     ("rusqlite", &["store"]),
     ("sqlite-vec", &["store"]),

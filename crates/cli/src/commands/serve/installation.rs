@@ -22,10 +22,13 @@ use kernel::ports::key_vault::KeyVault;
 use policy::{SigningKey, VerifyingKey};
 use tokio::task::JoinHandle;
 
+use crate::config::store::{SealKeyPlace, StoreSection};
 use crate::data_dir::{self, DataDir};
 use crate::failure::Failure;
 use crate::key_vault::{self, DataDirVault};
+use crate::machine::OsEntropy;
 use crate::open_store::OpenStore;
+use crate::sealed_secrets::SealedSecrets;
 use crate::secret_file;
 use crate::shared_keys::{self, KeyRing, SIGNING_KEYS, SharedKeys};
 
@@ -65,13 +68,15 @@ struct Line {
 /// be no others.
 pub(super) async fn agree(
     store: &OpenStore,
+    config: &StoreSection,
     data_dir: &DataDir,
-    entropy: &dyn Entropy,
+    entropy: &Arc<OsEntropy>,
 ) -> Result<Option<Installation>, Failure> {
-    match store.installation() {
-        Some(store) => join(store, data_dir, entropy).await.map(Some),
-        None => Ok(None),
-    }
+    let Some(store) = store.installation() else { return Ok(None) };
+    let place = config.database().and_then(|database| database.seal_key.as_ref());
+    let key = place.map(SealKeyPlace::key).transpose()?;
+    let sealed = SealedSecrets::open(store, key.as_ref(), Arc::clone(entropy) as _).await?;
+    join(Arc::new(sealed), data_dir, &**entropy).await.map(Some)
 }
 
 async fn join(
@@ -231,7 +236,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::machine::OsEntropy;
     use crate::shared_keys::tests::Shelf;
 
     struct House {

@@ -99,12 +99,12 @@ pub(super) fn redacting(context: &Context, config: &Config) -> Result<Redacting,
 pub(super) async fn build(context: &Context, config: &Config, redacting: Redacting) -> Result<House, Failure> {
     let data_dir = context.data_dir();
     data_dir.create()?;
-    let entropy = OsEntropy::open()?;
+    let entropy = Arc::new(OsEntropy::open()?);
     let store =
         OpenStore::open(&config.store, data_dir.path()).await.map_err(|failure| worker::advised(config, failure))?;
-    let installation = installation::agree(&store, &data_dir, &entropy).await?;
-    let admin = data_dir.admin_token_or_new(&entropy)?;
-    let key = data_dir.signing_key_or_new(&entropy)?;
+    let installation = installation::agree(&store, &config.store, &data_dir, &entropy).await?;
+    let admin = data_dir.admin_token_or_new(&*entropy)?;
+    let key = data_dir.signing_key_or_new(&*entropy)?;
     for warning in [admin.warning, key.warning].into_iter().flatten() {
         tracing::warn!("{warning}");
     }
@@ -116,7 +116,7 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
         store: Arc::new(store),
         metrics: Arc::new(Metrics::new()),
         clock: Arc::new(SystemClock::start()),
-        entropy: Arc::new(entropy),
+        entropy,
         admin_token: admin.value,
         signing_pem: key.value.to_pem().map_err(|error| Failure::new(error.to_string()))?,
         own_keys,
