@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 use crate::reader::Entry;
 use crate::sinks::{
-    BatchLimits, Courier, CourierHandle, CourierParts, Cursor, Event, Sink, SinkError, Source, Unwatched,
+    BatchLimits, Courier, CourierHandle, CourierParts, Cursor, Event, Pace, Sink, SinkError, Source, Unwatched,
 };
 
 /// How long anything may take in the suite.
@@ -173,6 +173,7 @@ pub fn courier(dir: &Path, source: &Arc<MemorySource>, sink: Arc<dyn Sink>, limi
         source: Arc::clone(source) as _,
         cursor: Cursor::open(dir, "suite").unwrap(),
         limits,
+        pace: Pace::default(),
         grown: source.growth(),
         clock: Arc::new(QuickClock::default()),
         entropy: Arc::new(FixedEntropy),
@@ -229,7 +230,7 @@ struct Measured {
 #[async_trait]
 impl Sink for Measured {
     async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError> {
-        let bytes: usize = batch.iter().map(|event| event.json.len()).sum();
+        let bytes: usize = batch.iter().map(|event| event.json().len()).sum();
         assert!(!batch.is_empty() && batch.len() <= self.limits.records, "{} records", batch.len());
         assert!(bytes <= self.limits.bytes || batch.len() == 1, "{bytes} bytes in {} records", batch.len());
         self.sink.deliver(batch).await
@@ -252,7 +253,7 @@ pub async fn everything_arrives_in_order_of_each_tenant(receiver: &impl Receiver
     let expected = source.events();
     for event in &events {
         let seq: usize = event["sequence"].as_str().unwrap().parse().unwrap();
-        assert_eq!(*event, serde_json::from_str::<Value>(&expected[seq].json).unwrap());
+        assert_eq!(*event, serde_json::from_str::<Value>(expected[seq].json()).unwrap());
     }
 }
 

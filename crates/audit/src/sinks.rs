@@ -53,6 +53,24 @@ impl Default for BatchLimits {
     }
 }
 
+/// How a courier divides its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// When the log has grown again, it may grow for so long before it is read, so that a busy log is carried in large batches.
+    pub gather: Duration,
+    /// After a batch the courier rests so many times as long as the batch took: what calls have to do goes before.
+    pub rests: u32,
+    /// It does not rest while the oldest record that waits is older than this.
+    pub lag_max: Duration,
+}
+
+impl Default for Pace {
+    /// Without rest.
+    fn default() -> Self {
+        Self { gather: Duration::from_millis(50), rests: 0, lag_max: Duration::ZERO }
+    }
+}
+
 /// What becomes of a batch that was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -99,6 +117,11 @@ pub trait Sink: Send + Sync + fmt::Debug {
     /// # Errors
     /// When not all were taken. What is not counted as acknowledged is handed over again.
     async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError>;
+
+    /// What an event counts for among the bytes of a batch.
+    fn bytes_of(&self, event: &Event) -> usize {
+        event.json().len()
+    }
 
     /// Called when there is nothing to deliver, now and then: for files that grow old.
     async fn tend(&self) {}

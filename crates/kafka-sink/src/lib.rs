@@ -116,7 +116,7 @@ impl KafkaSink {
             KafkaMode::Structured => {
                 let content_type =
                     [("content-type".to_owned(), "application/cloudevents+json; charset=utf-8".to_owned())];
-                (content_type.to_vec(), event.json.clone())
+                (content_type.to_vec(), event.json().to_owned())
             }
             KafkaMode::Binary => {
                 let (attributes, data) = event.parts();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  one statement ──────▶ pool ──▶ BEGIN, whose rows, statement, COMMIT in one round trip
+//!  many callers' writes ▶ together ─▶ pool ──▶ the same, for all of them at once
 //!  several statements ─▶ pool ──▶ transaction, tried again when the server says that it lost a race
 //! ```
 //!
@@ -39,6 +40,7 @@ mod search;
 mod statement;
 mod stored_text;
 mod tls;
+mod together;
 mod tool_health;
 mod transaction;
 mod upstreams;
@@ -59,6 +61,7 @@ pub use moving::{PostgresDump, PostgresLoad};
 pub use opening::OpenError;
 pub use pool::Connections;
 use pool::Pool;
+use together::Together;
 
 use crate::Steps;
 use crate::time::StoreTime;
@@ -96,7 +99,9 @@ pub struct PostgresStore {
     time: Option<StoreTime>,
     /// Who this is on the change bus, once it listens; 0 before.
     instance: AtomicI64,
-    doubts: ledger::Doubts,
+    doubts: Arc<ledger::Doubts>,
+    claims: Together<ledger::Claims>,
+    settlements: Together<ledger::Settlements>,
 }
 
 impl PostgresStore {
@@ -112,7 +117,17 @@ impl PostgresStore {
         migrations::migrate_to(&pool, None).await?;
         index::bring_up_to_date(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
-        Ok(Self { pool, time, instance: AtomicI64::new(0), doubts: ledger::Doubts::default() })
+        let doubts = Arc::new(ledger::Doubts::default());
+        let claims = ledger::Claims { pool: pool.clone(), doubts: Arc::clone(&doubts) };
+        let settlements = ledger::Settlements { pool: pool.clone() };
+        Ok(Self {
+            pool,
+            time,
+            instance: AtomicI64::new(0),
+            doubts,
+            claims: Together::new(claims, options.connection_wait),
+            settlements: Together::new(settlements, options.connection_wait),
+        })
     }
 
     /// How far the database has been migrated; looks only.

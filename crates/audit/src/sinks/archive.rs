@@ -70,6 +70,10 @@ impl Sink for ArchiveSink {
             }
         }
     }
+
+    fn bytes_of(&self, event: &Event) -> usize {
+        event.line.len()
+    }
 }
 
 /// What of a line has a column of its own.

@@ -26,12 +26,12 @@ use super::cursor::Cursor;
 use super::event::Event;
 use super::source::Source;
 use super::status::{Lag, SinkState, SinkWatcher, StatusFile};
-use super::{BatchLimits, Sink, SinkError, Verdict};
+use super::{BatchLimits, Pace, Sink, SinkError, Verdict};
 
 /// How long a courier sleeps at the end of the log when nobody wakes it.
 const IDLE_PAUSE: Duration = Duration::from_secs(5);
-/// After a wake-up the log may grow for so long before it is read, so that a busy log is carried in large batches.
-const GATHER: Duration = Duration::from_millis(50);
+/// The longest rest after a batch, however long that took.
+const REST_MAX: Duration = Duration::from_secs(2);
 /// Between two tries of what a sink has refused for good: somebody may have mended the cause.
 const HALTED_PAUSE: Duration = Duration::from_secs(300);
 /// How long a courier may go on after it was told to stop.
@@ -45,6 +45,7 @@ pub struct CourierParts {
     /// Names the sink: a word of the configuration, part of file names, a label of metrics.
     pub cursor: Cursor,
     pub limits: BatchLimits,
+    pub pace: Pace,
     /// Changes whenever the log has grown.
     pub grown: watch::Receiver<u64>,
     pub clock: Arc<dyn Clock>,
@@ -74,7 +75,8 @@ pub struct CourierHandle {
 /// What came of one round.
 #[derive(Debug, PartialEq, Eq)]
 enum Round {
-    Delivered,
+    /// And how long to rest before the next.
+    Delivered(Duration),
     Idle,
     Failed(Duration),
 }
@@ -98,7 +100,14 @@ impl Courier {
         let carried = async {
             loop {
                 let pause = match self.round().await {
-                    Round::Delivered => continue,
+                    Round::Delivered(rest) if rest.is_zero() || stop.is_cancelled() => continue,
+                    Round::Delivered(rest) => {
+                        tokio::select! {
+                            () = self.parts.clock.sleep(rest) => {}
+                            () = stop.cancelled() => {}
+                        }
+                        continue;
+                    }
                     _ if stop.is_cancelled() => break,
                     Round::Idle => {
                         self.wait_for_growth(&stop).await;
@@ -128,7 +137,10 @@ impl Courier {
         let clock = Arc::clone(&self.parts.clock);
         tokio::select! {
             grown = self.parts.grown.changed() => match grown {
-                Ok(()) => clock.sleep(GATHER).await,
+                Ok(()) => tokio::select! {
+                    () = clock.sleep(self.parts.pace.gather) => {}
+                    () = stop.cancelled() => {}
+                },
                 // The log is closed: only a stop is left to come, and what others still write.
                 Err(_) => tokio::select! {
                     () = clock.sleep(IDLE_PAUSE) => {}
@@ -152,8 +164,9 @@ impl Courier {
                 Err(error) => return self.failed(&error),
             }
         }
-        self.tell_lag().await;
-        let batch = first_batch(&self.pending, self.parts.limits);
+        let begun = self.parts.clock.monotonic();
+        let age = self.tell_lag().await;
+        let batch = first_batch(&self.pending, self.parts.limits, &*self.parts.sink);
         let result = self.parts.sink.deliver(batch).await;
         let taken = match &result {
             Ok(()) => batch.len(),
@@ -165,7 +178,8 @@ impl Courier {
         match result {
             Ok(()) => {
                 self.went_well();
-                Round::Delivered
+                let took = self.parts.clock.monotonic().saturating_sub(begun);
+                Round::Delivered(rest_after(took, age, self.parts.pace))
             }
             Err(error) => {
                 if taken > 0 {
@@ -219,7 +233,8 @@ impl Courier {
         Ok(())
     }
 
-    async fn tell_lag(&self) {
+    /// Tells it, and answers how old the oldest record is that waits.
+    async fn tell_lag(&self) -> Duration {
         let source = Arc::clone(&self.parts.source);
         let next = self.parts.cursor.next();
         // An end that cannot be read is told by the next fetch.
@@ -227,6 +242,7 @@ impl Courier {
         let now = self.parts.clock.now();
         let age = self.pending.first().map_or(Duration::ZERO, |oldest| now.since(oldest.at));
         self.parts.watcher.lag(self.parts.cursor.sink(), Lag { records: end.saturating_sub(next), age });
+        age
     }
 
     fn went_well(&mut self) {
@@ -298,14 +314,23 @@ impl CourierHandle {
     }
 }
 
+/// How long to rest after a batch that took so long, when the oldest record that waited was so old.
+fn rest_after(took: Duration, age: Duration, pace: Pace) -> Duration {
+    if pace.rests == 0 || age > pace.lag_max {
+        return Duration::ZERO;
+    }
+    // At least until there is again something to gather.
+    took.saturating_mul(pace.rests).max(pace.gather).min(REST_MAX)
+}
+
 /// As many events from the start as fit, and one at least.
-fn first_batch(events: &[Event], limits: BatchLimits) -> &[Event] {
+fn first_batch<'e>(events: &'e [Event], limits: BatchLimits, sink: &dyn Sink) -> &'e [Event] {
     let mut bytes = 0_usize;
     let fitting = events
         .iter()
         .take(limits.records.max(1))
         .take_while(|event| {
-            bytes = bytes.saturating_add(event.json.len());
+            bytes = bytes.saturating_add(sink.bytes_of(event));
             bytes <= limits.bytes
         })
         .count();

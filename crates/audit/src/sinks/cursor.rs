@@ -45,6 +45,8 @@ pub struct Cursor {
     sink: String,
     /// The first record that was not acknowledged yet; `None`: the sink has never had one.
     next: Option<u64>,
+    /// Must it outlive a crash of the machine?
+    durable: bool,
 }
 
 impl Cursor {
@@ -56,7 +58,14 @@ impl Cursor {
         let failed = |source| CursorError::Io { sink: sink.to_owned(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
         let next = Self::peek(dir, sink)?;
-        Ok(Self { dir: dir.to_owned(), sink: sink.to_owned(), next })
+        Ok(Self { dir: dir.to_owned(), sink: sink.to_owned(), next, durable: true })
+    }
+
+    /// The same for a sink that knows by itself how far it has come and is asked at every start: a crash of the machine may
+    /// put the cursor back, so moving it waits for no disk.
+    #[must_use]
+    pub fn known_elsewhere(self) -> Self {
+        Self { durable: false, ..self }
     }
 
     /// How far the sink has come, without being the one who moves it.
@@ -100,15 +109,15 @@ impl Cursor {
         &self.dir
     }
 
-    /// Moves it, durably.
+    /// Moves it, durably unless it is [known elsewhere](Self::known_elsewhere).
     ///
     /// # Errors
     /// When it could not be made durable; it then stands where it stood, or at `next` after a restart.
     pub async fn advance(&mut self, next: u64) -> Result<(), CursorError> {
-        let (dir, sink) = (self.dir.clone(), self.sink.clone());
+        let (dir, sink, durable) = (self.dir.clone(), self.sink.clone(), self.durable);
         let written = tokio::task::spawn_blocking(move || {
             let text = serde_json::to_string(&Text { sink: sink.clone(), next })?;
-            replace(&dir, &sink, "cursor", &text, true)
+            replace(&dir, &sink, "cursor", &text, durable)
         });
         let written = written.await.unwrap_or_else(|gone| Err(io::Error::other(gone)));
         written.map_err(|source| CursorError::Io { sink: self.sink.clone(), source })?;

@@ -1,7 +1,13 @@
-//! A record as sinks get it: a CloudEvent, and the little a sink must know to send it.
+//! A record as sinks get it: its line, the CloudEvent it stands for, and the little a sink must know to send it.
+//!
+//! The CloudEvent is made when a sink asks for it: one that keeps lines never does.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use kernel::ports::clock::UnixMillis;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::cloud_event::cloud_event;
@@ -28,10 +34,24 @@ pub struct Event {
     pub tenant: String,
     /// When it happened.
     pub at: UnixMillis,
-    /// The whole CloudEvent 1.0 in JSON, on one line.
-    pub json: String,
     /// The line as the log has it.
     pub line: String,
+    json: OnceLock<String>,
+}
+
+/// What every record has.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(rename = "seq")]
+    _seq: u64,
+    #[serde(borrow, rename = "id")]
+    _id: Cow<'a, str>,
+    #[serde(borrow, rename = "action")]
+    _action: Cow<'a, str>,
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+    #[serde(borrow)]
+    tenant: Option<Cow<'a, str>>,
 }
 
 impl Event {
@@ -41,22 +61,28 @@ impl Event {
     /// When the line is no record.
     pub fn of(entry: &Entry) -> Result<Self, EventError> {
         let unreadable = || EventError { seq: entry.seq };
-        let event = cloud_event(&entry.line).map_err(|_| unreadable())?;
-        let attribute = |name: &str| event.get(name).and_then(Value::as_str);
-        let at: Timestamp = attribute("time").and_then(|at| at.parse().ok()).ok_or_else(unreadable)?;
+        let head: Head<'_> = serde_json::from_str(&entry.line).map_err(|_| unreadable())?;
+        let at: Timestamp = head.at.parse().map_err(|_| unreadable())?;
+        let tenant = head.tenant.as_deref().filter(|tenant| !tenant.is_empty());
         Ok(Self {
             seq: entry.seq,
-            tenant: attribute("partitionkey").unwrap_or(NO_TENANT).to_owned(),
+            tenant: tenant.unwrap_or(NO_TENANT).to_owned(),
             at: UnixMillis(at.as_millisecond()),
-            json: event.to_string(),
             line: entry.line.clone(),
+            json: OnceLock::new(),
         })
+    }
+
+    /// The whole CloudEvent 1.0 in JSON, on one line.
+    pub fn json(&self) -> &str {
+        // What `of` has looked at is a record, and every record is an event.
+        self.json.get_or_init(|| cloud_event(&self.line).map(|event| event.to_string()).unwrap_or_default())
     }
 
     /// The attributes of the event in the order of their names, and its data in JSON: what binary modes send.
     pub fn parts(&self) -> (Vec<(String, String)>, String) {
-        // What `of` wrote is an object.
-        let members: Map<String, Value> = serde_json::from_str(&self.json).unwrap_or_default();
+        // A CloudEvent is an object.
+        let members: Map<String, Value> = serde_json::from_str(self.json()).unwrap_or_default();
         let mut data = String::from("null");
         let mut attributes = Vec::with_capacity(members.len());
         for (name, value) in members {
@@ -84,7 +110,7 @@ mod tests {
         let line = r#"{"seq":4,"id":"i-4","at":"2027-01-15T08:00:00.000Z","action":"token_minted","tenant":"acme","note":"a\nb"}"#;
         let event = Event::of(&entry(line)).unwrap();
         assert_eq!((event.tenant.as_str(), event.at), ("acme", UnixMillis(1_800_000_000_000)));
-        assert!(!event.json.contains('\n'));
+        assert!(!event.json().contains('\n') && event.json().contains(r#""partitionkey":"acme""#));
         let (attributes, data) = event.parts();
         assert!(attributes.contains(&("id".to_owned(), "i-4".to_owned())));
         assert!(attributes.iter().all(|(name, _)| name != "data"));

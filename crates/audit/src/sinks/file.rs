@@ -106,9 +106,9 @@ impl FileSink {
 #[async_trait]
 impl Sink for FileSink {
     async fn deliver(&self, batch: &[Event]) -> Result<(), SinkError> {
-        let mut lines = Vec::with_capacity(batch.iter().map(|event| event.json.len() + 1).sum());
+        let mut lines = Vec::with_capacity(batch.iter().map(|event| event.json().len() + 1).sum());
         for event in batch {
-            lines.extend_from_slice(event.json.as_bytes());
+            lines.extend_from_slice(event.json().as_bytes());
             lines.push(b'\n');
         }
         let written = self.with(move |writer| writer.append(&lines)).await;

@@ -102,11 +102,11 @@ impl HttpSink {
         match (self.mode, events) {
             (HttpMode::Structured, [event]) => Request {
                 headers: content_type("application/cloudevents+json; charset=utf-8"),
-                body: event.json.clone(),
+                body: event.json().to_owned(),
             },
             (HttpMode::Binary, [event]) => binary(event),
             _ => {
-                let texts: Vec<&str> = events.iter().map(|event| event.json.as_str()).collect();
+                let texts: Vec<&str> = events.iter().map(|event| event.json()).collect();
                 Request {
                     headers: content_type("application/cloudevents-batch+json; charset=utf-8"),
                     body: format!("[{}]", texts.join(",")),

@@ -1,5 +1,7 @@
 //! What a fault of PostgreSQL means to the kernel: try again now, try again later, or have a person look.
 
+use std::sync::Arc;
+
 use kernel::ports::registry_store::StoreError;
 use tokio_postgres::error::SqlState;
 
@@ -38,38 +40,56 @@ pub(super) enum Fault {
     Unreadable(#[from] Unreadable),
     #[error(transparent)]
     Busy(#[from] Busy),
+    /// What went wrong for several callers at once.
+    #[error(transparent)]
+    Shared(Arc<Self>),
 }
 
 impl Fault {
+    /// The fault itself, whoever else has it.
+    fn itself(&self) -> &Self {
+        match self {
+            Self::Shared(fault) => fault.itself(),
+            own => own,
+        }
+    }
+
     /// Did the server undo the transaction because another one was in its way? Then trying again may help at once.
     pub(super) fn is_lost_race(&self) -> bool {
-        let Self::Postgres(error) = self else { return false };
+        let Self::Postgres(error) = self.itself() else { return false };
         matches!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED))
     }
 
     /// Is the server no primary, or no more? Nothing was done, and the next connection may reach the new one.
     pub(super) fn is_not_the_primary(&self) -> bool {
-        matches!(self, Self::Postgres(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
+        matches!(self.itself(), Self::Postgres(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
     }
 
     /// Did the server refuse a second row where there can be one?
     pub(super) fn is_duplicate(&self) -> bool {
-        matches!(self, Self::Postgres(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
+        matches!(self.itself(), Self::Postgres(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
+    }
+
+    /// Did the server refuse what was to be written, and not the moment? Then it may have been one row of many.
+    pub(super) fn may_be_of_one_row(&self) -> bool {
+        let Self::Postgres(error) = self.itself() else { return false };
+        // Values that cannot be, and values that break a rule of the table.
+        error.code().is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("23"))
     }
 
     /// May the work have been done all the same, or be done yet, because its answer did not come?
     pub(super) fn leaves_doubt(&self) -> bool {
-        match self {
+        match self.itself() {
             Self::Postgres(_) => self.spoils_connection() && !self.is_not_the_primary(),
             Self::Busy(busy) => *busy == Busy::NoAnswer,
-            Self::Unreadable(_) => false,
+            Self::Unreadable(_) | Self::Shared(_) => false,
         }
     }
 
     /// Is the connection of no more use? Also one to a server that has become a read-only standby: the next one may reach
     /// the new primary.
     pub(super) fn spoils_connection(&self) -> bool {
-        match self {
+        match self.itself() {
             Self::Postgres(error) => match error.as_db_error() {
                 None => true,
                 Some(said) => {
@@ -79,18 +99,19 @@ impl Fault {
                 }
             },
             Self::Busy(_) => true,
-            Self::Unreadable(_) => false,
+            Self::Unreadable(_) | Self::Shared(_) => false,
         }
     }
 }
 
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Unreadable(_) => Self::Corrupt(Box::new(fault)),
-            Fault::Postgres(ref error) if is_damage(error) => Self::Corrupt(Box::new(fault)),
-            Fault::Postgres(_) | Fault::Busy(_) => Self::Unavailable(Box::new(fault)),
-        }
+        let corrupt = match fault.itself() {
+            Fault::Unreadable(_) => true,
+            Fault::Postgres(error) => is_damage(error),
+            Fault::Busy(_) | Fault::Shared(_) => false,
+        };
+        if corrupt { Self::Corrupt(Box::new(fault)) } else { Self::Unavailable(Box::new(fault)) }
     }
 }
 

@@ -1,15 +1,18 @@
 //! `Ledger` on PostgreSQL. Almost every method is one statement, so instances meet only inside the database.
 //!
-//! - A claim is one `INSERT`; that a key is held once is a unique index's doing (LEDGER-1).
+//! - Claims that come at the same time are one `INSERT`, settlements one `UPDATE`; what does not go that way goes alone.
+//! - That a key is held once is a unique index's doing (LEDGER-1).
 //! - A settlement is one `UPDATE` that names fence and state, which the server checks again on the newest row after any wait:
 //!   whoever comes second finds nothing to change (LEDGER-3).
 //! - A settlement whose answer was lost may be said again: who finds exactly its own words has written them.
 //!
-//! Not here: taking a key (`claiming`), claims whose answer was lost (`doubts`), leases (`instances`).
+//! Not here: taking a key (`claiming`), what goes together (`groups`), claims whose answer was lost (`doubts`), leases
+//! (`instances`).
 
 mod claiming;
 mod doubts;
 mod entries;
+mod groups;
 
 use std::time::Duration;
 
@@ -22,6 +25,8 @@ use kernel::ports::registry_store::StoreError;
 
 pub(super) use doubts::Doubts;
 use entries::{COLUMNS, entry};
+use groups::WaitingSettlement;
+pub(super) use groups::{Claims, Settlements};
 
 use super::PostgresStore;
 use super::faults::Fault;
@@ -52,29 +57,17 @@ impl Ledger for PostgresStore {
         fence: Fence,
         settlement: Settlement,
     ) -> Result<Settled, StoreError> {
-        let (id, fence) = (invocation.to_string(), i64::try_from(fence.0).unwrap_or(i64::MAX));
-        let outcome = settlement.outcome.to_string();
-        let statement = format!(
-            "{}, settled AS (
-                 UPDATE ledger SET state = $4, settled_at = clock.now, outcome = $5,
-                                   keep_until = clock.now + window_seconds * 1000
-                 FROM clock WHERE invocation_id = $2 AND fence = $3 AND state = 'in_flight' RETURNING 1
-             )
-             SELECT 1 AS kept FROM settled
-             UNION ALL
-             SELECT 1 FROM ledger WHERE invocation_id = $2 AND fence = $3 AND state = $4 AND outcome = $5",
-            with_clock()
-        );
-        // The call is known by its id alone, which is nobody else's.
-        let kept = self
-            .pool
-            .query(
-                Scope::System,
-                &statement,
-                &[int(&self.now()), text(&id), int(&fence), text(&settlement.state.as_str()), text(&outcome)],
-            )
-            .await?;
-        Ok(if kept.is_empty() { Settled::Fenced } else { Settled::Kept })
+        let settlement = WaitingSettlement {
+            now: self.now(),
+            id: invocation.to_string(),
+            fence: i64::try_from(fence.0).unwrap_or(i64::MAX),
+            state: settlement.state.as_str(),
+            outcome: settlement.outcome.to_string().into(),
+        };
+        if self.settlements.write(settlement.clone()).await? {
+            return Ok(Settled::Kept);
+        }
+        Ok(self.settle_alone(&settlement).await?)
     }
 
     async fn lapsed(&self, most: usize) -> Result<Vec<Entry>, StoreError> {
@@ -177,5 +170,30 @@ impl Ledger for PostgresStore {
         );
         let forgotten = self.pool.execute(Scope::System, &statement, &[int(&self.now()), int(&limit(most))]).await?;
         Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
+    }
+}
+
+impl PostgresStore {
+    /// Settles one call, and knows its own words if it was settled with them before.
+    async fn settle_alone(&self, settlement: &WaitingSettlement) -> Result<Settled, Fault> {
+        let WaitingSettlement { now: _, id, fence, state, outcome } = settlement;
+        let statement = format!(
+            "{}, settled AS (
+                 UPDATE ledger SET state = $4, settled_at = clock.now, outcome = $5,
+                                   keep_until = clock.now + window_seconds * 1000
+                 FROM clock WHERE invocation_id = $2 AND fence = $3 AND state = 'in_flight' RETURNING 1
+             )
+             SELECT 1 AS kept FROM settled
+             UNION ALL
+             SELECT 1 FROM ledger WHERE invocation_id = $2 AND fence = $3 AND state = $4 AND outcome = $5",
+            with_clock()
+        );
+        let outcome: &str = outcome;
+        // The call is known by its id alone, which is nobody else's.
+        let kept = self
+            .pool
+            .query(Scope::System, &statement, &[int(&self.now()), text(id), int(fence), text(state), text(&outcome)])
+            .await?;
+        Ok(if kept.is_empty() { Settled::Fenced } else { Settled::Kept })
     }
 }

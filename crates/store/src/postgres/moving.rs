@@ -192,7 +192,7 @@ fn statement(table: &str, fault: Fault) -> MoveError {
             Some(said) => said.message().to_owned(),
             None => error.to_string(),
         },
-        Fault::Unreadable(_) | Fault::Busy(_) => fault.to_string(),
+        Fault::Unreadable(_) | Fault::Busy(_) | Fault::Shared(_) => fault.to_string(),
     };
     MoveError::Statement { table: table.to_owned(), said, source: Box::new(fault) }
 }

@@ -45,6 +45,11 @@ pub(super) fn texts(value: &(dyn ToSql + Sync)) -> Value<'_> {
     (value, Type::TEXT_ARRAY)
 }
 
+/// Several times bytes, or nothing.
+pub(super) fn byte_strings(value: &(dyn ToSql + Sync)) -> Value<'_> {
+    (value, Type::BYTEA_ARRAY)
+}
+
 /// Several whole numbers.
 pub(super) fn ints(value: &(dyn ToSql + Sync)) -> Value<'_> {
     (value, Type::INT8_ARRAY)

@@ -21,7 +21,8 @@ const NUL: char = '0';
 
 /// The text as a column can hold it.
 pub(super) fn kept(text: &str) -> Cow<'_, str> {
-    if !text.contains(['\0', ESCAPE]) {
+    // By bytes, of which both are one: several times as quick as by characters.
+    if !text.bytes().any(|byte| matches!(char::from(byte), '\0' | ESCAPE)) {
         return Cow::Borrowed(text);
     }
     let mut kept = String::with_capacity(text.len() + 8);

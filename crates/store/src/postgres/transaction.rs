@@ -6,6 +6,8 @@
 //!
 //! Not here: which faults are tried again (`faults`), the values of statements (`statement`).
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio_postgres::Row;
@@ -31,6 +33,19 @@ pub(super) enum Scope<'a> {
     Tenant(&'a str),
     /// Everybody's: loading what all calls need, taking work from the queue, cleaning up.
     System,
+}
+
+impl Scope<'_> {
+    /// What the policies of the tables read, as it stands between quotes.
+    fn word(self) -> String {
+        match self {
+            // The word for everybody is no tenant's name: one that is called so gets nothing rather than everything.
+            Self::Tenant("*") => String::new(),
+            // Names may have quotes; with each written twice, it is still one string.
+            Self::Tenant(tenant) => tenant.replace('\'', "''"),
+            Self::System => "*".to_owned(),
+        }
+    }
 }
 
 /// An open transaction. Dropped without [`commit`](Self::commit), the server undoes it.
@@ -83,6 +98,21 @@ impl Pool {
         }
     }
 
+    /// One statement for several scopes, each with values of its own, in one transaction and one round trip; the rows of each.
+    pub(super) async fn query_each(
+        &self,
+        statement: &str,
+        parts: &[(Scope<'_>, Vec<Value<'_>>)],
+    ) -> Result<Vec<Vec<Row>>, Fault> {
+        let mut tries = Tries::default();
+        loop {
+            match self.query_each_once(statement, parts).await {
+                Err(fault) if tries.again_after(&fault).await => {}
+                other => return other,
+            }
+        }
+    }
+
     /// One statement in a transaction of its own, in one round trip; how many rows it changed.
     pub(super) async fn execute(&self, scope: Scope<'_>, statement: &str, values: &[Value<'_>]) -> Result<u64, Fault> {
         let mut tries = Tries::default();
@@ -108,6 +138,29 @@ impl Pool {
         finish(lease, begun.and(rows).and_then(|rows| committed.map(|()| rows)))
     }
 
+    async fn query_each_once(
+        &self,
+        statement: &str,
+        parts: &[(Scope<'_>, Vec<Value<'_>>)],
+    ) -> Result<Vec<Vec<Row>>, Fault> {
+        let Some(((scope, values), rest)) = parts.split_first() else { return Ok(Vec::new()) };
+        let lease = self.take().await?;
+        let (client, beginning) = (lease.client()?, self.beginning(*scope));
+        // As above: each is sent when it is first polled.
+        let mut steps = InOrder::default();
+        steps.add(async { client.batch_execute(&beginning).await.map(|()| None) });
+        steps.add(async { client.query_typed(statement, values).await.map(Some) });
+        for (scope, values) in rest {
+            let change = format!("SET LOCAL gantry.tenant = '{}'", scope.word());
+            steps.add(async move { client.batch_execute(&change).await.map(|()| None) });
+            steps.add(async { client.query_typed(statement, values).await.map(Some) });
+        }
+        steps.add(async { client.batch_execute("COMMIT").await.map(|()| None) });
+        let done =
+            tokio::time::timeout(self.statement_max() + ANSWER_GRACE, steps).await.map_err(|_| Busy::NoAnswer)?;
+        finish(lease, done.into_iter().filter_map(Result::transpose).collect())
+    }
+
     async fn execute_once(&self, scope: Scope<'_>, statement: &str, values: &[Value<'_>]) -> Result<u64, Fault> {
         let lease = self.take().await?;
         let (client, beginning) = (lease.client()?, self.beginning(scope));
@@ -121,13 +174,7 @@ impl Pool {
     }
 
     fn beginning(&self, scope: Scope<'_>) -> String {
-        let tenant = match scope {
-            // The word for everybody is no tenant's name: one that is called so gets nothing rather than everything.
-            Scope::Tenant("*") => String::new(),
-            // Names may have quotes; with each written twice, it is still one string.
-            Scope::Tenant(tenant) => tenant.replace('\'', "''"),
-            Scope::System => "*".to_owned(),
-        };
+        let tenant = scope.word();
         let milliseconds = self.statement_max().as_millis();
         let idle = milliseconds.div_ceil(2);
         // A process that is stopped in the middle of a transaction must not keep its locks for ever.
@@ -235,6 +282,47 @@ impl Tries {
         }
         tokio::time::sleep(PAUSE * 2_u32.saturating_pow(self.0)).await;
         true
+    }
+}
+
+/// Steps on one connection: polled in their order, so sent in it, without waiting for answers in between.
+struct InOrder<'a, T>(Vec<Step<'a, T>>);
+
+enum Step<'a, T> {
+    Under(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
+    Done(Option<T>),
+}
+
+impl<'a, T> InOrder<'a, T> {
+    fn add(&mut self, step: impl Future<Output = T> + Send + 'a) {
+        self.0.push(Step::Under(Box::pin(step)));
+    }
+}
+
+impl<T> Default for InOrder<'_, T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Unpin> Future for InOrder<'_, T> {
+    type Output = Vec<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<T>> {
+        let mut all = true;
+        for step in &mut self.0 {
+            if let Step::Under(future) = step {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(value) => *step = Step::Done(Some(value)),
+                    Poll::Pending => all = false,
+                }
+            }
+        }
+        if !all {
+            return Poll::Pending;
+        }
+        let take = |step: &mut Step<'_, T>| if let Step::Done(value) = step { value.take() } else { None };
+        Poll::Ready(self.0.iter_mut().filter_map(take).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contract::canonical;
 use contract::ids::{InvocationId, TenantId, TraceId};
@@ -15,14 +15,16 @@ use kernel::ports::clock::Clock;
 use kernel::ports::job_store::{
     End, Enqueued, JobKey, JobPriority, JobState, JobStore, NewJob, QueueBounds, TakeRules, Written,
 };
-use kernel::ports::ledger::{Begun, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Settlement};
+use kernel::ports::ledger::{Begun, EntryState, Fence, IdempotencyKey, Intent, Ledger, OwnerId, Settled, Settlement};
 use kernel::ports::workflow_runs::{self, NewRun, WorkflowRuns as _};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{SERVER, open, options, two};
+use super::{SERVER, database, open, options, two};
 
 const LEASE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 // ---------------------------------------------------------------------------------------------------------- samples
 
@@ -122,6 +124,115 @@ async fn a_key_that_becomes_free_is_taken_by_one_of_many() {
             }
         }
         assert_eq!(fresh, 1, "round {round}");
+    }
+}
+
+/// How many transactions wrote the lines there are.
+fn writers(url: &str) -> usize {
+    SERVER.sql(database(url), "SELECT count(DISTINCT xmin::text) FROM ledger").unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calls_that_come_at_once_share_transactions_and_keep_their_tenants_apart() {
+    let adapter = open().await;
+    let ledger = adapter.ledger();
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    // Every key once in each tenant, and an id of the first that the second wants too.
+    let of = |tenant: &str, number: u128, key: u128| Intent {
+        tenant: tenant.parse().unwrap(),
+        ..intent(number, &format!("k{key}"), owner(1))
+    };
+    let mut asking = Vec::new();
+    for key in 1..=100 {
+        for (tenant, base) in [("acme", 0), ("it's", 1_000), ("third", 2_000)] {
+            let (ledger, intent) = (Arc::clone(&ledger), of(tenant, base + key, key));
+            asking.push(tokio::spawn(async move {
+                let Begun::Fresh(fence) = ledger.begin(intent.clone()).await.unwrap() else { panic!("{intent:?}") };
+                (intent, fence)
+            }));
+        }
+    }
+    let mut begun = Vec::new();
+    for asked in asking {
+        begun.push(asked.await.unwrap());
+    }
+    let transactions = writers(&adapter.url);
+    assert!(transactions < 150, "{transactions} for 300 claims");
+    assert_eq!(ledger.begin(of("third", 5, 101)).await.unwrap(), Begun::IdTaken);
+    let settling = begun.into_iter().map(|(intent, fence)| {
+        let ledger = Arc::clone(&ledger);
+        let done = Settlement { state: EntryState::Done, outcome: json!(intent.invocation.to_string()) };
+        tokio::spawn(async move {
+            assert_eq!(ledger.settle(intent.invocation, fence, done.clone()).await.unwrap(), Settled::Kept);
+            // Said again, it is known; said otherwise, or under another fence, it changes nothing.
+            assert_eq!(ledger.settle(intent.invocation, fence, done.clone()).await.unwrap(), Settled::Kept);
+            let other = Settlement { outcome: json!("other"), ..done.clone() };
+            assert_eq!(ledger.settle(intent.invocation, fence, other).await.unwrap(), Settled::Fenced);
+            let entry = ledger.find(&intent.tenant, intent.invocation).await.unwrap().unwrap();
+            assert_eq!((entry.state, entry.outcome), (EntryState::Done, Some(done.outcome)));
+        })
+    });
+    for settled in settling.collect::<Vec<_>>() {
+        settled.await.unwrap();
+    }
+    let transactions = writers(&adapter.url);
+    assert!(transactions < 150, "{transactions} for 300 settlements");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_row_that_the_database_refuses_harms_nobody_else() {
+    let adapter = open().await;
+    let ledger = adapter.ledger();
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    let rules = "ALTER TABLE ledger ADD CHECK (subject <> 'spoilt'), ADD CHECK (outcome <> '\"spoilt\"')";
+    SERVER.sql(database(&adapter.url), rules).unwrap();
+    let asking = (1..=60_u128).map(|number| {
+        let ledger = Arc::clone(&ledger);
+        let subject = if number % 20 == 0 { "spoilt" } else { "did:key:z6Mk" };
+        let intent = Intent { subject: subject.parse().unwrap(), ..intent(number, &format!("k{number}"), owner(1)) };
+        tokio::spawn(async move {
+            let begun = ledger.begin(intent).await;
+            let Ok(Begun::Fresh(fence)) = begun else { return (number, false, false) };
+            let outcome = if number % 15 == 0 { "spoilt" } else { "fine" };
+            let done = Settlement { state: EntryState::Done, outcome: json!(outcome) };
+            (number, true, ledger.settle(id(number), fence, done).await.is_ok())
+        })
+    });
+    for asked in asking.collect::<Vec<_>>() {
+        let (number, begun, settled) = asked.await.unwrap();
+        assert_eq!((begun, settled), (number % 20 != 0, number % 20 != 0 && number % 15 != 0), "{number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_claim_whose_caller_went_away_frees_its_key() {
+    let adapter = open().await;
+    let ledger = adapter.ledger();
+    ledger.renew(owner(1), LEASE).await.unwrap();
+    let (other, connection) = tokio_postgres::connect(&adapter.url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    other.batch_execute("BEGIN; LOCK TABLE ledger IN EXCLUSIVE MODE").await.unwrap();
+    let going = {
+        let ledger = Arc::clone(&ledger);
+        tokio::spawn(async move { ledger.begin(intent(1, "k", owner(1))).await })
+    };
+    let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'ledger'::regclass AND NOT granted";
+    let start = Instant::now();
+    while SERVER.sql(database(&adapter.url), waits).unwrap() == "0" {
+        assert!(start.elapsed() < PATIENCE, "the claim never came to the database");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    going.abort();
+    assert!(going.await.is_err());
+    other.batch_execute("COMMIT").await.unwrap();
+    // It is withdrawn with the lease after it was written.
+    loop {
+        ledger.renew(owner(1), LEASE).await.unwrap();
+        if let Begun::Fresh(_) = ledger.begin(intent(2, "k", owner(1))).await.unwrap() {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "the key is held by a call that nobody makes");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -98,6 +98,7 @@ impl Stage {
             source,
             cursor: Cursor::open(self.dir.path(), "siem").unwrap(),
             limits: BatchLimits { records: 10, bytes: 1 << 20 },
+            pace: Pace::default(),
             grown: self.source.growth(),
             clock: Arc::clone(&self.clock) as _,
             entropy: Arc::new(FixedEntropy),
@@ -131,6 +132,37 @@ async fn what_was_taken_before_a_failure_is_not_handed_over_again() {
     assert_eq!(*stage.sink.taken.lock().unwrap(), (0..30).collect::<Vec<_>>());
     assert_eq!((*stage.heard.delivered.lock().unwrap(), *stage.heard.failures.lock().unwrap()), (30, 1));
     assert_eq!(stage.status().unwrap().state, SinkState::Stopped);
+}
+
+#[test]
+fn a_courier_rests_in_proportion_to_its_work_unless_it_is_far_behind() {
+    let (ms, second) = (Duration::from_millis, Duration::from_secs(1));
+    let pace = Pace { gather: ms(500), rests: 3, lag_max: 30 * second };
+    for (took, age, rest) in [
+        (ms(0), ms(0), ms(500)),
+        (ms(200), ms(600), ms(600)),
+        (ms(200), 30 * second, ms(600)),
+        (ms(200), 31 * second, ms(0)),
+        (20 * second, second, REST_MAX),
+    ] {
+        assert_eq!(rest_after(took, age, pace), rest, "{took:?} {age:?}");
+    }
+    assert_eq!(rest_after(second, second, Pace::default()), Duration::ZERO, "others never rest");
+}
+
+#[tokio::test]
+async fn a_courier_that_rests_gathers_before_each_batch_and_a_stop_ends_the_rest() {
+    let stage = Stage::with(25, []);
+    // The records of the stage are a minute old.
+    let pace = Pace { gather: Duration::from_millis(500), rests: 3, lag_max: Duration::from_hours(1) };
+    let mut courier = stage.courier(Arc::clone(&stage.source) as _);
+    courier.parts.pace = pace;
+    let handle = courier.start();
+    stage.until_next(25).await;
+    let rests = stage.clock.asked.lock().unwrap().iter().filter(|asked| **asked == pace.gather).count();
+    assert!(rests >= 2, "three batches, and a rest after each: {rests}");
+    handle.close().await;
+    assert_eq!(*stage.sink.taken.lock().unwrap(), (0..25).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -274,7 +306,7 @@ impl Clock for PatientClock {
 
     fn sleep(&self, span: Duration) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
         // Only the gathering is short; everything longer is for ever here.
-        if span == GATHER { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
+        if span == Pace::default().gather { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
     }
 }
 

@@ -44,7 +44,7 @@ async fn a_full_file_is_closed_compressed_and_followed_by_the_next() {
     let dir = dir.path().join("out");
     assert_eq!(names(&dir), ["events-000001.jsonl.gz", "events-000002.jsonl.gz", "events-000003.jsonl"]);
     for (name, event) in names(&dir).iter().zip(&events) {
-        assert_eq!(text(&dir.join(name)), format!("{}\n", event.json));
+        assert_eq!(text(&dir.join(name)), format!("{}\n", event.json()));
     }
 }
 
@@ -89,15 +89,15 @@ async fn what_a_crash_left_is_mended_at_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let events = events(3);
-    fs::write(at("events-000001.jsonl"), format!("{}\n", events[0].json)).unwrap();
+    fs::write(at("events-000001.jsonl"), format!("{}\n", events[0].json())).unwrap();
     fs::write(at("events-000001.jsonl.gz.new"), "half").unwrap();
-    fs::write(at("events-000002.jsonl"), format!("{}\n{{\"torn\":tr", events[1].json)).unwrap();
+    fs::write(at("events-000002.jsonl"), format!("{}\n{{\"torn\":tr", events[1].json())).unwrap();
     fs::write(at("of-somebody-else.jsonl"), "x").unwrap();
     let sink = FileSink::new(dir.path().to_owned(), Rotation::default(), Arc::new(QuickClock::default()));
     sink.deliver(&events[2..]).await.unwrap();
     assert_eq!(names(dir.path()), ["events-000001.jsonl.gz", "events-000002.jsonl"]);
-    assert_eq!(text(&at("events-000001.jsonl.gz")), format!("{}\n", events[0].json));
-    assert_eq!(text(&at("events-000002.jsonl")), format!("{}\n{}\n", events[1].json, events[2].json));
+    assert_eq!(text(&at("events-000001.jsonl.gz")), format!("{}\n", events[0].json()));
+    assert_eq!(text(&at("events-000002.jsonl")), format!("{}\n{}\n", events[1].json(), events[2].json()));
     assert!(at("of-somebody-else.jsonl").try_exists().unwrap());
 }
 

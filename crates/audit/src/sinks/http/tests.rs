@@ -88,11 +88,11 @@ async fn each_mode_is_as_the_binding_says() {
     let [one, two, batch, binary, _] = sent.as_slice() else { panic!("{sent:?}") };
     for (sent, event) in [(one, &events[0]), (two, &events[1])] {
         assert_eq!(header(sent, "content-type").unwrap(), "application/cloudevents+json; charset=utf-8");
-        assert_eq!(sent.1, event.json.as_bytes());
+        assert_eq!(sent.1, event.json().as_bytes());
     }
     assert_eq!(header(batch, "content-type").unwrap(), "application/cloudevents-batch+json; charset=utf-8");
-    assert_eq!(batch.1, format!("[{},{}]", events[0].json, events[1].json).as_bytes());
-    let whole: Value = serde_json::from_str(&events[0].json).unwrap();
+    assert_eq!(batch.1, format!("[{},{}]", events[0].json(), events[1].json()).as_bytes());
+    let whole: Value = serde_json::from_str(events[0].json()).unwrap();
     assert_eq!(header(binary, "content-type").unwrap(), "application/json");
     for name in ["specversion", "id", "source", "type", "time", "sequence", "partitionkey"] {
         assert_eq!(header(binary, &format!("ce-{name}")).as_deref(), whole[name].as_str(), "{name}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use audit::FileLog;
 use audit::sinks::file::FileSink;
 use audit::sinks::http::HttpSink;
-use audit::sinks::{Courier, CourierHandle, CourierParts, Cursor, Lag, LogSource, Sink, SinkState, SinkWatcher};
+use audit::sinks::{Courier, CourierHandle, CourierParts, Cursor, Lag, LogSource, Pace, Sink, SinkState, SinkWatcher};
 use executors::GuardedCalls;
 use futures_util::future::join_all;
 use kernel::ports::call_out::CallsOut as _;
@@ -41,6 +41,7 @@ pub(super) async fn start(house: &House, config: &Config, dir: &Path, log: &File
             source: Arc::new(source),
             cursor,
             limits: table.limits,
+            pace: Pace::default(),
             grown: log.subscribe(),
             clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
             entropy: house.entropy(),

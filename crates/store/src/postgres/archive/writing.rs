@@ -1,5 +1,7 @@
 //! A batch as columns of values, and the one statement that takes it in.
 
+use std::borrow::Cow;
+
 use kernel::ports::record_archive::{Appended, ArchiveRecord};
 
 use crate::postgres::PostgresStore;
@@ -36,46 +38,45 @@ const APPEND: &str = "WITH reached AS (
  SELECT (SELECT count(*) FROM records) AS written FROM reached";
 
 #[derive(Default)]
-struct Columns {
+struct Columns<'a> {
     numbers: Vec<i64>,
     times: Vec<i64>,
-    tenants: Vec<Option<String>>,
-    tools: Vec<Option<String>>,
-    subjects: Vec<Option<String>>,
-    traces: Vec<Option<String>>,
-    actions: Vec<String>,
+    tenants: Vec<Option<Cow<'a, str>>>,
+    tools: Vec<Option<Cow<'a, str>>>,
+    subjects: Vec<Option<Cow<'a, str>>>,
+    traces: Vec<Option<Cow<'a, str>>>,
+    actions: Vec<Cow<'a, str>>,
     invocations: Vec<Option<String>>,
-    lines: Vec<String>,
-    versions: Vec<Option<String>>,
-    statuses: Vec<Option<String>>,
-    codes: Vec<Option<String>>,
+    lines: Vec<Cow<'a, str>>,
+    versions: Vec<Option<Cow<'a, str>>>,
+    statuses: Vec<Option<Cow<'a, str>>>,
+    codes: Vec<Option<Cow<'a, str>>>,
     durations: Vec<Option<i64>>,
-    digests: Vec<Option<String>>,
+    digests: Vec<Option<Cow<'a, str>>>,
     currencies: Vec<Option<String>>,
     micros: Vec<Option<i64>>,
     picos: Vec<Option<i64>>,
 }
 
-impl Columns {
-    fn of(records: &[ArchiveRecord]) -> Self {
+impl<'a> Columns<'a> {
+    fn of(records: &'a [ArchiveRecord]) -> Self {
         let mut columns = Self::default();
-        let stored = |text: &Option<String>| text.as_deref().map(|text| kept(text).into_owned());
         for record in records {
             columns.numbers.push(whole(record.seq));
             columns.times.push(record.at.0);
-            columns.tenants.push(stored(&record.tenant));
-            columns.tools.push(stored(&record.tool));
-            columns.subjects.push(stored(&record.subject));
-            columns.traces.push(stored(&record.trace_id));
-            columns.actions.push(kept(&record.action).into_owned());
+            columns.tenants.push(record.tenant.as_deref().map(kept));
+            columns.tools.push(record.tool.as_deref().map(kept));
+            columns.subjects.push(record.subject.as_deref().map(kept));
+            columns.traces.push(record.trace_id.as_deref().map(kept));
+            columns.actions.push(kept(&record.action));
             columns.invocations.push(record.invocation_id.map(|id| id.to_string()));
-            columns.lines.push(kept(&record.line).into_owned());
+            columns.lines.push(kept(&record.line));
             let ended = record.ended.as_ref();
-            columns.versions.push(ended.and_then(|ended| stored(&ended.version)));
-            columns.statuses.push(ended.map(|ended| kept(&ended.status).into_owned()));
-            columns.codes.push(ended.and_then(|ended| stored(&ended.code)));
+            columns.versions.push(ended.and_then(|ended| ended.version.as_deref()).map(kept));
+            columns.statuses.push(ended.map(|ended| kept(&ended.status)));
+            columns.codes.push(ended.and_then(|ended| ended.code.as_deref()).map(kept));
             columns.durations.push(ended.map(|ended| whole(ended.duration_ms)));
-            columns.digests.push(ended.and_then(|ended| stored(&ended.parameters_digest)));
+            columns.digests.push(ended.and_then(|ended| ended.parameters_digest.as_deref()).map(kept));
             let cost = ended.and_then(|ended| ended.cost);
             columns.currencies.push(cost.map(|(_, currency)| currency.to_string()));
             let parts = cost.map(|(amount, _)| amount.split());

@@ -1,15 +1,18 @@
 //! Taking a key and writing the intent.
 //!
 //! ```text
-//!  claim ─▶ one INSERT that gives way to whoever has the id or the key, and who that is   (nearly every call ends here)
+//!  claim ─▶ one INSERT with others, that gives way to whoever has the id or the key       (nearly every call ends here)
 //!    │
-//!    ╰ the key's former call is over or failed clean, or somebody was quicker and is not to be seen yet
-//!      ─▶ lock both lines, give the key up or begin the line again, INSERT once more      (a transaction, tried anew a few times)
+//!    ╰ something is in the way ─▶ the same alone, and what that is                         (held, other parameters, lapsed)
+//!        │
+//!        ╰ the key's former call is over or failed clean, or somebody was quicker and is not to be seen yet
+//!          ─▶ lock both lines, give the key up or begin the line again, INSERT once more  (a transaction, tried anew a few times)
 //! ```
 //!
 //! What `judge` answers from the first statement may be a moment old, but it was true while the caller waited. What changes a
 //! line is only decided on locked ones.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use contract::ids::InvocationId;
@@ -18,6 +21,7 @@ use kernel::ports::ledger::{Begun, Entry, EntryState, Fence, Intent};
 use tokio_postgres::Row;
 
 use super::entries::{COLUMNS, entry};
+use super::groups::WaitingClaim;
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
 use crate::postgres::reading::{opt_time, time, with_clock};
@@ -33,7 +37,7 @@ static CLAIMS: AtomicI64 = AtomicI64::new(1);
 
 /// An intent with what the database knows it by.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(in crate::postgres) struct Claim {
     pub(super) intent: Intent,
     pub(super) number: i64,
     pub(super) id: String,
@@ -124,7 +128,11 @@ const ALIVE: &str = "EXISTS (SELECT 1 FROM instances, clock WHERE owner_id = $13
 
 impl PostgresStore {
     pub(super) async fn claim(&self, intent: Intent) -> Result<Begun, Fault> {
-        let claim = Claim::new(intent);
+        let claim = Arc::new(Claim::new(intent));
+        // Whoever is in doubt there is noted there.
+        if self.claims.write(WaitingClaim { claim: Arc::clone(&claim), now: self.now() }).await? {
+            return Ok(Begun::Fresh(Fence(1)));
+        }
         let begun = self.claim_or_fail(&claim).await;
         if let Err(fault) = &begun
             && fault.leaves_doubt()

@@ -9,7 +9,7 @@
 //! - DOUBT-2: what is remembered is bounded. What is forgotten stays in flight until this process ends, and recovery decides.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::claiming::{Claim, INTENT, INTO, with_values};
 use crate::postgres::PostgresStore;
@@ -25,10 +25,10 @@ const WITHDRAWN_AT_ONCE: usize = 256;
 
 /// The claims of this process that are in doubt.
 #[derive(Debug, Default)]
-pub(in crate::postgres) struct Doubts(Mutex<VecDeque<Claim>>);
+pub(in crate::postgres) struct Doubts(Mutex<VecDeque<Arc<Claim>>>);
 
 impl Doubts {
-    pub(super) fn add(&self, claim: Claim) {
+    pub(super) fn add(&self, claim: Arc<Claim>) {
         let mut claims = self.claims();
         if claims.len() >= DOUBTS_MAX {
             tracing::error!(invocation = %claim.intent.invocation, "too many claims are in doubt: one stays in flight");
@@ -37,7 +37,7 @@ impl Doubts {
         claims.push_back(claim);
     }
 
-    fn claims(&self) -> MutexGuard<'_, VecDeque<Claim>> {
+    fn claims(&self) -> MutexGuard<'_, VecDeque<Arc<Claim>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
