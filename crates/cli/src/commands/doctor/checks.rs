@@ -9,7 +9,7 @@ use serde_json::Value;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
-use super::{Finding, Health, isolation};
+use super::{Finding, Health, isolation, shared_state};
 use crate::client::ClientError;
 use crate::config::Config;
 use crate::config::store::Database;
@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::data_dir::{DataDir, Kept};
 use crate::failure::Failure;
 use crate::machine::SystemClock;
-use crate::open_store::described;
+use crate::open_store::unusable;
 use crate::outside::Outside;
 use crate::policy_files::PolicyText;
 use crate::{key_vault, tool_folders};
@@ -96,7 +96,8 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
 /// Everything the configuration speaks about.
 pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
     let dir = context.data_dir();
-    let mut findings = vec![store(config, &dir).await, audit(config, &dir)];
+    let mut findings =
+        vec![store(config, &dir).await, shared_state::finding(&config.shared_state).await, audit(config, &dir)];
     let (tools, processes) = tools(config);
     findings.extend(tools);
     findings.extend(isolation::findings(config, processes).await);
@@ -124,7 +125,12 @@ async fn store(config: &Config, dir: &DataDir) -> Finding {
 async fn shared_store(database: &Database) -> Finding {
     const WHAT: &str = "store";
     let place = database.shown();
-    match PostgresStore::steps(&database.url, &database.options()).await {
+    match PostgresStore::examine(&database.url, &database.options()).await {
+        Ok(steps) if steps.unknown() > 0 => {
+            let unknown = steps.unknown();
+            Finding::new(WHAT, Health::Notable, format!("{place} has {unknown} steps that this release does not know"))
+                .hint("a newer release has migrated it; this one can work beside it until it is replaced")
+        }
         Ok(steps) if steps.missing() == 0 => {
             Finding::new(WHAT, Health::Well, format!("{place} is up to date, {} steps", steps.taken))
         }
@@ -132,8 +138,7 @@ async fn shared_store(database: &Database) -> Finding {
             Finding::new(WHAT, Health::Notable, format!("{place} lacks {} of {} steps", steps.missing(), steps.known))
                 .hint("the next `gantry serve` takes them, or `gantry migrate up`")
         }
-        Err(error) => Finding::new(WHAT, Health::Bad, format!("{place}: {}", described(&error)))
-            .hint("docs/postgres.md says what a database for Gantry needs"),
+        Err(error) => Finding::of_failure(WHAT, unusable(&database.url, &error)),
     }
 }
 
