@@ -42,14 +42,18 @@ impl Workshop {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         open_to_all(home.path());
-        for (id, program, protocol) in [("slow", SLOW, "simple"), ("talks", TALKS, "gantry/1")] {
+        for (id, program, protocol, effects) in [
+            ("slow", SLOW, "simple", "pure"),
+            ("once", SLOW, "simple", "unclassified"),
+            ("talks", TALKS, "gantry/1", "pure"),
+        ] {
             let tool = home.path().join("tools").join(id);
             std::fs::create_dir_all(&tool).unwrap();
             std::fs::write(tool.join("main.py"), program).unwrap();
             let manifest = json!({
                 "tool_id": id, "namespace": "demo", "version": "1.0.0", "name": id,
                 "description": "Waits for some seconds, for tests of what takes long.", "provider": "Demo",
-                "protocol": "native", "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 120,
+                "protocol": "custom", "side_effect_policy": effects, "timeout_class": "long_running", "timeout_default": 120,
                 "parameters": { "type": "object", "properties": { "seconds": { "type": "number", "description": "how long" },
                     "note": { "type": "string", "description": "where runs are noted" } }, "required": ["seconds"] },
                 "result_schema": { "type": "object" },
@@ -207,6 +211,28 @@ async fn a_call_is_cancelled_before_during_and_after_and_twice() {
     assert_eq!(status(&gantry, &done).await["status"], "success");
     assert_eq!(status(&gantry, &waiting).await["attempts"], json!(0));
     assert_eq!(noted(&note), 0, "what was cancelled before its start never starts");
+}
+
+/// With the settings as they come: eight workers, and four calls of one agent at once.
+#[tokio::test]
+async fn an_agent_hands_in_more_than_it_may_run_at_once_and_loses_nothing() {
+    let workshop = Workshop::new();
+    let gantry = workshop.open().await;
+    let notes = workshop.path("notes");
+    let mut ids = Vec::new();
+    for tool in ["demo.once", "demo.slow"] {
+        for _ in 0..12 {
+            let wish = json!({ "seconds": 0.3, "note": notes });
+            let answer = submit_as(&gantry, &gantry.token, tool, wish, json!({})).await;
+            assert_eq!(answer.status, 202, "{}", answer.text);
+            ids.push(answer.body["invocation_id"].as_str().unwrap().to_owned());
+        }
+    }
+    for id in &ids {
+        let body = until(&gantry, id, &["success", "error", "timeout"]).await;
+        assert_eq!((&body["status"], &body["attempts"]), (&json!("success"), &json!(1)), "{body}");
+    }
+    assert_eq!(noted(&notes), ids.len(), "each was done once");
 }
 
 #[tokio::test]

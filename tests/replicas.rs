@@ -79,13 +79,25 @@ async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis
     one.cli(&["breakers", "open", "sums"]).ok();
     let answer = call(&other, &other.mint(json!({ "tenant": "local", "sub": "did:key:z6MkOther" })).await).await;
     assert_eq!(answer.refusal(), (503, "E3501"));
+    assert!(answer.text.contains("by hand"), "{}", answer.text);
+    assert_eq!(other.cli(&["breakers", "list", "--json"]).ok().json()["current"], json!(true));
 
     // Alone, a server gives its part, keeps forced open what was, and changes nothing for all.
     redis.kill();
     until_shared_is(&other, false).await;
     until_metrics_say(&other, 0).await;
     assert_eq!(call(&other, &second).await.refusal(), (503, "E3501"));
-    assert_ne!(other.cli(&["breakers", "reset", "sums"]).code(), 0);
+    let alone = other.cli(&["breakers", "reset", "sums"]);
+    assert_ne!(alone.code(), 0);
+    assert!(alone.err().contains("one server only"), "{}", alone.err());
+    let listed = other.cli(&["breakers", "list", "--json"]).ok().json();
+    assert_eq!(
+        (&listed["current"], &listed["breakers"][0]["state"]),
+        (&json!(false), &json!("forced_open")),
+        "{listed}"
+    );
+    let told = other.cli(&["breakers", "list"]);
+    assert!(told.err().contains("in force on the server that answered"), "{}", told.err());
     let metrics = other.get("/metrics").await.text;
     assert!(metrics.contains(r#"gantry_shared_state_fallback_total{use="limit"}"#), "{metrics}");
     assert!(metrics.contains(r#"gantry_shared_state_fallback_total{use="breaker"}"#), "{metrics}");
@@ -96,6 +108,7 @@ async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis
     until_shared_is(&one, true).await;
     until_shared_is(&other, true).await;
     let listed = other.cli(&["breakers", "list", "--json"]).ok().json();
+    assert_eq!(listed["current"], json!(true), "{listed}");
     assert_eq!(call(&one, &first).await.status, 200, "{listed}");
     assert_ne!(listed, Value::Null);
 }

@@ -98,6 +98,9 @@ impl Observer for FaultPoint {
     fn ledger(&self, event: LedgerEvent) {
         self.behind.ledger(event);
     }
+    fn ledger_owed(&self, ends: usize) {
+        self.behind.ledger_owed(ends);
+    }
     fn tool_spoke(&self, event: &Spoken<'_>) {
         self.behind.tool_spoke(event);
     }

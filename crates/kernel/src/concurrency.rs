@@ -1,8 +1,10 @@
-//! How many sandboxed calls of one agent run at once (EXEC-005, decision 0034).
+//! How many calls of one agent that run code of a tool's author run at once (EXEC-005, decision 0034).
 //!
 //! Limits of a call say how much *one* call may use; without a number of calls they bound nothing. One more than allowed is
 //! refused and does not wait: a tool may call tools in its agent's name, and a call that waits for a place its own parent
-//! holds would wait for ever. Counted per instance, because what is protected are the cores and the memory of this machine.
+//! holds would wait for ever. A job has no parent that waits for it: it may wait for its place before it begins, for as long
+//! as the queue lets it (`jobs::bench`). Counted per instance, because what is protected are the cores and the memory of this
+//! machine.
 //!
 //! Invariants
 //! - CONC-1: of one (tenant, subject) never more than the limit hold a place.
@@ -13,11 +15,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use serde_json::json;
+use tokio::sync::Notify;
 
 /// Agents are spread over so many locks, each held for one look-up.
 const SHARDS: usize = 16;
@@ -31,23 +34,25 @@ pub(crate) struct Concurrency {
     limit: u32,
     hasher: RandomState,
     shards: [Mutex<HashMap<Agent, u32>>; SHARDS],
+    /// Somebody has given a place back.
+    freed: Notify,
 }
 
 /// One running call's place. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    calls: &'a Concurrency,
+pub(crate) struct Place {
+    calls: Arc<Concurrency>,
     agent: Agent,
 }
 
 impl Concurrency {
     /// At most `limit` calls of one agent.
-    pub(crate) fn new(limit: u32) -> Self {
-        Self { limit, hasher: RandomState::new(), shards: Default::default() }
+    pub(crate) fn new(limit: u32) -> Arc<Self> {
+        Arc::new(Self { limit, hasher: RandomState::new(), shards: Default::default(), freed: Notify::new() })
     }
 
     /// A place for one more call of this agent, if it has one left.
-    pub(crate) fn place(&self, tenant: &TenantId, subject: &Subject) -> Result<Place<'_>, Refusal> {
+    pub(crate) fn place(self: &Arc<Self>, tenant: &TenantId, subject: &Subject) -> Result<Place, Refusal> {
         let agent = (tenant.clone(), subject.clone());
         let Some(mut shard) = self.shard(&agent) else { return Err(self.refusal()) };
         match shard.entry(agent.clone()) {
@@ -56,7 +61,19 @@ impl Concurrency {
             entry => *entry.or_default() += 1,
         }
         drop(shard);
-        Ok(Place { calls: self, agent })
+        Ok(Place { calls: Arc::clone(self), agent })
+    }
+
+    /// The same, as soon as there is one. It may never be: whoever calls bounds the wait.
+    pub(crate) async fn place_in_time(self: &Arc<Self>, tenant: &TenantId, subject: &Subject) -> Place {
+        loop {
+            // Before the look: what is given back after it is heard of.
+            let freed = self.freed.notified();
+            if let Ok(place) = self.place(tenant, subject) {
+                return place;
+            }
+            freed.await;
+        }
     }
 
     fn shard(&self, agent: &Agent) -> Option<MutexGuard<'_, HashMap<Agent, u32>>> {
@@ -65,18 +82,18 @@ impl Concurrency {
         self.shards.get(number).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> Refusal {
         let limit = self.limit;
         Refusal::new(
             ErrorCode::E3003,
-            format!("{limit} sandboxed calls of this agent are running, and no more may at once"),
+            format!("{limit} calls of this agent run in processes or guests of this server, and no more may at once"),
         )
         .hint("call again when one of them has ended; nothing was run")
         .details(json!({ "concurrent_calls_per_agent": limit }))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         let Some(mut shard) = self.calls.shard(&self.agent) else { return };
         if let Some(running) = shard.get_mut(&self.agent) {
@@ -85,6 +102,8 @@ impl Drop for Place<'_> {
                 shard.remove(&self.agent);
             }
         }
+        drop(shard);
+        self.calls.freed.notify_waiters();
     }
 }
 
@@ -132,7 +151,7 @@ mod tests {
             let calls = Concurrency::new(limit);
             let tenant = "acme".parse().unwrap();
             let agents: Vec<Subject> = (0..5).map(|n| format!("agent-{n}").parse().unwrap()).collect();
-            let mut held: Vec<Vec<Place<'_>>> = agents.iter().map(|_| Vec::new()).collect();
+            let mut held: Vec<Vec<Place>> = agents.iter().map(|_| Vec::new()).collect();
             for (agent, begins) in steps {
                 if begins {
                     let place = calls.place(&tenant, &agents[agent]);

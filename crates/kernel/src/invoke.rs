@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 use crate::access::Access;
 use crate::availability::Availability;
 use crate::checkpoints::Checkpoints;
-use crate::concurrency::Concurrency;
+use crate::concurrency::{Concurrency, Place};
 use crate::identity::{Identity, Principal};
 use crate::insights::Insights;
 use crate::isolation::IsolationPolicy;
@@ -68,7 +68,7 @@ pub struct KernelParts {
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) parts: KernelParts,
-    pub(crate) concurrency: Concurrency,
+    pub(crate) concurrency: Arc<Concurrency>,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
@@ -106,6 +106,8 @@ pub struct Failed {
     pub status: InvocationStatus,
     pub invocation_id: InvocationId,
     pub trace_id: TraceId,
+    /// Was the tool begun? If not, nothing can have happened.
+    pub begun: bool,
 }
 
 impl Failed {
@@ -195,13 +197,16 @@ impl Kernel {
         self.through(facts, None, arrival).instrument(line).await
     }
 
-    /// Runs one call of a caller who has proven itself before: the same six phases. For work that goes on without its token.
+    /// Runs one call of a caller who has proven itself before: the same six phases. For work that goes on without its token,
+    /// and may have waited for its place among the calls of its agent.
     pub(crate) async fn invoke_as(
         &self,
         caller: Arc<Principal>,
+        place: Option<Place>,
         arrival: Arrival<'_>,
     ) -> Result<Returned, Box<Failed>> {
-        let facts = Facts::begin(self, &arrival);
+        let mut facts = Facts::begin(self, &arrival);
+        facts.place = place;
         let line = facts.line();
         self.through(facts, Some(caller), arrival).instrument(line).await
     }
@@ -245,7 +250,9 @@ impl Kernel {
         let (invocation_id, trace_id) = (facts.invocation_id(), facts.trace_id());
         match phases::finish(self, facts, phases::Settled::refused(refusal.clone())) {
             Err(failed) => failed,
-            Ok(_) => Box::new(Failed { refusal, status: InvocationStatus::Error, invocation_id, trace_id }),
+            Ok(_) => {
+                Box::new(Failed { refusal, status: InvocationStatus::Error, invocation_id, trace_id, begun: false })
+            }
         }
     }
 

@@ -18,10 +18,13 @@
 //! - JOBS-4: revocation, standing, activation and policies are asked again when a job begins; the token's end is not, the
 //!   job's own age is.
 //! - JOBS-5: a job of which nobody knew how it ended, ends as the ledger says once a person has found out (`resolving`).
+//! - JOBS-6: what was refused before anything ran, and only for now (no place, a limit, a breaker), costs no try: the job is
+//!   put back with a pause, within its age.
 //!
 //! Not here: the queue itself (`ports::job_store`), checkpoints and webhooks (others build on [`JobHandler`]).
 
 mod backoff;
+mod bench;
 mod completion;
 mod deciding;
 mod entrance;
@@ -62,6 +65,7 @@ pub use view::{Accepted, InvocationView, JobListing, PollingInfo};
 pub(crate) use warrant::WarrantKey;
 pub use workers::Workers;
 
+use bench::Hands;
 use running::RunningJobs;
 
 /// The kind of job that is a call of a tool.
@@ -80,6 +84,8 @@ pub struct Jobs {
     owner: OwnerId,
     handlers: Vec<Arc<dyn JobHandler>>,
     running: RunningJobs,
+    /// What they are done with.
+    hands: Hands,
     /// Something waits for a worker.
     wake: Notify,
     /// Which jobs have changed in this process.
@@ -125,6 +131,7 @@ impl Jobs {
         store.enlist(owner, settings.lease, settings.alone).await.map_err(|error| error.refusal())?;
         let jobs = Self {
             promotions: Arc::new(Semaphore::new(settings.promoted_max)),
+            hands: Hands::new(settings.concurrency),
             kernel,
             store,
             settings,

@@ -7,6 +7,8 @@
 //!   ╰────▶ refused: other parameters, unknown outcome, in flight and the caller does not wait
 //! ```
 //!
+//! An end that the store does not take is kept and tried again (`owed`).
+//!
 //! A call without effects that has a key passes `brief` instead, which writes nothing.
 //!
 //! Not here: what the ledger must guarantee (`ports::ledger`), which end is which state (`settlement`), what happens to calls
@@ -15,12 +17,13 @@
 mod brief;
 mod kept;
 mod key;
+mod owed;
 mod recovery;
 mod resolution;
 mod settlement;
 mod waiting;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::canonical::Digest;
@@ -42,6 +45,7 @@ use brief::{Brief, Look};
 pub(crate) use kept::{Kept, KeptResult, did_not_happen};
 pub use key::MISSING_KEY;
 pub(crate) use key::{CallKey, demanded};
+use owed::Owed;
 pub use recovery::Recovered;
 pub(crate) use settlement::{cause, settlement, surely_did_nothing};
 use waiting::{Seat, WaitingRoom};
@@ -65,6 +69,9 @@ pub struct Bookkeeper {
     owner: OwnerId,
     waiting: WaitingRoom,
     brief: Brief,
+    owed: Owed,
+    /// When this process last could not say that it lives, by the monotonic clock.
+    missed: Mutex<Option<Duration>>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
 }
@@ -113,7 +120,16 @@ impl Bookkeeper {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let owner = OwnerId(new_token_id(entropy));
-        Self { ledger, owner, waiting: WaitingRoom::default(), brief: Brief::default(), clock, observer }
+        Self {
+            ledger,
+            owner,
+            waiting: WaitingRoom::default(),
+            brief: Brief::default(),
+            owed: Owed::default(),
+            missed: Mutex::default(),
+            clock,
+            observer,
+        }
     }
 
     /// This process, as the ledger knows it.
@@ -128,7 +144,18 @@ impl Bookkeeper {
 
     /// Says that this process lives.
     pub async fn renew(&self) -> Result<(), StoreError> {
-        self.ledger.renew(self.owner, LEASE).await
+        let renewed = self.ledger.renew(self.owner, LEASE).await;
+        if renewed.is_err() {
+            *self.missed.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.monotonic());
+        }
+        renewed
+    }
+
+    /// Was the store away from this process a moment ago? Then it was from others too, and their leases have run out without
+    /// their being gone: they have the time of a lease to come back and write how their calls ended.
+    fn others_may_come_back(&self) -> bool {
+        let missed = *self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        missed.is_some_and(|missed| self.clock.monotonic().saturating_sub(missed) < LEASE)
     }
 
     /// Forgets settled calls whose window has passed, at most `most`, and says how many.
@@ -136,9 +163,13 @@ impl Bookkeeper {
         self.ledger.prune(most).await
     }
 
-    /// Says that this process lives, again and again. Never ends by itself; a store that fails is tried again, and until it
-    /// answers no call with effects begins.
+    /// Says that this process lives, again and again, and writes the ends that could not be written when they came. Never
+    /// ends by itself; a store that fails is tried again, and until it answers no call with effects begins.
     pub async fn keep_alive(&self) {
+        tokio::join!(self.stay_alive(), self.pay());
+    }
+
+    async fn stay_alive(&self) {
         loop {
             if let Err(error) = self.renew().await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the lease of this process was not renewed");
@@ -259,8 +290,9 @@ impl Bookkeeper {
         }
     }
 
-    /// Writes how the call ended, durably, or says why its end is not known.
-    pub(crate) async fn settle(&self, held: &Held, settlement: Settlement) -> Result<(), NotKept> {
+    /// Writes how the call ended, durably, or says why its end is not in the ledger. One that could only not be written yet
+    /// is kept, and written when that is possible.
+    pub(crate) async fn settle(&self, held: Held, settlement: Settlement) -> Result<(), NotKept> {
         if settlement.state == EntryState::Unknown {
             self.observer.ledger(LedgerEvent::Unknown);
         }
@@ -274,7 +306,9 @@ impl Bookkeeper {
                     return Err(NotKept::Fenced);
                 }
                 Err(error) if tries >= SETTLE_TRIES => {
-                    tracing::error!(error = &error as &dyn std::error::Error, invocation = %held.invocation, "the end of a call could not be written");
+                    let invocation = held.invocation;
+                    let kept = self.owe(held, settlement);
+                    tracing::error!(error = &error as &dyn std::error::Error, %invocation, tried_again = kept, "the end of a call could not be written");
                     return Err(NotKept::Store);
                 }
                 Err(_) => {

@@ -27,7 +27,7 @@ pub struct ResourceEnvelope {
     pub network_mbps: Option<u64>,
     /// MiB of scratch space.
     pub scratch_mb: u64,
-    /// Sandboxed calls of one agent that run at once.
+    /// Calls of one agent that run code of a tool's author at once.
     pub concurrent_calls_per_agent: u32,
 }
 

@@ -78,6 +78,7 @@ mod validate;
 mod verify;
 
 pub use authorize::{Authorized, authorize};
+pub(crate) use execute::takes_place;
 pub use execute::{Executed, execute};
 pub use facts::Facts;
 pub(crate) use facts::status_of;

@@ -76,7 +76,7 @@ impl From<Refusal> for Refused {
 
 impl From<Box<Failed>> for Refused {
     fn from(failed: Box<Failed>) -> Self {
-        let Failed { refusal, status, invocation_id, trace_id: _ } = *failed;
+        let Failed { refusal, status, invocation_id, .. } = *failed;
         Self(Box::new(Parts { refusal, status, invocation_id: Some(invocation_id), hang_up: false, oauth: None }))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | use | while the shared state is away |
 //! |---|---|
-//! | breakers | this replica's own, which remember what was last heard to be open |
+//! | breakers | this replica's own, which remember what was last heard to be open; both are what is listed |
 //! | rate limits | this replica's own, with its share of every quota |
 //! | changes of breakers by hand, counters, values, presence | refused: they are for all replicas or for none |
 //!
@@ -18,7 +18,7 @@
 //!
 //! Not here: how a server is known to be away (`redis::link`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,10 +26,13 @@ use async_trait::async_trait;
 use kernel::ports::clock::Clock;
 use kernel::ports::observer::Observer;
 use kernel::ports::shared_state::{
-    AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, Breakers, Limit, Present, RateLimits,
-    Replace, Reserved, SharedHealth, SharedState, SharedStateError, SharedValues,
+    AllTaken, BreakerKey, BreakerQuery, BreakerReport, BreakerTransition, Breakers, INSPECTED_MAX, Limit,
+    PastTransition, Present, RateLimits, Replace, Reserved, SharedHealth, SharedState, SharedStateError, SharedValues,
 };
-use kernel::resilience::{Admission, BreakerMode, BreakerSettings, IllegalMove, Move, Outcome, Permit, Quota, Taken};
+use kernel::resilience::window::Totals;
+use kernel::resilience::{
+    Admission, BreakerMode, BreakerSettings, BreakerSnapshot, IllegalMove, Move, Outcome, Permit, Quota, Reason, Taken,
+};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
@@ -110,6 +113,25 @@ impl FallingBack {
             Admission::Permitted(permit) => Admission::Permitted(Permit { epoch: permit.epoch | OWN, ..permit }),
             refused @ Admission::Refused { .. } => refused,
         })
+    }
+
+    /// What is in force here: this replica's own breakers, and those that are remembered to be open.
+    async fn inspect_alone(&self, query: &BreakerQuery) -> Result<Vec<BreakerReport>, SharedStateError> {
+        let own = self.own.inspect(query).await?;
+        let mut reports: BTreeMap<BreakerKey, BreakerReport> =
+            own.into_iter().map(|report| (report.key.clone(), report)).collect();
+        for (key, stand) in self.open.in_force(query) {
+            let report = reports.entry(key.clone()).or_insert_with(|| BreakerReport {
+                key,
+                settings: BreakerSettings::default(),
+                snapshot: nothing_counted(),
+                history: Vec::new(),
+            });
+            let snapshot = &mut report.snapshot;
+            (snapshot.mode, snapshot.since_ms) = (stand.mode, stand.since_ms);
+            (snapshot.until_ms, snapshot.opened_by) = (stand.until_ms, stand.reason);
+        }
+        Ok(reports.into_values().take(query.limit.min(INSPECTED_MAX)).collect())
     }
 
     /// BACK-3.
@@ -196,7 +218,7 @@ impl Breakers for FallingBack {
 
     async fn inspect(&self, query: &BreakerQuery) -> Result<Vec<BreakerReport>, SharedStateError> {
         match self.shared.inspect(query).await {
-            Err(error) if self.falls_back(&error, "breaker") => self.own.inspect(query).await,
+            Err(error) if self.falls_back(&error, "breaker") => self.inspect_alone(query).await,
             looked => looked,
         }
     }
@@ -296,25 +318,58 @@ async fn listen(
 
 // ------------------------------------------------------------------------------------------------------- what was open
 
-/// Breakers of the shared state that were open when they were last heard of, and until when: `None` for those that only
-/// somebody can close.
+/// Breakers of the shared state that were open when they were last heard of.
 #[derive(Debug)]
 struct Remembered {
     clock: Arc<dyn Clock>,
-    open: Mutex<HashMap<BreakerKey, Option<Duration>>>,
+    open: Mutex<HashMap<BreakerKey, Opened>>,
+}
+
+/// What was heard of one.
+#[derive(Debug, Clone, Copy)]
+struct Opened {
+    /// By the monotonic clock; `None` if only somebody can close it.
+    until: Option<Duration>,
+    /// By the wall clock.
+    since_ms: u64,
+    reason: Option<Reason>,
+}
+
+/// How one stands that is in force, by the wall clock.
+struct Stand {
+    mode: BreakerMode,
+    since_ms: u64,
+    until_ms: Option<u64>,
+    reason: Option<Reason>,
+}
+
+/// Of a breaker of which nothing is known but how it stands.
+fn nothing_counted() -> BreakerSnapshot {
+    BreakerSnapshot {
+        mode: BreakerMode::Open,
+        since_ms: 0,
+        until_ms: None,
+        totals: Totals::default(),
+        failure_percent: None,
+        slow_percent: None,
+        refused: 0,
+        probes: 0,
+        canary_percent: None,
+        opened_by: None,
+    }
 }
 
 impl Remembered {
-    fn lock(&self) -> MutexGuard<'_, HashMap<BreakerKey, Option<Duration>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BreakerKey, Opened>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the shared state has answered.
     fn note(&self, key: &BreakerKey, admission: &Admission) {
         match *admission {
-            Admission::Refused { mode: BreakerMode::ForcedOpen, .. } => self.remember(key, None),
+            Admission::Refused { mode: BreakerMode::ForcedOpen, .. } => self.remember(key, None, None),
             Admission::Refused { mode: BreakerMode::Open, retry_after_ms } => {
-                self.remember(key, Some(retry_after_ms.map_or(HEARD_OPEN_FOR, Duration::from_millis)));
+                self.remember(key, Some(retry_after_ms.map_or(HEARD_OPEN_FOR, Duration::from_millis)), None);
             }
             Admission::Refused { .. } | Admission::Permitted(_) => self.forget(key),
         }
@@ -323,24 +378,33 @@ impl Remembered {
     /// What another replica has made of it.
     fn hear(&self, transition: &BreakerTransition) {
         match transition.change.to {
-            BreakerMode::ForcedOpen => self.remember(&transition.key, None),
-            BreakerMode::Open => self.remember(&transition.key, Some(HEARD_OPEN_FOR)),
+            BreakerMode::ForcedOpen => self.remember(&transition.key, None, Some(transition.change)),
+            BreakerMode::Open => self.remember(&transition.key, Some(HEARD_OPEN_FOR), Some(transition.change)),
             BreakerMode::Closed | BreakerMode::HalfOpen | BreakerMode::Disabled | BreakerMode::MetricsOnly => {
                 self.forget(&transition.key);
             }
         }
     }
 
-    fn remember(&self, key: &BreakerKey, span: Option<Duration>) {
+    fn remember(&self, key: &BreakerKey, span: Option<Duration>, change: Option<PastTransition>) {
         let now = self.clock.monotonic();
         let mut open = self.lock();
+        let known = open.get(key).copied();
+        // An answer says how long still, not since when and why: that was heard before, or begins now.
+        let since_ms = change.map(|change| change.at_ms).or(known.map(|known| known.since_ms));
+        let reason = change.map(|change| change.reason).or(known.and_then(|known| known.reason));
+        let opened = Opened {
+            until: span.map(|span| now.saturating_add(span)),
+            since_ms: since_ms.unwrap_or_else(|| self.wall_ms()),
+            reason: reason.or(span.is_none().then_some(Reason::Manual)),
+        };
         if open.len() >= REMEMBERED_MAX && !open.contains_key(key) {
-            open.retain(|_, until| until.is_none_or(|until| until > now));
+            open.retain(|_, opened| opened.until.is_none_or(|until| until > now));
             if open.len() >= REMEMBERED_MAX {
                 return;
             }
         }
-        open.insert(key.clone(), span.map(|span| now.saturating_add(span)));
+        open.insert(key.clone(), opened);
     }
 
     fn forget(&self, key: &BreakerKey) {
@@ -350,9 +414,34 @@ impl Remembered {
         }
     }
 
+    fn wall_ms(&self) -> u64 {
+        u64::try_from(self.clock.now().0).unwrap_or(0)
+    }
+
+    /// Those that refuse calls at this moment and are asked about.
+    fn in_force(&self, query: &BreakerQuery) -> Vec<(BreakerKey, Stand)> {
+        let (now, wall_ms) = (self.clock.monotonic(), self.wall_ms());
+        let asked = |key: &BreakerKey| {
+            query.tenant.as_ref().is_none_or(|tenant| tenant == key.tenant())
+                && query.service.as_ref().is_none_or(|service| service == key.service())
+                && query.after.as_ref().is_none_or(|after| key > after)
+        };
+        let open = self.lock();
+        let in_force = open.iter().filter(|(key, _)| asked(key)).filter_map(|(key, opened)| {
+            let left = match opened.until {
+                None => None,
+                Some(until) => Some(until.checked_sub(now).filter(|left| !left.is_zero())?),
+            };
+            let until_ms = left.map(|left| wall_ms.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
+            let mode = if left.is_none() { BreakerMode::ForcedOpen } else { BreakerMode::Open };
+            Some((key.clone(), Stand { mode, since_ms: opened.since_ms, until_ms, reason: opened.reason }))
+        });
+        in_force.collect()
+    }
+
     /// The answer to somebody who asks while nobody else can be asked.
     fn refusal(&self, key: &BreakerKey) -> Option<Admission> {
-        let until = *self.lock().get(key)?;
+        let until = self.lock().get(key)?.until;
         let Some(until) = until else {
             return Some(Admission::Refused { mode: BreakerMode::ForcedOpen, retry_after_ms: None });
         };

@@ -100,6 +100,7 @@ pub struct Metrics {
     key_fetches: Family<Outcome, Counter>,
     tool_messages: Family<MessageKind, Counter>,
     ledger: Family<LedgerLabel, Counter>,
+    ledger_owed: Gauge,
     upstreams: UpstreamMetrics,
     sinks: SinkMetrics,
     archive: ArchiveMetrics,
@@ -159,6 +160,9 @@ impl Metrics {
         registry.register("tool_messages", "Progress and log lines of running tools, by kind", tool_messages.clone());
         let ledger = Family::default();
         registry.register("ledger_events", "What came of asking the ledger of calls with effects", ledger.clone());
+        let ledger_owed = Gauge::default();
+        let help = "Calls that have ended and whose end could not be written yet";
+        registry.register("ledger_ends_unwritten", help, ledger_owed.clone());
         let upstreams = UpstreamMetrics::new(&mut registry);
         let sinks = SinkMetrics::new(&mut registry);
         let archive = ArchiveMetrics::new(&mut registry);
@@ -179,6 +183,7 @@ impl Metrics {
             key_fetches,
             tool_messages,
             ledger,
+            ledger_owed,
             upstreams,
             sinks,
             archive,
@@ -328,9 +333,15 @@ impl Observer for Metrics {
             LedgerEvent::Unknown => "unknown",
             LedgerEvent::Fenced => "fenced",
             LedgerEvent::Recovered => "recovered",
+            LedgerEvent::SettledLate => "settled_late",
+            LedgerEvent::GivenUp => "given_up",
             LedgerEvent::Forgotten => "forgotten",
         };
         self.ledger.get_or_create(&LedgerLabel { event }).inc();
+    }
+
+    fn ledger_owed(&self, ends: usize) {
+        self.ledger_owed.set(i64::try_from(ends).unwrap_or(i64::MAX));
     }
 
     fn tool_spoke(&self, event: &Spoken<'_>) {

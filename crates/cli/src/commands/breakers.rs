@@ -72,6 +72,11 @@ impl Breakers {
                 let path = format!("/v1/breakers{}", in_tenant(command.tenant.as_ref()));
                 let answer = context.client()?.get(&path).await?;
                 context.printer.answer(&answer, |printer| table(printer, &answer));
+                if answer.get("current") == Some(&Value::Bool(false)) {
+                    context.printer.warn(
+                        "the state that servers share cannot be reached; this is what is in force on the server that answered",
+                    );
+                }
                 Ok(())
             }
             Self::History(command) => {

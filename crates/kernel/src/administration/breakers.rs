@@ -55,8 +55,7 @@ impl Kernel {
             }
         };
         let slot = self.parts.recorder.reserve().await?;
-        let moved =
-            resilience.breakers.shift(key, &settings, by_hand).await.map_err(|error| unreachable_now(&error))?;
+        let moved = resilience.breakers.shift(key, &settings, by_hand).await.map_err(|error| not_shared(&error))?;
         let report = moved.map_err(|illegal| {
             Refusal::new(ErrorCode::E3408, illegal.to_string())
                 .hint("a closed breaker can be opened, disabled or reset")
@@ -124,5 +123,13 @@ fn word_of(by_hand: Move) -> &'static str {
 
 fn unreachable_now(error: &SharedStateError) -> Refusal {
     tracing::error!(%error, cause = ?std::error::Error::source(error), "breakers cannot be asked");
-    Refusal::new(ErrorCode::E3001, "breakers cannot be asked at the moment").hint("try again shortly")
+    Refusal::new(ErrorCode::E3001, format!("breakers cannot be asked: {error}")).hint("try again shortly")
+}
+
+/// What somebody wants to be so must be so for all servers, or it would be taken for what it is not.
+fn not_shared(error: &SharedStateError) -> Refusal {
+    let refusal = unreachable_now(error);
+    let message = format!("the breaker stays as it is, because {error}: the change would hold for one server only");
+    Refusal { message, ..refusal }
+        .hint("try again when the shared state (Redis) is back; `gantry health` says how it is")
 }

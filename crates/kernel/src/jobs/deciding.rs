@@ -127,6 +127,6 @@ impl Jobs {
     }
 }
 
-fn cancelled() -> Refusal {
+pub(super) fn cancelled() -> Refusal {
     Refusal::new(ErrorCode::E3703, "the job was cancelled").hint("submit it again if the result is still wanted")
 }

@@ -44,6 +44,8 @@ pub struct JobFailure {
     pub again: bool,
     /// What the other side asked to wait.
     pub after: Option<Duration>,
+    /// It was only not the time: nothing was run, so no try was used up.
+    pub not_now: bool,
 }
 
 impl JobFailure {
@@ -54,6 +56,7 @@ impl JobFailure {
             code: envelope.code,
             again: safe && envelope.retryable && envelope.code != ErrorCode::E3413,
             after: envelope.retry_after_ms.map(Duration::from_millis),
+            not_now: false,
             error: serde_json::to_value(envelope).unwrap_or_default(),
         }
     }

@@ -136,7 +136,7 @@ impl Jobs {
             };
             let outcome = call_end(&jobs.kernel, outcome, &record, repeatable);
             let why = jobs.running.end(&record.key);
-            let end = jobs.judge(&record, outcome, why, repeatable);
+            let end = jobs.judge(&record, fence, outcome, why, repeatable);
             jobs.keep_end(&record.key, fence, end).await;
         });
         Ok(Called::Promoted(accepted))

@@ -61,7 +61,7 @@ impl Jobs {
             match found {
                 Some(found) => {
                     let taken = TakenJob { record: found.record, payload, fence };
-                    jobs.attempt_heard(taken, listener, cancellation).await;
+                    jobs.attempt_heard(taken, listener, cancellation, None).await;
                 }
                 // It is kept, and the store does not say how: a worker begins it, with nobody to ask.
                 None => jobs.keep_end(&key, fence, End::HandBack).await,

@@ -4,22 +4,31 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::trace_context::TraceContext;
+use contract::version::VersionSpec;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::bench::Hand;
 use super::handler::JobFailure;
 use super::warrant::Errand;
 use super::{Jobs, RunningJob};
+use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed, Kernel};
 use crate::phases::Returned;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::JobRecord;
 use crate::ports::redactor::redacted;
+use crate::registry::ToolVersion;
 
 impl Jobs {
     /// Makes the call once.
-    pub(super) async fn run_call(&self, job: &RunningJob, audience: Arc<dyn Audience>) -> Result<Value, JobFailure> {
+    pub(super) async fn run_call(
+        &self,
+        job: &RunningJob,
+        audience: Arc<dyn Audience>,
+        hand: Option<&Hand>,
+    ) -> Result<Value, JobFailure> {
         let fresh = new_trace_id(self.kernel.entropy());
         let errand =
             Errand::read(&job.payload).map_err(|refusal| JobFailure::of(&refusal, &job.record, fresh, false))?;
@@ -32,14 +41,31 @@ impl Jobs {
         }
         let principal = errand.principal(self.kernel.identity());
         let repeatable = errand.repeatable;
+        let place = match self.tool_of(&principal, &errand) {
+            // A call that cannot be made hears so where calls are made.
+            None => Ok(None),
+            Some(tool) => self.place_for(&principal, &tool, hand, &job.cancellation).await,
+        };
+        let place = place.map_err(|refusal| JobFailure {
+            not_now: true,
+            ..JobFailure::of(&refusal, &job.record, trace_id, repeatable)
+        })?;
         let mut arrival = arrival(errand, trace, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
-        let outcome = self.kernel.invoke_as(principal, arrival).await;
+        let outcome = self.kernel.invoke_as(principal, place, arrival).await;
         call_end(&self.kernel, outcome, &job.record, repeatable)
     }
 }
 
 impl Jobs {
+    /// The tool that is meant, if there is one by now. Whether it may be called is asked when it is.
+    fn tool_of(&self, principal: &Principal, errand: &Errand) -> Option<Arc<ToolVersion>> {
+        let spec = VersionSpec::parse(errand.request.tool_version.as_deref().unwrap_or_default()).ok()?;
+        let registry = self.kernel.registry().snapshot();
+        let tool = registry.find(principal.tenant(), &errand.request.tool_id)?;
+        tool.resolve(&spec, self.kernel.clock().now()).ok().map(Arc::clone)
+    }
+
     /// An attempt that is not the first goes on from the newest state that was kept of the call, not from the beginning
     /// (CKPT-014). A state that cannot be had is no reason not to do the job.
     async fn go_on(&self, job: &RunningJob, arrival: &mut Arrival<'_>) {
@@ -88,9 +114,16 @@ pub(super) fn call_end(
     match outcome {
         Ok(returned) => Ok(serde_json::to_value(returned.into_response()).unwrap_or_default()),
         Err(failed) => {
+            let not_now = !failed.begun && failed.envelope().retryable && passes(failed.refusal.code);
             let own = kernel.parts.redactor.of_tenant(&record.key.tenant);
             let refusal = redacted(own.as_deref().unwrap_or(&*kernel.parts.redactor), failed.refusal);
-            Err(JobFailure::of(&refusal, record, failed.trace_id, repeatable))
+            Err(JobFailure { not_now, ..JobFailure::of(&refusal, record, failed.trace_id, repeatable) })
         }
     }
+}
+
+/// Does what the code says pass by itself, and say nothing about the call? No place or no room within a limit, a service that
+/// is left alone, something that could not be asked.
+fn passes(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::E3001 | ErrorCode::E3003 | ErrorCode::E3501 | ErrorCode::E3504)
 }

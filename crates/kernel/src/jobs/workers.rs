@@ -16,6 +16,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::bench::Hand;
+use super::deciding::cancelled;
 use super::handler::{JobFailure, Progressing, RunningJob};
 use super::reporting::{Reporter, heard_by};
 use super::running::WhyStop;
@@ -26,16 +28,19 @@ use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
 use crate::ports::job_store::{End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
+use crate::ports::registry_store::StoreError;
 
 /// Jobs taken at once, so that several processes share a short queue.
 const TAKE_MAX: usize = 16;
 /// How often a job may be interrupted by the end of its process, beyond the attempts that it may fail.
 const INTERRUPTIONS_MAX: u32 = 10;
+/// The longest pause of a job that was only not begun because others were running.
+const PLACE_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long jobs have after they were told to end.
 const LEAVING_MAX: Duration = Duration::from_secs(5);
 /// How long giving the lease back may take.
 const RESIGNING_MAX: Duration = Duration::from_secs(5);
-/// Tries to write an end, and the pause between them.
+/// The pause between two tries to write an end, and most tries if the store is there and fails nevertheless.
 const END_TRIES_MAX: u32 = 60;
 const END_PAUSE: Duration = Duration::from_secs(5);
 /// Heartbeats between two rounds of forgetting, and jobs forgotten in one round.
@@ -86,11 +91,13 @@ impl Workers {
 
     async fn work(&self, stop: &CancellationToken) {
         let (jobs, clock) = (&self.jobs, self.jobs.kernel.clock());
-        let concurrency = jobs.settings.concurrency;
-        let mut hands: JoinSet<()> = JoinSet::new();
+        // As many as there are hands, and twice as many that have laid theirs down for a while.
+        let mut attempts: JoinSet<()> = JoinSet::new();
         while !stop.is_cancelled() {
+            while attempts.try_join_next().is_some() {}
             let held = self.hold.is_cancelled();
-            let most = if held { 0 } else { concurrency.saturating_sub(hands.len()).min(TAKE_MAX) };
+            let hands = if held { Vec::new() } else { jobs.hands.for_new(TAKE_MAX) };
+            let most = hands.len();
             let mut pause = jobs.settings.poll;
             if most > 0 {
                 let rules = TakeRules { most, running_per_tenant: jobs.settings.running_per_tenant };
@@ -98,33 +105,37 @@ impl Workers {
                     Ok(taken) => {
                         let more = taken.jobs.len() == most;
                         pause = taken.next_due_in.map_or(pause, |due| pause.min(due.max(Duration::from_millis(1))));
-                        for job in taken.jobs {
-                            hands.spawn(Arc::clone(jobs).attempt(job));
+                        for (job, hand) in taken.jobs.into_iter().zip(hands) {
+                            attempts.spawn(Arc::clone(jobs).attempt(job, hand));
                         }
-                        if more && hands.len() < concurrency {
+                        if more {
                             continue;
                         }
                     }
-                    Err(error) => tracing::warn!(%error, "no jobs could be taken"),
+                    Err(error) => {
+                        drop(hands);
+                        tracing::warn!(%error, "no jobs could be taken");
+                    }
                 }
             }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 () = self.hold.cancelled(), if !held => {}
-                () = jobs.wake.notified(), if !held && hands.len() < concurrency => {}
-                Some(_) = hands.join_next(), if !hands.is_empty() => while hands.try_join_next().is_some() {},
+                () = jobs.wake.notified(), if !held => {}
+                Some(_) = attempts.join_next(), if !attempts.is_empty() => {}
                 () = clock.sleep(pause) => {}
             }
         }
-        self.drain(hands).await;
+        self.drain(attempts).await;
     }
 
-    async fn drain(&self, mut hands: JoinSet<()>) {
+    async fn drain(&self, mut attempts: JoinSet<()>) {
         let (jobs, clock) = (&self.jobs, self.jobs.kernel.clock());
         jobs.tasks.close();
+        jobs.hands.close();
         let mut all_ended = async || {
-            while hands.join_next().await.is_some() {}
+            while attempts.join_next().await.is_some() {}
             jobs.tasks.wait().await;
         };
         let ended = tokio::select! {
@@ -174,16 +185,17 @@ impl Workers {
 
 impl Jobs {
     /// One attempt at a job, from its beginning to its kept end.
-    pub(super) async fn attempt(self: Arc<Self>, taken: TakenJob) {
-        self.attempt_heard(taken, None, CancellationToken::new()).await;
+    async fn attempt(self: Arc<Self>, taken: TakenJob, hand: Hand) {
+        self.attempt_heard(taken, None, CancellationToken::new(), Some(hand)).await;
     }
 
-    /// The same, heard by whoever began it.
+    /// The same, heard by whoever began it; one that was begun without a worker has no hand.
     pub(super) async fn attempt_heard(
         self: Arc<Self>,
         taken: TakenJob,
         listener: Option<Arc<dyn Audience>>,
         cancellation: CancellationToken,
+        hand: Option<Hand>,
     ) {
         let TakenJob { record, payload, fence } = taken;
         let key = record.key.clone();
@@ -195,7 +207,10 @@ impl Jobs {
         let job = RunningJob { record: record.clone(), payload, cancellation, progress };
         // In a task of its own, so that a panic is an end of the job and not of the worker.
         let (jobs, hearing) = (Arc::clone(&self), heard_by(&reporter, listener));
-        let mut work = tokio::spawn(async move { jobs.perform(&job, hearing).await });
+        // The hand is free when the end is kept, not when the work is done.
+        let hand = hand.map(Arc::new);
+        let in_hand = hand.clone();
+        let mut work = tokio::spawn(async move { jobs.perform(&job, hearing, in_hand.as_deref()).await });
         let outcome = tokio::select! {
             biased;
             outcome = &mut work => outcome,
@@ -206,13 +221,19 @@ impl Jobs {
             Err(JobFailure::of(&refusal, &record, new_trace_id(self.kernel.entropy()), repeatable))
         });
         let why = self.running.end(&key);
-        let end = self.judge(&record, outcome, why, repeatable);
+        let end = self.judge(&record, fence, outcome, why, repeatable);
         self.keep_end(&key, fence, end).await;
+        drop(hand);
     }
 
-    async fn perform(&self, job: &RunningJob, audience: Arc<dyn Audience>) -> Result<Value, JobFailure> {
+    async fn perform(
+        &self,
+        job: &RunningJob,
+        audience: Arc<dyn Audience>,
+        hand: Option<&Hand>,
+    ) -> Result<Value, JobFailure> {
         if job.record.kind == TOOL_CALL {
-            return self.run_call(job, audience).await;
+            return self.run_call(job, audience, hand).await;
         }
         let trace_id = new_trace_id(self.kernel.entropy());
         let failed = |refusal: &Refusal, safe| JobFailure::of(refusal, &job.record, trace_id, safe);
@@ -247,6 +268,7 @@ impl Jobs {
     pub(super) fn judge(
         &self,
         record: &JobRecord,
+        fence: Fence,
         outcome: Result<Value, JobFailure>,
         why: Option<WhyStop>,
         repeatable: bool,
@@ -256,6 +278,8 @@ impl Jobs {
             Err(failure) => failure,
         };
         match (failure.code, why) {
+            (_, Some(WhyStop::Asked)) if failure.not_now => End::Cancelled(self.envelope(&cancelled(), record)),
+            _ if failure.not_now => self.put_back(record, fence, failure),
             (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable => End::HandBack,
             (ErrorCode::E3703, Some(_)) if !repeatable => End::Failed(self.outcome_unknown(record)),
             (ErrorCode::E3703, _) => End::Cancelled(failure.error),
@@ -275,9 +299,23 @@ impl Jobs {
         End::Retry { error: failure.error, after }
     }
 
-    /// Writes an end, if need be more than once: it must not be lost because the disk was full for a moment.
+    /// JOBS-6. Each time it was taken in vain makes the next pause longer, so that a queue of jobs whose time has not come is
+    /// not leafed through all the time.
+    fn put_back(&self, record: &JobRecord, fence: Fence, failure: JobFailure) -> End {
+        let in_vain = fence.0.saturating_sub(u64::from(record.attempts)).saturating_add(1);
+        let in_vain = u32::try_from(in_vain).unwrap_or(u32::MAX);
+        let (first, max) = (self.settings.backoff_first, self.settings.backoff_max);
+        // A place may become free at any time, and nobody says when.
+        let max = if failure.after.is_some() { max } else { max.min(PLACE_PAUSE_MAX) };
+        let after = backoff::pause(first, max, in_vain, failure.after, self.kernel.entropy());
+        End::PutBack { error: failure.error, after }
+    }
+
+    /// Writes an end, if need be more than once: it must not be lost because the store was away. It has a hand for so long,
+    /// or room among the promoted, so there are no more of them than those.
     pub(super) async fn keep_end(&self, key: &JobKey, fence: Fence, end: End) {
-        for _ in 0..END_TRIES_MAX {
+        let mut tries = 0;
+        while tries < END_TRIES_MAX {
             match self.store.finish(key, fence, end.clone()).await {
                 Ok(written) => {
                     self.tell(key);
@@ -290,7 +328,12 @@ impl Jobs {
                     }
                     return;
                 }
-                Err(error) => tracing::warn!(%error, job = %key.id, "the end of a job could not be kept yet"),
+                Err(error) => {
+                    if !matches!(error, StoreError::Unavailable(_)) {
+                        tries += 1;
+                    }
+                    tracing::warn!(%error, job = %key.id, "the end of a job could not be kept yet");
+                }
             }
             self.kernel.clock().sleep(END_PAUSE).await;
         }

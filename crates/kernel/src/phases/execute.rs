@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use contract::cost::Reported;
 use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation};
 use contract::schema::CoercionNote;
 use policy::Caller;
@@ -124,9 +125,10 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     }
     // EXEC-005: what runs no code of a tool's author here uses none of what the number protects. Held until the end, and
     // not while it waits for another call.
-    let _place = (isolation > Isolation::Builtin)
-        .then(|| kernel.concurrency.place(caller.tenant(), caller.subject()))
-        .transpose()?;
+    let _place = match facts.place.take() {
+        None if needs_place(isolation) => Some(kernel.concurrency.place(caller.tenant(), caller.subject())?),
+        kept => kept.filter(|_| needs_place(isolation)),
+    };
     // Under the id the call has by now.
     let checkpointing = &mut facts.checkpointing;
     let resume = checkpointing.begin(kernel, &caller, &tool, facts.invocation_id).await?;
@@ -242,12 +244,25 @@ async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
     }
 }
 
+/// Will calls of this tool by this tenant need a place among those of their agent, unless a policy demands more of one call?
+pub(crate) fn takes_place(kernel: &Kernel, tenant: &TenantId, tool: &ToolVersion) -> bool {
+    needs_place(demanded(kernel, tenant, tool))
+}
+
+fn needs_place(isolation: Isolation) -> bool {
+    isolation > Isolation::Builtin
+}
+
 /// The most of what manifest, operator and policies demand.
 fn isolation(kernel: &Kernel, caller: &Caller, tool: &ToolVersion, conditions: &Conditions) -> Isolation {
-    let asked = tool.manifest.execution.as_ref().map_or(Isolation::Builtin, Execution::isolation_asked);
-    let facts = IsolationFacts { tool: &tool.id, tags: &tool.manifest.tags, tenant: caller.tenant() };
-    let demanded = kernel.parts.isolation.effective(asked, facts);
+    let demanded = demanded(kernel, caller.tenant(), tool);
     conditions.isolation.map_or(demanded, |level| level.max(demanded))
+}
+
+fn demanded(kernel: &Kernel, tenant: &TenantId, tool: &ToolVersion) -> Isolation {
+    let asked = tool.manifest.execution.as_ref().map_or(Isolation::Builtin, Execution::isolation_asked);
+    let facts = IsolationFacts { tool: &tool.id, tags: &tool.manifest.tags, tenant };
+    kernel.parts.isolation.effective(asked, facts)
 }
 
 fn executor_for<'k>(

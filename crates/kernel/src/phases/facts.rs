@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::authorize::Authorized;
 use super::finish::trace;
 use crate::checkpoints::Checkpointing;
+use crate::concurrency::Place;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
 use crate::journey::Journey;
@@ -49,6 +50,8 @@ pub struct Facts {
     pub(crate) redactor: Arc<dyn Redactor>,
     /// That it may run, and by what, once that was decided.
     pub(super) allowed: Option<Decided>,
+    /// Its place among the calls of its agent, if it has one before it comes to need it.
+    pub(crate) place: Option<Place>,
     /// The call's place in the ledger, while it has one.
     pub(super) held: Option<Held>,
     /// Its name among the calls without effects, if it was given one.
@@ -96,6 +99,7 @@ impl Facts {
             parameters: None,
             redactor: Arc::clone(&kernel.parts.redactor),
             allowed: None,
+            place: None,
             held: None,
             noted: None,
             replay_of: None,

@@ -105,8 +105,8 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
     // Both askers get the same answer, so it carries the id of the call that ran.
     let first = facts.replay_of.take();
     let invocation_id = first.as_ref().map_or(facts.invocation_id, |first| first.invocation);
-    let trace_id = facts.trace_id;
-    let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id }))?;
+    let (trace_id, begun) = (facts.trace_id, facts.begun);
+    let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id, begun }))?;
     let tool = &verified.tool;
     let notice = tool.lifecycle.notice.as_ref();
     Ok(Returned(InvokeResponse {

@@ -50,10 +50,9 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Veri
     let settlement = ledger::settlement(effects, held.started, kept);
     let state = settlement.state;
     kernel.parts.observer.step(Step::Settling);
-    let written = kernel.parts.books.settle(&held, settlement).await;
+    // Those who wait for this call look again once it is written.
+    let written = kernel.parts.books.settle(held, settlement).await;
     kernel.parts.observer.step(Step::Settled);
-    // Those who wait for this call look again now.
-    drop(held);
     Settled(match (written, carried) {
         (Ok(()), Err(refusal)) if state == EntryState::Unknown => Err(unknown(&tool, refusal)),
         (Ok(()), carried) => carried,
@@ -109,6 +108,6 @@ fn not_kept(tool: &ToolVersion, why: NotKept) -> Refusal {
         NotKept::Store => "ended, but how could not be written down",
     };
     Refusal::new(ErrorCode::E3413, format!("`{}` {} {what}", tool.id, tool.version))
-        .hint("ask for it with the same idempotency key, or look at it with `gantry jobs show`")
+        .hint("ask for it with the same idempotency key, or look at it with `gantry jobs show`; it is not repeated")
         .retryable(false)
 }

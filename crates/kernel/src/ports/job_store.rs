@@ -4,7 +4,7 @@
 //!            enqueue                    take                     finish
 //!  (delay) ─────────▶ delayed ─due▶ queued ────▶ running ─────────────▶ done · failed · dead · cancelled
 //!                        ▲                         │  ▲
-//!                        └──────── retry ──────────┘  └── take_over (the owner's lease has lapsed)
+//!                        └──── retry · put back ─────┘  └── take_over (the owner's lease has lapsed)
 //! ```
 //!
 //! Invariants every adapter keeps
@@ -246,6 +246,12 @@ pub enum End {
     },
     /// Given back unbegun or undone, as at shutdown: again at once, and the attempt does not count.
     HandBack,
+    /// Not begun, because it was not the time: again after this pause, and the attempt does not count. A job that was asked
+    /// to end meanwhile is cancelled instead.
+    PutBack {
+        error: Value,
+        after: Duration,
+    },
     Dead(Value),
     Cancelled(Value),
 }
@@ -282,8 +288,8 @@ pub enum Renewed {
 pub struct JobEvent {
     pub seq: u64,
     pub at: UnixMillis,
-    /// `queued`, `started`, `progress`, `retry`, `taken_over`, `handed_back`, `cancel_asked`, `resolved`, or the word of an
-    /// end.
+    /// `queued`, `started`, `progress`, `retry`, `taken_over`, `handed_back`, `put_back`, `cancel_asked`, `resolved`, or the
+    /// word of an end.
     pub kind: String,
     pub data: Value,
 }

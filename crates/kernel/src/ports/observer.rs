@@ -137,6 +137,10 @@ pub enum LedgerEvent {
     Fenced,
     /// A call whose process is gone was settled.
     Recovered,
+    /// The end of a call was written later than it came, because the store had been away.
+    SettledLate,
+    /// The end of a call could not be written and is not tried again: there was no room for it, or it cannot be.
+    GivenUp,
     /// What came of a call without effects was forgotten before its window was over, for want of room.
     Forgotten,
 }
@@ -209,6 +213,10 @@ pub trait Observer: Send + Sync + fmt::Debug {
     fn ledger(&self, event: LedgerEvent) {
         // Most who watch something else do not count these.
         let _ = event;
+    }
+    /// So many calls have ended whose end could not be written yet.
+    fn ledger_owed(&self, ends: usize) {
+        let _ = ends;
     }
     /// A breaker has changed its state, here or at another replica.
     fn breaker_changed(&self, key: &BreakerKey, from: BreakerMode, to: BreakerMode) {

@@ -276,10 +276,20 @@ fn open(tool: &ToolVersion, service: &GuardedService, mode: BreakerMode, retry_a
         BreakerMode::HalfOpen => {
             format!("the service `{name}` is being tried after it failed; `{}` was not run", tool.id)
         }
-        _ => format!("the service `{name}` is left alone because it fails; `{}` was not run", tool.id),
+        BreakerMode::ForcedOpen => {
+            format!("somebody has stopped all calls to the service `{name}` by hand; `{}` was not run", tool.id)
+        }
+        _ => format!(
+            "the service `{name}` is left alone for a while, because it fails or somebody wants it so; `{}` was not run",
+            tool.id
+        ),
+    };
+    let hint = match mode {
+        BreakerMode::ForcedOpen => "it stays so until somebody closes the breaker by hand; until then use another tool",
+        _ => "send the call again after `retry_after_ms`, or use another tool",
     };
     let refusal = Refusal::new(ErrorCode::E3501, message)
-        .hint("send the call again after `retry_after_ms`, or use another tool")
+        .hint(hint)
         .details(json!({ "breaker": service.key.to_string(), "state": mode.as_str() }));
     Refusal { retry_after_ms: Some(retry_after_ms.unwrap_or(FORCED_RETRY_MS)), ..refusal }
 }
@@ -287,7 +297,7 @@ fn open(tool: &ToolVersion, service: &GuardedService, mode: BreakerMode, retry_a
 /// DESIGN §6.1: who cannot be asked has not said yes.
 fn lost(error: &SharedStateError) -> Refusal {
     tracing::error!(%error, cause = ?std::error::Error::source(error), "limits and breakers cannot be asked");
-    let refusal = Refusal::new(ErrorCode::E3001, "limits and breakers cannot be asked at the moment")
+    let refusal = Refusal::new(ErrorCode::E3001, format!("limits and breakers cannot be asked: {error}"))
         .hint("nothing was run; send the call again shortly");
     Refusal { retry_after_ms: Some(LOST_RETRY_MS), ..refusal }
 }

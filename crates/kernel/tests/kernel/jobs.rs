@@ -14,13 +14,15 @@ use gantry_kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Ques
 use gantry_kernel::ports::job_store::{
     Enqueued, JobFilter, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
 };
-use gantry_kernel::{Arrival, Failed, RevocationRequest};
+use gantry_kernel::resilience::{Move, ResilienceSettings};
+use gantry_kernel::{Arrival, Failed, ResourceEnvelope, RevocationRequest};
 use policy::BearerSecret;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{ADMIN, Act, Paper, Puppet, Stage, admin, as_holder, greet};
+use crate::stage::{ADMIN, Act, Paper, Props, Puppet, Stage, admin, arrival, as_holder, greet, manifest};
 
 /// Nothing here takes longer; a passing test never waits that long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,7 +44,10 @@ impl Backstage {
     }
 
     pub(crate) async fn with(settings: JobsSettings, change: Value, handlers: Vec<Arc<dyn JobHandler>>) -> Self {
-        let stage = Stage::new().await;
+        Self::on(Stage::new().await, settings, change, handlers).await
+    }
+
+    async fn on(stage: Stage, settings: JobsSettings, change: Value, handlers: Vec<Arc<dyn JobHandler>>) -> Self {
         stage.publish(change).await;
         let Stage { kernel, clock, puppet, paper, .. } = stage;
         let store = Arc::new(MemoryStore::with_clock(Arc::clone(&clock) as _));
@@ -527,4 +532,181 @@ async fn many_jobs_of_a_loud_tenant_do_not_keep_a_quiet_one_waiting() {
     }
     let runs = stage.runs();
     assert!(runs < 100, "{runs} calls ran before the ten of the quiet tenant had ended");
+}
+
+// ---------------------------------------------------------------------------------------------- what waits for its time
+
+/// A stage on which greeting runs in a process of its own, so that an agent has so many at once.
+async fn boxed(places: u32, change: Value, props: Props) -> Backstage {
+    let envelope = ResourceEnvelope { concurrent_calls_per_agent: places, ..ResourceEnvelope::default() };
+    let mut manifest = json!({ "execution": { "type": "process", "command": ["a"] } });
+    for (member, value) in change.as_object().unwrap() {
+        manifest[member] = value.clone();
+    }
+    Backstage::on(Stage::with(Props { envelope, ..props }).await, JobsSettings::default(), manifest, Vec::new()).await
+}
+
+/// What a tool says of itself whose calls must not be made twice.
+fn with_effects() -> Value {
+    json!({ "side_effect_policy": "unclassified", "protocol": "custom" })
+}
+
+impl Backstage {
+    /// The same as [`Backstage::until`] while time passes.
+    async fn until_in_time(&self, id: InvocationId, wanted: impl Fn(&InvocationView) -> bool) -> InvocationView {
+        // Everybody has their turns between two seconds.
+        const LOOKS_PER_SECOND: usize = 50;
+        let looks = AtomicUsize::new(0);
+        self.until(id, |view| {
+            let found = wanted(view);
+            if !found && looks.fetch_add(1, Ordering::SeqCst) % LOOKS_PER_SECOND == LOOKS_PER_SECOND - 1 {
+                self.step(1);
+            }
+            found
+        })
+        .await
+    }
+
+    /// Waits until so many calls have been begun in all.
+    async fn until_runs(&self, number: usize) {
+        let looking = async {
+            while self.runs() < number {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looking).await.unwrap();
+    }
+}
+
+/// EXEC-005 and JOBS-6: the queue takes more of one agent's jobs than the agent has places.
+#[tokio::test]
+async fn accepted_jobs_wait_for_a_place_of_their_agent_and_none_is_lost() {
+    for effects in [json!({}), with_effects()] {
+        let stage = boxed(4, effects.clone(), Props::default()).await;
+        let go = Arc::new(Notify::new());
+        stage.act(Act::Wait(Arc::clone(&go), json!({ "text": "hi" })));
+        let mut ids = Vec::new();
+        for _ in 0..12 {
+            ids.push(stage.submit(json!({})).await);
+        }
+        stage.work();
+        stage.until_runs(4).await;
+        // Others' jobs are done while these wait.
+        let other = stage.mint(json!({ "sub": "other" })).await;
+        stage.act(Act::Answer(json!({ "text": "hello" })));
+        let wave = json!({ "tool_id": "wave", "execution": { "type": "process", "command": ["a"] } });
+        stage.kernel.publish(admin(), manifest(wave)).await.unwrap();
+        let quick = stage.submit_as(&other, json!({ "tool_id": "wave" })).await.unwrap().invocation_id;
+        let view = stage.until_in(Some("acme"), quick, ended).await;
+        assert_eq!(view.status, InvocationStatus::Success);
+        assert_eq!(stage.runs(), 5, "four of the first agent run, and no more");
+        go.notify_waiters();
+        for id in ids {
+            let view = stage.until(id, ended).await;
+            assert_eq!((view.status, view.record.attempts), (InvocationStatus::Success, 1), "{effects}: {view:?}");
+        }
+        assert_eq!(stage.runs(), 13);
+    }
+}
+
+#[tokio::test]
+async fn a_job_without_a_place_is_put_back_after_a_while_and_uses_up_no_try() {
+    let mut change = with_effects();
+    change["timeout_class"] = json!("long_running");
+    change["timeout_default"] = json!(120);
+    let stage = boxed(1, change, Props { stepped: true, ..Props::default() }).await;
+    // Somebody's call that is no job has the only place.
+    let (go, kernel) = (Arc::new(Notify::new()), Arc::clone(&stage.kernel));
+    stage.act(Act::Wait(Arc::clone(&go), json!({ "text": "hi" })));
+    let first = tokio::spawn(async move { kernel.invoke(arrival(Some(ADMIN), greet())).await.is_ok() });
+    stage.until_runs(1).await;
+    let id = stage.submit(json!({})).await;
+    stage.work();
+    for in_vain in 1..=3 {
+        stage.until_in_time(id, |view| view.record.state == JobState::Running).await;
+        let view = stage.until_in_time(id, |view| view.record.state == JobState::Delayed).await;
+        assert_eq!((view.status, code(&view), view.record.attempts), (InvocationStatus::Pending, "E3003", 0));
+        let events = stage.store.events(&view.record.key, 0, 100).await.unwrap();
+        let back: Vec<_> = events.iter().filter(|event| event.kind == "put_back").collect();
+        assert_eq!(back.len(), in_vain, "it waits, and does not spin");
+        assert!(back.iter().all(|event| event.data["after_ms"].as_u64() > Some(0)), "{back:?}");
+    }
+    stage.act(Act::Answer(json!({ "text": "hello" })));
+    go.notify_one();
+    assert!(first.await.unwrap());
+    let view = stage.until_in_time(id, ended).await;
+    assert_eq!((view.status, view.record.attempts), (InvocationStatus::Success, 1));
+    assert_eq!(stage.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_job_whose_service_is_left_alone_is_put_back_with_the_pause_that_was_asked_for() {
+    let props = Props { resilience: Some(ResilienceSettings::default()), stepped: true, ..Props::default() };
+    let mut change = with_effects();
+    change["external_service"] = json!("mail");
+    let stage = Backstage::on(Stage::with(props).await, JobsSettings::default(), change, Vec::new()).await;
+    let breaker = "mail".parse().unwrap();
+    stage.kernel.move_breaker(admin(), &breaker, Move::ForceOpen).await.unwrap();
+    let id = stage.submit(json!({})).await;
+    stage.work();
+    let view = stage.until_in_time(id, |view| view.record.state == JobState::Delayed).await;
+    assert_eq!((code(&view), view.record.attempts), ("E3501", 0));
+    let error = view.record.error.as_ref().unwrap();
+    assert!(error["message"].as_str().unwrap().contains("by hand"), "{error}");
+    let asked = error["retry_after_ms"].as_i64().unwrap();
+    assert!(view.record.due_at.0 - stage.clock.now.load(Ordering::SeqCst) >= asked, "at least the pause asked for");
+    stage.kernel.move_breaker(admin(), &breaker, Move::Close).await.unwrap();
+    let view = stage.until_in_time(id, ended).await;
+    assert_eq!((view.status, view.record.attempts), (InvocationStatus::Success, 1));
+    assert_eq!(view.result.unwrap()["invocation_id"], json!(id), "under its own id");
+    assert_eq!(stage.runs(), 1);
+}
+
+/// A job whose time does not come within its age ends, and says so.
+#[tokio::test]
+async fn what_is_put_back_again_and_again_ends_with_its_age() {
+    let stage = boxed(0, json!({}), Props { stepped: true, ..Props::default() }).await;
+    let id = stage.submit(json!({})).await;
+    stage.work();
+    stage.until_in_time(id, |view| view.record.state == JobState::Delayed).await;
+    stage.step(25 * 60 * 60);
+    let view = stage.until_in_time(id, ended).await;
+    assert_eq!((view.status, code(&view)), (InvocationStatus::Timeout, "E3002"));
+    assert_eq!(stage.runs(), 0);
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_a_place_can_be_cancelled_and_nothing_is_unknown() {
+    let stage = boxed(1, with_effects(), Props::default()).await;
+    let go = Arc::new(Notify::new());
+    stage.act(Act::Wait(Arc::clone(&go), json!({ "text": "hi" })));
+    let first = stage.submit(json!({})).await;
+    stage.work();
+    stage.until_runs(1).await;
+    let second = stage.submit(json!({})).await;
+    stage.until(second, |view| view.record.state == JobState::Running).await;
+    stage.jobs.cancel(admin(), None, second, Some("not wanted")).await.unwrap();
+    let view = stage.until(second, ended).await;
+    assert_eq!((view.status, code(&view)), (InvocationStatus::Cancelled, "E3703"));
+    go.notify_one();
+    assert_eq!(stage.until(first, ended).await.status, InvocationStatus::Success);
+    assert_eq!(stage.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_a_place_goes_back_when_its_process_ends() {
+    let stage = boxed(1, with_effects(), Props::default()).await;
+    let go = Arc::new(Notify::new());
+    stage.act(Act::Wait(Arc::clone(&go), json!({ "text": "hi" })));
+    let first = stage.submit(json!({})).await;
+    stage.work();
+    stage.until_runs(1).await;
+    let second = stage.submit(json!({})).await;
+    stage.until(second, |view| view.record.state == JobState::Running).await;
+    stage.stop.cancel();
+    let view = stage.until(second, |view| view.record.state == JobState::Delayed).await;
+    assert_eq!(view.record.attempts, 0);
+    go.notify_one();
+    assert_eq!(stage.until(first, ended).await.status, InvocationStatus::Success);
+    assert_eq!(stage.runs(), 1, "nothing is begun while the process ends");
 }

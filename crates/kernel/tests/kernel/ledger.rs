@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
-use gantry_kernel::ports::ledger::{EntryFilter, EntryState};
+use gantry_kernel::Recovered;
+use gantry_kernel::ports::ledger::{EntryFilter, EntryState, Ledger as _, Settlement};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -288,11 +289,92 @@ async fn an_end_that_cannot_be_written_is_not_told_as_if_it_had_been() {
     blotter.cannot_settle.store(true, Ordering::SeqCst);
     let failed = stage.call(call("pay", "k")).await.unwrap_err();
     assert_eq!((failed.refusal.code, failed.status), (ErrorCode::E3413, InvocationStatus::Indeterminate));
-    blotter.cannot_settle.store(false, Ordering::SeqCst);
+    let mut impatient = call("pay", "k");
+    impatient["execution_options"]["wait_for_duplicate"] = json!(false);
+    assert_eq!(stage.refusal(impatient).await, ErrorCode::E3409, "as long as it is not written");
+    assert_eq!(stage.runs(), 1);
+}
+
+/// The store was away for longer than a caller is kept waiting: the instance that knows the end writes it when it can.
+#[tokio::test]
+async fn an_end_that_could_not_be_written_is_written_later_and_then_told() {
+    let blotter = Arc::new(Blotter::default());
+    let props = Props { blotter: Some(Arc::clone(&blotter)), impatient: true, ..Props::default() };
+    let stage = stage(props).await;
+    for (key, effects) in [("k", "pay"), ("l", "set_it")] {
+        says(&stage, Act::Answer(json!({ "paid": 5 })));
+        blotter.cannot_settle.store(true, Ordering::SeqCst);
+        let runs = stage.runs();
+        assert_eq!(stage.refusal(call(effects, key)).await, ErrorCode::E3413);
+        says(&stage, Act::Answer(json!({ "paid": "again" })));
+        let again = async {
+            // Tried in vain for a while; then the store is back.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            blotter.cannot_settle.store(false, Ordering::SeqCst);
+            let open = EntryFilter { state: Some(EntryState::InFlight), ..EntryFilter::default() };
+            while !stage.kernel.ledger_lines(admin(), open.clone(), 10).await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            stage.call(call(effects, key)).await.unwrap()
+        };
+        let again = tokio::select! {
+            again = again => again,
+            () = stage.kernel.books().keep_alive() => unreachable!("it never ends"),
+        };
+        assert_eq!((&again.result, again.cached), (&json!({ "paid": 5 }), true), "the true result, not another one");
+        assert_eq!(stage.runs(), runs + 1);
+    }
+}
+
+/// Its lease ran out meanwhile, and somebody else has settled it by the rule: that stands.
+#[tokio::test]
+async fn an_end_that_comes_after_its_call_was_given_up_is_dropped() {
+    let blotter = Arc::new(Blotter::default());
+    let props = Props { blotter: Some(Arc::clone(&blotter)), impatient: true, ..Props::default() };
+    let stage = stage(props).await;
+    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    blotter.cannot_settle.store(true, Ordering::SeqCst);
+    let failed = stage.call(call("pay", "k")).await.unwrap_err();
     stage.step(60);
-    assert_eq!(stage.kernel.recover().await.unwrap().indeterminate, 1);
+    // Another instance finds a lease that is over.
+    let lapsed = stage.store.lapsed(10).await.unwrap();
+    assert_eq!(lapsed.len(), 1);
+    let outcome = json!({ "unknown": { "code": "E3413", "cause": "interrupted", "message": "it ended" } });
+    let unknown = Settlement { state: EntryState::Unknown, outcome };
+    stage.store.settle(failed.invocation_id, lapsed[0].fence, unknown).await.unwrap();
+    blotter.cannot_settle.store(false, Ordering::SeqCst);
+    assert_eq!(stage.kernel.recover().await.unwrap(), Recovered::default());
+    let line = stage.kernel.ledger_line(admin(), failed.invocation_id).await.unwrap();
+    assert_eq!(line.state, EntryState::Unknown);
     assert_eq!(stage.refusal(call("pay", "k")).await, ErrorCode::E3413);
     assert_eq!(stage.runs(), 1);
+}
+
+/// A store that was away was away from others too: their leases are over, and they are not gone.
+#[tokio::test]
+async fn whoever_could_not_reach_the_store_gives_others_the_time_of_a_lease() {
+    let blotter = Arc::new(Blotter::default());
+    let stage = stage(Props { blotter: Some(Arc::clone(&blotter)), ..Props::default() }).await;
+    says(&stage, Act::Hang);
+    let hanging = stage.call(call("pay", "k"));
+    let others = async {
+        while stage.runs() == 0 {
+            tokio::task::yield_now().await;
+        }
+        blotter.cannot_renew.store(true, Ordering::SeqCst);
+        stage.step(60);
+        assert!(stage.kernel.books().renew().await.is_err());
+        blotter.cannot_renew.store(false, Ordering::SeqCst);
+        assert_eq!(stage.kernel.recover().await.unwrap(), Recovered::default(), "not yet");
+        stage.step(16);
+        assert_eq!(stage.kernel.recover().await.unwrap().indeterminate, 1, "whoever is not back by now is gone");
+    };
+    tokio::select! {
+        _ = hanging => panic!("it hangs"),
+        () = others => {}
+    }
 }
 
 #[tokio::test]

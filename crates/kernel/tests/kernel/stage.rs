@@ -85,6 +85,27 @@ impl Clock for ImpatientClock {
     }
 }
 
+/// A clock whose sleeps end when the test has stepped past their end.
+#[derive(Debug)]
+pub(crate) struct SteppedClock(Arc<HeldClock>);
+
+impl Clock for SteppedClock {
+    fn now(&self) -> UnixMillis {
+        self.0.now()
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    fn sleep(&self, span: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        let (clock, until) = (Arc::clone(&self.0), self.0.monotonic() + span);
+        Box::pin(async move {
+            while clock.monotonic() < until {
+                tokio::task::yield_now().await;
+            }
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct CountingEntropy(AtomicUsize);
 
@@ -325,6 +346,7 @@ pub(crate) struct Blotter {
     ledger: OnceLock<Arc<dyn Ledger>>,
     pub(crate) cannot_begin: AtomicBool,
     pub(crate) cannot_settle: AtomicBool,
+    pub(crate) cannot_renew: AtomicBool,
 }
 
 impl Blotter {
@@ -340,6 +362,7 @@ fn blot(broken: &AtomicBool) -> Result<(), StoreError> {
 #[async_trait::async_trait]
 impl Ledger for Blotter {
     async fn renew(&self, owner: OwnerId, lease: Duration) -> Result<(), StoreError> {
+        blot(&self.cannot_renew)?;
         self.ledger().renew(owner, lease).await
     }
     async fn retire(&self, owner: OwnerId) -> Result<(), StoreError> {
@@ -386,6 +409,8 @@ pub(crate) struct Stage {
 #[derive(Default)]
 pub(crate) struct Props {
     pub(crate) impatient: bool,
+    /// Do sleeps end when the test steps past their end? Else they never do.
+    pub(crate) stepped: bool,
     pub(crate) settings: AccessSettings,
     pub(crate) engine: Option<Arc<Oracle>>,
     /// What other replicas say.
@@ -414,8 +439,11 @@ impl Stage {
 
     pub(crate) async fn with(props: Props) -> Self {
         let held = Arc::new(HeldClock { now: AtomicI64::new(START) });
-        let clock: Arc<dyn Clock> =
-            if props.impatient { Arc::new(ImpatientClock(Arc::clone(&held))) } else { Arc::clone(&held) as _ };
+        let clock: Arc<dyn Clock> = match (props.impatient, props.stepped) {
+            (true, _) => Arc::new(ImpatientClock(Arc::clone(&held))),
+            (false, true) => Arc::new(SteppedClock(Arc::clone(&held))),
+            (false, false) => Arc::clone(&held) as _,
+        };
         let puppet = Arc::new(Puppet {
             act: Mutex::new(Act::Answer(json!({ "text": "hi" }))),
             calls: Mutex::default(),

@@ -149,6 +149,8 @@ struct MoveBody {
 #[derive(Debug, Serialize, JsonSchema)]
 struct BreakerPage {
     breakers: Vec<BreakerView>,
+    /// `false`: the state that servers share could not be asked, and this is what is in force on the server that answers.
+    current: bool,
     /// Give it as `after` for what follows; absent: this is the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -276,7 +278,12 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
     let wanted = BreakerQuery { tenant: None, service, after, limit };
     let reports = door.kernel().breakers(who.actor(), tenant.as_ref(), wanted).await?;
     let next = reports.last().filter(|_| reports.len() == limit).map(|report| report.key.to_string());
-    Answer::json(&BreakerPage { breakers: reports.iter().map(BreakerView::of).collect(), next })
+    // Asked after the breakers, so that what they were found to be without is known.
+    let current = match door.shared_state() {
+        Some(shared) => shared.health().await.trouble.is_none(),
+        None => true,
+    };
+    Answer::json(&BreakerPage { breakers: reports.iter().map(BreakerView::of).collect(), current, next })
 }
 
 async fn history(door: Arc<Door>, incoming: Incoming) -> Handled {

@@ -11,6 +11,9 @@
 //! what is stuck for one is stuck for all behind it: the next calls do not wait as long as the first, and the keeper finds out
 //! when the server answers again.
 //!
+//! A server that is full answers and takes no writes. The connection stays, because reading and listening still work, but it
+//! counts as trouble: the keeper writes a word from time to time to find out.
+//!
 //! Invariants
 //! - LINK-1: a connection is `Up` only after the channels are subscribed, so whatever is published after that is heard.
 //! - LINK-2: words that come faster than they are taken are dropped, not queued without end; the bus finds the gap.
@@ -19,6 +22,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -40,6 +44,10 @@ const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A connection that has held so long was a good one: the next pause is the first again.
 const STEADY_AFTER: Duration = Duration::from_secs(5);
+/// How often the keeper looks whether the server takes writes: one that does, and one that does not.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(500));
+/// How long what is written for that stays, in milliseconds.
+const LOOK_KEPT_MS: u64 = 60_000;
 /// The oldest Redis that has everything the scripts use.
 const MAJOR_MIN: u32 = 7;
 
@@ -94,6 +102,10 @@ pub(super) struct Link {
 struct Shared {
     client: Client,
     channels: Vec<String>,
+    /// What is written to find out whether that is possible.
+    look_key: String,
+    /// The server answers and has no room.
+    full: AtomicBool,
     connect_timeout: Duration,
     operation_timeout: Duration,
     present: watch::Sender<Present>,
@@ -112,11 +124,14 @@ impl Link {
         client: Client,
         settings: &RedisSettings,
         channels: Vec<String>,
+        look_key: String,
     ) -> (Self, mpsc::Receiver<Heard>) {
         let (words, heard) = mpsc::channel(WORDS_WAITING_MAX);
         let shared = Arc::new(Shared {
             client,
             channels,
+            look_key,
+            full: AtomicBool::new(false),
             connect_timeout: settings.connect_timeout,
             operation_timeout: settings.operation_timeout,
             present: watch::Sender::new(Present::Away(Trouble::Unreachable)),
@@ -134,6 +149,9 @@ impl Link {
             Ok(Err(error)) => {
                 let trouble = classified(&error);
                 tracing::debug!(%error, "an operation on Redis failed");
+                if trouble == Trouble::Full {
+                    self.shared.is_full(true);
+                }
                 if error.is_unrecoverable_error() || matches!(trouble, Trouble::NotServing) {
                     // A server that cannot write may be one that was the first until a moment ago: ask anew who is.
                     self.shared.lose(number, trouble);
@@ -151,6 +169,14 @@ impl Link {
         match &*self.shared.present.borrow() {
             Present::Up { number, .. } => Standing::Up { connection: *number },
             Present::Away(trouble) => Standing::Away { trouble: *trouble },
+        }
+    }
+
+    /// What is amiss, also with a server that is there: one that is full.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        match self.standing() {
+            Standing::Away { trouble } => Some(trouble),
+            Standing::Up { .. } => self.shared.full.load(Ordering::Relaxed).then_some(Trouble::Full),
         }
     }
 
@@ -220,6 +246,46 @@ impl Shared {
         });
     }
 
+    /// Notes whether the server has room, and tells when that changes.
+    fn is_full(&self, full: bool) {
+        if self.full.swap(full, Ordering::Relaxed) == full {
+            return;
+        }
+        if full {
+            let trouble = Trouble::Full;
+            tracing::warn!(%trouble, "Redis takes no writes; this replica keeps its own state until there is room");
+        } else {
+            tracing::info!("Redis takes writes again");
+        }
+    }
+
+    /// Does the server take writes, and in time? A full one is noted as that and is no failure.
+    async fn look(&self, connection: &mut MultiplexedConnection) -> Result<(), Trouble> {
+        let mut write = ::redis::cmd("SET");
+        write.arg(&self.look_key).arg(1).arg("PX").arg(LOOK_KEPT_MS);
+        let written = match timeout(self.operation_timeout, write.query_async::<()>(connection)).await {
+            Ok(written) => written.map_err(|error| classified(&error)),
+            Err(_elapsed) => Err(Trouble::Slow),
+        };
+        match written {
+            Err(Trouble::Full) => self.is_full(true),
+            Err(trouble) => return Err(trouble),
+            Ok(()) => self.is_full(false),
+        }
+        Ok(())
+    }
+
+    /// Looks from time to time, until this connection is of no use any more.
+    async fn look_after(&self, mut connection: MultiplexedConnection, number: u64) {
+        loop {
+            let full = self.full.load(Ordering::Relaxed);
+            tokio::time::sleep(if full { LOOK_EVERY.1 } else { LOOK_EVERY.0 }).await;
+            if let Err(trouble) = self.look(&mut connection).await {
+                return self.lose(number, trouble);
+            }
+        }
+    }
+
     async fn connect(self: &Arc<Self>, number: u64) -> Result<MultiplexedConnection, Trouble> {
         let (shared, words) = (Arc::downgrade(self), self.words.clone());
         let config = AsyncConnectionConfig::new()
@@ -251,16 +317,12 @@ impl Shared {
             Err(_elapsed) => return Err(Trouble::Slow),
         };
         // A server that is too slow for an operation is not there, however patient the greeting was.
-        let ping = ::redis::cmd("PING");
-        match timeout(self.operation_timeout, ping.query_async::<String>(&mut connection)).await {
-            Ok(Ok(_pong)) if about.is_cluster() => Err(Trouble::Cluster),
-            Ok(Ok(_pong)) => {
-                about.look_over();
-                Ok(connection)
-            }
-            Ok(Err(error)) => Err(classified(&error)),
-            Err(_elapsed) => Err(Trouble::Slow),
+        if about.is_cluster() {
+            return Err(Trouble::Cluster);
         }
+        self.look(&mut connection).await?;
+        about.look_over();
+        Ok(connection)
     }
 }
 
@@ -278,9 +340,12 @@ async fn keep(shared: Arc<Shared>) {
                     tracing::info!("Redis is there");
                 }
                 let since = Instant::now();
-                shared.present.send_replace(Present::Up { connection, number });
-                // The sender is in `shared`, so the channel is open.
-                let _open = present.wait_for(|present| matches!(present, Present::Away(_))).await.is_ok();
+                shared.present.send_replace(Present::Up { connection: connection.clone(), number });
+                tokio::select! {
+                    // The sender is in `shared`, so the channel is open.
+                    _open = present.wait_for(|present| matches!(present, Present::Away(_))) => {}
+                    () = shared.look_after(connection, number) => {}
+                }
                 if since.elapsed() >= STEADY_AFTER {
                     pause = PAUSE_FIRST;
                 }

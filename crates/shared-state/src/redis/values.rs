@@ -10,7 +10,7 @@ use kernel::ports::shared_state::{
 };
 
 use super::breakers::EXACT_MAX;
-use super::link::{Standing, Trouble};
+use super::link::Trouble;
 use super::{RedisState, fits, millis, unavailable};
 
 /// Replicas at most.
@@ -79,11 +79,8 @@ impl SharedValues for RedisState {
     }
 
     async fn health(&self) -> SharedHealth {
-        let (shared, trouble) = match self.link.standing() {
-            Standing::Up { .. } => (true, None),
-            Standing::Away { trouble } => (false, Some(trouble.to_string())),
-        };
-        SharedHealth { kind: "redis", shared, trouble }
+        let trouble = self.link.trouble().map(|trouble| trouble.to_string());
+        SharedHealth { kind: "redis", shared: trouble.is_none(), trouble }
     }
 }
 

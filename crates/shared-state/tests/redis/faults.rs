@@ -201,7 +201,16 @@ async fn a_replica_left_alone_keeps_open_what_was_open_and_learns_by_itself() {
     }
     assert_eq!(replica.mode_of("search").await, Some(BreakerMode::Open));
     let listed = replica.state.inspect(&BreakerQuery { limit: 9, ..BreakerQuery::default() }).await.unwrap();
-    assert_eq!(listed.iter().map(|report| report.key.service()).collect::<Vec<_>>(), ["search"]);
+    // What is in force here is listed, also what was only heard of.
+    let stands: Vec<_> = listed.iter().map(|report| (report.key.service(), report.snapshot.mode)).collect();
+    let forced = BreakerMode::ForcedOpen;
+    assert_eq!(stands, [("bank", forced), ("mail", BreakerMode::Open), ("search", BreakerMode::Open)]);
+    let bank = &listed[0].snapshot;
+    assert_eq!((bank.until_ms, bank.opened_by.map(|why| why.to_string()).as_deref()), (None, Some("by hand")));
+    assert!(listed[1].snapshot.until_ms.is_some());
+    let after = BreakerQuery { after: Some(named("bank")), limit: 1, ..BreakerQuery::default() };
+    let page = replica.state.inspect(&after).await.unwrap();
+    assert_eq!(page.iter().map(|report| report.key.service()).collect::<Vec<_>>(), ["mail"]);
     // After the wait of the shared one nobody knows better; what somebody has forced open stays so.
     replica.clock.pass(Duration::from_secs(61));
     assert_eq!(replica.mode_of("mail").await, None);
@@ -275,12 +284,37 @@ async fn a_full_server_refuses_writes_and_is_used_again_when_there_is_room() {
     assert_eq!(replica.mode_of("mail").await, None);
     assert_eq!(replica.takes(8, 8).await, 2);
     assert_eq!(replica.alone(), (1, 8));
+    // It answers and is of no use: that is trouble, and is told as such.
+    let health = replica.state.health().await;
+    assert_eq!((health.shared, health.trouble.as_deref()), (false, Some("Redis is out of memory")));
     // What is there can be read.
     assert_eq!(replica.state.get("idem").await.unwrap().as_deref(), Some(b"x".as_slice()));
 
     server.say(&["DEL", "junk"]);
     assert_eq!(replica.takes(9, 8).await, 8);
     assert_eq!(replica.alone(), (1, 8));
+    within(async {
+        while replica.state.health().await.trouble.is_some() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_full_is_found_out_also_where_nothing_is_written_to_it() {
+    let server = Server::start_with(&["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"]);
+    let junk = "x".repeat(100_000);
+    while !server.say(&["APPEND", "junk", &junk]).starts_with("-OOM") {}
+    let replica = Replica::on(&server).await;
+    assert_eq!(replica.state.health().await.trouble.as_deref(), Some("Redis is out of memory"));
+    server.say(&["DEL", "junk"]);
+    within(async {
+        while replica.state.health().await.trouble.is_some() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

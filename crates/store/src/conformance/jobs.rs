@@ -42,6 +42,7 @@ macro_rules! jobs_suite {
                 an_owner_that_resigns_is_followed_at_once,
                 a_retry_waits_for_its_pause_and_keeps_the_error,
                 a_job_handed_back_waits_again_and_the_attempt_does_not_count,
+                a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count,
                 a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told,
                 a_retry_of_a_job_that_was_asked_to_end_ends_it,
                 an_ended_job_never_changes,
@@ -255,6 +256,30 @@ pub async fn a_job_handed_back_waits_again_and_the_attempt_does_not_count(adapte
     assert_eq!(store.finish(&key, fence, End::HandBack).await.unwrap(), Written::Fenced);
 }
 
+pub async fn a_job_put_back_waits_for_its_pause_and_the_attempt_does_not_count(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    let (key, fence) = take_one(&store).await;
+    let back = |after| End::PutBack { error: error(), after };
+    assert_eq!(store.finish(&key, fence, back(SECOND * 5)).await.unwrap(), Written::Kept(JobState::Delayed));
+    let record = store.find(&key).await.unwrap().unwrap().record;
+    assert_eq!((record.attempts, record.error), (0, Some(error())), "it says why it waits");
+    assert_eq!(take(&store, owner(1), WIDE).await, []);
+    assert_eq!(store.counts().await.unwrap(), JobCounts { waiting: 1, running: 0 });
+    adapter.clock().step(SECOND * 5);
+    let again = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
+    assert_eq!(again.record.attempts, 1);
+    assert!(again.fence > fence);
+    assert_eq!(store.finish(&key, fence, back(SECOND)).await.unwrap(), Written::Fenced);
+    assert_eq!(store.finish(&key, again.fence, back(Duration::ZERO)).await.unwrap(), Written::Kept(JobState::Queued));
+    let last = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
+    store.finish(&key, last.fence, End::Done(json!(1))).await.unwrap();
+    let detail = store.find(&key).await.unwrap().unwrap();
+    assert_eq!((detail.record.attempts, detail.record.error), (1, None));
+    let kinds: Vec<String> = store.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, ["queued", "started", "put_back", "started", "put_back", "started", "done"]);
+}
+
 pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapter: impl Adapter) {
     let store = ready(&adapter).await;
     for (number, delay, level) in [(1, Duration::ZERO, 3), (2, HOUR, 6), (3, Duration::ZERO, 9)] {
@@ -286,7 +311,11 @@ pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapte
 
 pub async fn a_retry_of_a_job_that_was_asked_to_end_ends_it(adapter: impl Adapter) {
     let store = ready(&adapter).await;
-    for (number, end) in [(1, End::Retry { error: error(), after: SECOND }), (2, End::HandBack)] {
+    for (number, end) in [
+        (1, End::Retry { error: error(), after: SECOND }),
+        (2, End::HandBack),
+        (3, End::PutBack { error: error(), after: SECOND }),
+    ] {
         put(&store, job("local", number)).await;
         let (key, fence) = take_one(&store).await;
         store.ask_cancel(&key, "x", error()).await.unwrap();

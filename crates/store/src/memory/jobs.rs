@@ -305,12 +305,20 @@ impl JobStore for MemoryStore {
             End::Failed(error) => (JobState::Failed, Some(error)),
             End::Dead(error) => (JobState::Dead, Some(error)),
             End::Cancelled(error) => (JobState::Cancelled, Some(error)),
-            End::Retry { error, .. } if cancel_asked => (JobState::Cancelled, Some(error)),
+            End::Retry { error, .. } | End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error)),
             End::HandBack if cancel_asked => (JobState::Cancelled, None),
             End::Retry { error, after } => {
                 let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 job.event(now, "retry", json!({ "error": error, "after_ms": after_ms }));
+                job.record.error = Some(error);
+                return Ok(job.wait_again(state, now.plus(after)));
+            }
+            End::PutBack { error, after } => {
+                let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };
+                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                job.record.attempts = job.record.attempts.saturating_sub(1);
+                job.event(now, "put_back", json!({ "error": error, "after_ms": after_ms }));
                 job.record.error = Some(error);
                 return Ok(job.wait_again(state, now.plus(after)));
             }

@@ -19,7 +19,7 @@ static PROSE: &[Entry] = &[
         "Run `gantry doctor` to check the data directory and the store.",
         "If it can be reproduced, report it with the log lines of that trace.",
     ]),
-    (ErrorCode::E3001, "The server cannot take the call at the moment: too many calls are running at once, or it is starting or shutting down.", &[
+    (ErrorCode::E3001, "The server cannot take the call at the moment: too many calls are running at once, it is starting or shutting down, or what it needs to decide (the store, the state that servers share) does not answer. A breaker cannot be changed by hand while the shared state is away: the change would hold for one server only.", &[
         "Wait for `retry_after_ms` (the `Retry-After` header) and send the call again.",
         "If it happens often, lower the concurrency of the callers or raise the server's limit of concurrent calls.",
     ]),
@@ -27,7 +27,7 @@ static PROSE: &[Entry] = &[
         "Give the call more time (`resource_limits.timeout_seconds`), within what the tool's manifest allows.",
         "Use a token that lives longer than the call takes.",
     ]),
-    (ErrorCode::E3003, "Either too many authentications from this address have failed within a minute: tokens that were used with success before still work, others have to wait. Or the agent has as many calls of sandboxed tools running as it may have at once: `details.concurrent_calls_per_agent` says how many, and nothing was run. Or a limit on calls is reached: `details.limit` says whether it is that of the tool for its user (`rate_limit` of the manifest), of the tenant, or of the whole installation.", &[
+    (ErrorCode::E3003, "Either too many authentications from this address have failed within a minute: tokens that were used with success before still work, others have to wait. Or the agent has as many calls running that run code of tools on this server (processes, WASM, containers) as it may have at once: `details.concurrent_calls_per_agent` says how many, and nothing was run. A call in the background is not refused for that: it waits. Or a limit on calls is reached: `details.limit` says whether it is that of the tool for its user (`rate_limit` of the manifest), of the tenant, or of the whole installation.", &[
         "Wait for `retry_after_ms` (the `Retry-After` header) if there is one, and check the token before trying again: `gantry token inspect`.",
         "If an honest client shares the address with a broken one, mend the broken one or raise `[identity] auth_failures_per_minute`.",
         "If calls are running, call again when one of them has ended, or let the operator raise `[limits] concurrent_calls_per_agent`.",
@@ -194,7 +194,7 @@ static PROSE: &[Entry] = &[
         "Say what was found: `gantry jobs resolve ID --happened` or `--did-not-happen`.",
         "Only then decide whether to call the tool again.",
     ]),
-    (ErrorCode::E3501, "The service behind the tool has failed so often that it is left alone for a while: its circuit breaker is open, and nothing was run. `details.breaker` names it, `details.state` says whether it is open, forced open by somebody, or being tried with a few calls.", &[
+    (ErrorCode::E3501, "The service behind the tool has failed so often that it is left alone for a while, or somebody has stopped calls to it by hand: its circuit breaker is open, and nothing was run. `details.breaker` names it, `details.state` says whether it is open, forced open by somebody, or being tried with a few calls.", &[
         "Wait for `retry_after_ms` (the `Retry-After` header) and send the call again, or use another tool.",
         "See how it stands and why it opened: `gantry breakers list`.",
         "Once the service is well, an operator can let calls through at once: `gantry breakers close NAME`.",

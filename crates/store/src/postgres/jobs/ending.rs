@@ -41,21 +41,21 @@ impl<'a> Ending<'a> {
             event: state.as_str(),
             data: error.map_or_else(|| json!({}), |error| json!({ "error": error })),
         };
+        let again = |error: &'a Value, after: Duration| Self {
+            state: if after.is_zero() { JobState::Queued } else { JobState::Delayed },
+            or_cancelled: true,
+            after,
+            event: "retry",
+            data: json!({ "error": error, "after_ms": u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }),
+            ..last(JobState::Queued, Some(error), None)
+        };
         match end {
             End::Done(result) => last(JobState::Done, None, Some(result)),
             End::Failed(error) => last(JobState::Failed, Some(error), None),
             End::Dead(error) => last(JobState::Dead, Some(error), None),
             End::Cancelled(error) => last(JobState::Cancelled, Some(error), None),
-            End::Retry { error, after } => Self {
-                state: if after.is_zero() { JobState::Queued } else { JobState::Delayed },
-                or_cancelled: true,
-                after: *after,
-                event: "retry",
-                data: json!({
-                    "error": error, "after_ms": u64::try_from(after.as_millis()).unwrap_or(u64::MAX)
-                }),
-                ..last(JobState::Queued, Some(error), None)
-            },
+            End::Retry { error, after } => again(error, *after),
+            End::PutBack { error, after } => Self { uncounted: 1, event: "put_back", ..again(error, *after) },
             End::HandBack => {
                 Self { or_cancelled: true, uncounted: 1, event: "handed_back", ..last(JobState::Queued, None, None) }
             }

@@ -224,9 +224,13 @@ pub(super) fn finish(
         End::Failed(error) => (JobState::Failed, Some(error)),
         End::Dead(error) => (JobState::Dead, Some(error)),
         End::Cancelled(error) => (JobState::Cancelled, Some(error)),
-        End::Retry { error, .. } if cancel_asked => (JobState::Cancelled, Some(error)),
+        End::Retry { error, .. } | End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error)),
         End::HandBack if cancel_asked => (JobState::Cancelled, None),
-        End::Retry { error, after } => return retry(connection, now, tenant, seq, error, *after),
+        End::Retry { error, after } => return retry(connection, now, tenant, seq, "retry", error, *after),
+        End::PutBack { error, after } => {
+            uncount(connection, seq)?;
+            return retry(connection, now, tenant, seq, "put_back", error, *after);
+        }
         End::HandBack => return hand_back(connection, now, tenant, seq),
     };
     ended(connection, now, seq, state, error)?;
@@ -295,6 +299,7 @@ fn retry(
     now: UnixMillis,
     tenant: &str,
     seq: i64,
+    word: &str,
     error: &Value,
     after: Duration,
 ) -> Result<Written, Fault> {
@@ -302,18 +307,24 @@ fn retry(
     let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
     wait_again(connection, seq, state, now.plus(after), Some(error))?;
     moved(connection, tenant, 1, ready, -1)?;
-    event(connection, now, seq, "retry", &json!({ "error": error, "after_ms": after_ms }))?;
+    event(connection, now, seq, word, &json!({ "error": error, "after_ms": after_ms }))?;
     Ok(Written::Kept(state))
 }
 
 fn hand_back(connection: &Connection, now: UnixMillis, tenant: &str, seq: i64) -> Result<Written, Fault> {
     wait_again(connection, seq, JobState::Queued, now, None)?;
-    connection
-        .prepare_cached("UPDATE jobs SET attempts = attempts - 1 WHERE seq = ?1 AND attempts > 0")?
-        .execute([seq])?;
+    uncount(connection, seq)?;
     moved(connection, tenant, 1, 1, -1)?;
     event(connection, now, seq, "handed_back", &json!({}))?;
     Ok(Written::Kept(JobState::Queued))
+}
+
+/// The attempt does not count.
+fn uncount(connection: &Connection, seq: i64) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE jobs SET attempts = attempts - 1 WHERE seq = ?1 AND attempts > 0")?
+        .execute([seq])?;
+    Ok(())
 }
 
 /// Lets a job wait for its next attempt, in the order of `due`.

@@ -1,0 +1,120 @@
+//! Jobs that wait for a place among the calls of their agent. (EXEC-005, ASYNC-001)
+//!
+//! ```text
+//! taken, with a hand ─▶ a place is free ─▶ begun
+//!        └─▶ no place: the hand is laid down, so that others' jobs go on; on the bench
+//!               ├─▶ a place, and a hand again ─▶ begun
+//!               └─▶ the wait is over ─▶ put back into the queue, and no try was used up
+//! ```
+//!
+//! An agent may hand in more than it may run at once; what was accepted waits and is not refused. The bench is twice as long
+//! as this process has hands, so that one tenant alone does not fill it (`running_per_tenant` is as many as the hands, unless
+//! somebody says otherwise). While it is full nothing more is taken, so that a queue of one agent's jobs is not leafed through
+//! at the speed of the disk.
+//!
+//! Not here: how long a job that was put back waits (`workers`), how many places an agent has (`concurrency`).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use contract::error::Refusal;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::Jobs;
+use crate::concurrency::Place;
+use crate::identity::Principal;
+use crate::registry::ToolVersion;
+
+/// How long a job waits on the bench before others of its tenant have their turn.
+const ON_BENCH_MAX: Duration = Duration::from_secs(5);
+
+/// What the jobs of this process are done with.
+#[derive(Debug)]
+pub(super) struct Hands {
+    free: Arc<Semaphore>,
+    bench: Semaphore,
+    /// Nothing is begun any more.
+    closing: CancellationToken,
+}
+
+/// One of them, in the service of one job that may lay it down for a while.
+#[derive(Debug)]
+pub(super) struct Hand(Mutex<Option<OwnedSemaphorePermit>>);
+
+impl Hands {
+    /// So many, and a bench that is twice as long.
+    pub(super) fn new(number: usize) -> Self {
+        let number = number.min(Semaphore::MAX_PERMITS / 2);
+        Self {
+            free: Arc::new(Semaphore::new(number)),
+            bench: Semaphore::new(number * 2),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Who still waits goes back into the queue: what would begin now would only be interrupted.
+    pub(super) fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Hands for new jobs: those that are free, at most `most`, and none while the bench is full.
+    pub(super) fn for_new(&self, most: usize) -> Vec<Hand> {
+        if self.bench.available_permits() == 0 {
+            return Vec::new();
+        }
+        let free = std::iter::from_fn(|| Arc::clone(&self.free).try_acquire_owned().ok());
+        free.take(most).map(|hand| Hand(Mutex::new(Some(hand)))).collect()
+    }
+}
+
+impl Hand {
+    fn swap(&self, hand: Option<OwnedSemaphorePermit>) -> Option<OwnedSemaphorePermit> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), hand)
+    }
+}
+
+impl Jobs {
+    /// The place that a job's call will need, if it will need one: at once, or when somebody has given one back. `Err` if
+    /// there was none for too long, or the job is to end.
+    pub(super) async fn place_for(
+        &self,
+        principal: &Principal,
+        tool: &ToolVersion,
+        hand: Option<&Hand>,
+        cancellation: &CancellationToken,
+    ) -> Result<Option<Place>, Refusal> {
+        let calls = &self.kernel.concurrency;
+        let (tenant, subject) = (principal.tenant(), principal.subject());
+        if !crate::phases::takes_place(&self.kernel, tenant, tool) {
+            return Ok(None);
+        }
+        let refusal = match calls.place(tenant, subject) {
+            Ok(place) => return Ok(Some(place)),
+            Err(refusal) => refusal,
+        };
+        let Ok(seat) = self.hands.bench.try_acquire() else { return Err(refusal) };
+        if let Some(hand) = hand {
+            drop(hand.swap(None));
+            self.wake.notify_one();
+        }
+        let waiting = async {
+            let place = calls.place_in_time(tenant, subject).await;
+            if let Some(hand) = hand {
+                // Never closed, so there is one in time.
+                let again = Arc::clone(&self.hands.free).acquire_owned().await;
+                drop(hand.swap(again.ok()));
+            }
+            place
+        };
+        let place = tokio::select! {
+            place = waiting => Ok(Some(place)),
+            () = cancellation.cancelled() => Err(refusal),
+            () = self.hands.closing.cancelled() => Err(refusal),
+            () = self.kernel.clock().sleep(ON_BENCH_MAX) => Err(refusal),
+        };
+        drop(seat);
+        self.wake.notify_one();
+        place
+    }
+}
