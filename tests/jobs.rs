@@ -53,7 +53,7 @@ impl Workshop {
             let manifest = json!({
                 "tool_id": id, "namespace": "demo", "version": "1.0.0", "name": id,
                 "description": "Waits for some seconds, for tests of what takes long.", "provider": "Demo",
-                "protocol": "custom", "side_effect_policy": effects, "timeout_class": "long_running", "timeout_default": 120,
+                "protocol": if effects == "pure" { "native" } else { "custom" }, "side_effect_policy": effects, "timeout_class": "long_running", "timeout_default": 120,
                 "parameters": { "type": "object", "properties": { "seconds": { "type": "number", "description": "how long" },
                     "note": { "type": "string", "description": "where runs are noted" } }, "required": ["seconds"] },
                 "result_schema": { "type": "object" },
