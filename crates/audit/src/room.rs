@@ -27,18 +27,25 @@ pub(crate) const TREE_BYTES: u64 = 1024 * 1024;
 /// to lie in many pieces, of which the system then has to keep account with every sync.
 const FILLED_FROM_BYTES: u64 = 1024 * 1024;
 
-/// How much room a file of this length is to have ahead.
-pub(crate) fn wanted(bytes: u64, bytes_max: u64) -> u64 {
-    if bytes < FILLED_FROM_BYTES { AHEAD_BYTES } else { bytes_max.saturating_sub(bytes).max(AHEAD_BYTES) }
+/// The rest of a file is not taken if it is more than this part of what is free: a disk that is nearly full is not filled for
+/// the sake of order.
+const FREE_SHARE: u64 = 16;
+
+/// How much room a file of this length is to have ahead, where so much is free.
+fn wanted(bytes: u64, bytes_max: u64, free: u64) -> u64 {
+    let rest = bytes_max.saturating_sub(bytes);
+    if bytes < FILLED_FROM_BYTES || rest > free / FREE_SHARE { AHEAD_BYTES } else { rest.max(AHEAD_BYTES) }
 }
 
-/// Takes room for `bytes` from `offset` on, or for [`AHEAD_BYTES`] if there is not so much. How much, or nothing.
-pub(crate) fn take_most(file: &File, offset: u64, bytes: u64) -> io::Result<Option<u64>> {
-    for bytes in [bytes, AHEAD_BYTES] {
-        if take(file, offset, bytes)? {
-            return Ok(Some(bytes));
-        }
+/// Takes room behind the end of a file of `bytes`, which will have `bytes_max`. How much, or nothing if the disk is full.
+pub(crate) fn take_ahead(file: &File, bytes: u64, bytes_max: u64) -> io::Result<Option<u64>> {
+    let free = rustix::fs::fstatvfs(file).map_or(0, |place| place.f_bavail.saturating_mul(place.f_frsize));
+    let wanted = wanted(bytes, bytes_max, free);
+    if take(file, bytes, wanted)? {
+        return Ok(Some(wanted));
     }
+    // Part of it may have been taken; what is behind the end of the file goes back.
+    file.set_len(bytes)?;
     Ok(None)
 }
 
@@ -70,14 +77,15 @@ mod tests {
 
     #[test]
     fn a_file_that_will_be_filled_gets_all_its_room_and_every_file_enough() {
-        assert_eq!(wanted(0, 64 << 20), AHEAD_BYTES);
-        assert_eq!(wanted(1 << 20, 64 << 20), 63 << 20);
-        assert_eq!(wanted((64 << 20) - 1, 64 << 20), AHEAD_BYTES);
-        assert_eq!(wanted(65 << 20, 64 << 20), AHEAD_BYTES);
+        let (file, plenty) = (64 << 20, 1 << 40);
+        assert_eq!(wanted(0, file, plenty), AHEAD_BYTES);
+        assert_eq!(wanted(1 << 20, file, plenty), 63 << 20);
+        assert_eq!(wanted(1 << 20, file, 1 << 29), AHEAD_BYTES, "there is not much left");
+        assert_eq!(wanted(file - 1, file, plenty), AHEAD_BYTES);
+        assert_eq!(wanted(65 << 20, file, plenty), AHEAD_BYTES);
         let file = tempfile::tempfile().unwrap();
-        if let Ok(taken) = take_most(&file, 0, 1 << 43) {
-            assert_eq!(taken, Some(AHEAD_BYTES), "what there is not is not taken");
-        }
+        assert_eq!(take_ahead(&file, 0, 64 << 20).unwrap(), Some(AHEAD_BYTES));
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 
     #[test]

@@ -154,8 +154,7 @@ impl Writer {
         if self.room_until >= self.bytes.saturating_add(room::AHEAD_BYTES_MIN) {
             return true;
         }
-        let rest = room::wanted(self.bytes, self.bytes_max);
-        let lines = room::take_most(&self.file, self.bytes, rest);
+        let lines = room::take_ahead(&self.file, self.bytes, self.bytes_max);
         let taken = lines.map(|taken| taken.filter(|_| self.tree.make_room(self.size()).unwrap_or(false)));
         match taken {
             Ok(Some(bytes)) => self.room_until = self.bytes.saturating_add(bytes),
