@@ -33,6 +33,8 @@ use crate::witness::Witness;
 /// A file that has so many bytes will be filled: the room for the rest of it is taken at once. Taken bit by bit it comes to lie
 /// in many pieces, of which the system then has to keep account with every sync.
 const ROOM_FROM_BYTES: u64 = 1024 * 1024;
+/// It is not taken if it is more than this part of what is free.
+const ROOM_SHARE: u64 = 16;
 /// The counts of principals are saved after this many records, and at the end.
 pub(crate) const SAVE_RECORDS: u64 = 65_536;
 
@@ -144,12 +146,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes the room for the rest of the file, without making it longer: readers see nothing of it.
+    /// Takes the room for the rest of the file, without making it longer: readers see nothing of it. Where there is little
+    /// left it is left to others, and where it cannot be done the file grows as it is written to.
     fn take_room(&mut self) {
-        // Where that cannot be done, or there is not so much, the file grows as it is written to.
-        let rest = self.bytes_max.saturating_sub(self.bytes);
-        let _ = rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.bytes, rest);
         self.has_room = true;
+        let rest = self.bytes_max.saturating_sub(self.bytes);
+        let free = rustix::fs::fstatvfs(&self.file).map_or(0, |place| place.f_bavail.saturating_mul(place.f_frsize));
+        if free / ROOM_SHARE < rest {
+            return;
+        }
+        if rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.bytes, rest).is_err() {
+            // Part of it may have been taken; what is behind the end of the file goes back.
+            let _ = self.file.set_len(self.bytes);
+        }
     }
 
     fn mend(&mut self) -> io::Result<()> {
