@@ -18,6 +18,7 @@ mod command_line;
 mod crash;
 mod crash_effects;
 mod crew;
+mod database_slips;
 mod deployment;
 mod escape;
 mod faults;

@@ -15,6 +15,7 @@ mod data_dir;
 mod failure;
 #[cfg(debug_assertions)]
 mod fault_points;
+mod interruption;
 mod key_vault;
 mod lifespan;
 mod machine;

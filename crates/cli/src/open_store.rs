@@ -23,7 +23,8 @@ use kernel::ports::usage_store::UsageStore;
 use kernel::ports::vector_store::VectorStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
-use store::postgres::{Connections, PostgresStore};
+use store::moving::MoveError;
+use store::postgres::{Connections, OpenError, PostgresStore, password_has_raw_signs, without_password};
 use store::sqlite::{Options, SqliteStore};
 
 use crate::config::store::StoreSection;
@@ -59,10 +60,9 @@ impl OpenStore {
     pub(crate) async fn open(section: &StoreSection, data_dir: &Path) -> Result<Self, Failure> {
         match section.database() {
             Some(database) => {
-                let store = PostgresStore::open(&database.url, &database.options()).await.map_err(|error| {
-                    Failure::new(format!("{}: {}", database.shown(), described(&error)))
-                        .hint("docs/postgres.md says what a database for Gantry needs")
-                })?;
+                let store = PostgresStore::open(&database.url, &database.options())
+                    .await
+                    .map_err(|error| unusable(&database.url, &error))?;
                 let store = Arc::new(store);
                 Ok(Self::of(&store, Behind::Database(Arc::clone(&store))))
             }
@@ -180,6 +180,26 @@ impl OpenStore {
             Behind::File(store) => store.close().await,
             Behind::Database(store) => store.close().await,
         }
+    }
+}
+
+/// What a database that cannot be used is refused with: which, why, and what to do.
+pub(crate) fn unusable(url: &str, error: &OpenError) -> Failure {
+    let is_about_the_address = matches!(error, OpenError::Address(_) | OpenError::Unreachable(_));
+    Failure::new(format!("{}: {}", without_password(url), described(error))).hint(
+        if is_about_the_address && password_has_raw_signs(url) {
+            "in a password some signs mean something else: write `@` as %40, `#` as %23, `/` as %2F, `?` as %3F and `%` as %25"
+        } else {
+            "docs/postgres.md says what a database for Gantry needs"
+        },
+    )
+}
+
+/// The same where a whole store was to be moved from or to the database.
+pub(crate) fn not_moved(url: &str, error: &MoveError) -> Failure {
+    match error {
+        MoveError::Postgres(error) => unusable(url, error),
+        other => Failure::new(other.to_string()),
     }
 }
 

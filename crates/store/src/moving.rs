@@ -6,14 +6,17 @@
 //!  SQLite file ── rows, shaped ─────────────────▶ an empty PostgreSQL   going on with many instances
 //! ```
 //!
-//! Which tables and columns there are is asked of the databases themselves, so a table that a later step adds is moved
-//! without a word here; what is *not* the same on both sides is in the small map of [`shapes`]. What follows from other
-//! tables (search index, counters, leases of processes) is left out and made anew.
+//! Which tables and columns there are is asked of the databases themselves, and which tables are ours of the steps that
+//! make them, so a table that a later step adds is moved without a word here; what is *not* the same on both sides is in
+//! the small map of [`shapes`]. What follows from other tables (search index, counters, leases of processes) is left out
+//! and made anew.
 //!
 //! Invariants
 //! - MOVE-1: what was moved is read back and compared with where it came from, by the number of rows and a digest per table.
 //! - MOVE-2: nothing is written into a database that holds anything, except to go on with a copy that was broken off.
-//! - MOVE-3: a database into which a copy is not finished is not opened as a store.
+//! - MOVE-3: a database into which a copy is not finished is neither opened as a store nor backed up.
+//! - MOVE-4: a database that has taken steps which this program does not know is not backed up: what those steps have made
+//!   would be missing. Tables that no step has made are somebody else's, and are left alone.
 //!
 //! Not here: the audit log and the file a backup is in (`cli`), reading and writing the two databases (their modules).
 

@@ -35,6 +35,7 @@ mod pool;
 mod presence;
 mod reading;
 mod registry;
+mod rights;
 mod search;
 mod statement;
 mod stored_text;
@@ -53,12 +54,13 @@ use std::time::Duration;
 
 use kernel::ports::clock::Clock;
 
-pub use address::without_password;
+pub use address::{password_has_raw_signs, without_password};
 pub use bus::PostgresBus;
 pub use moving::{PostgresDump, PostgresLoad};
 pub use opening::OpenError;
 pub use pool::Connections;
 use pool::Pool;
+use rights::Use;
 
 use crate::Steps;
 use crate::time::StoreTime;
@@ -109,16 +111,35 @@ impl PostgresStore {
     pub async fn open(url: &str, options: &Options) -> Result<Self, OpenError> {
         let pool = opening::connect(url, options).await?;
         opening::refuse_unfinished(&pool).await?;
+        rights::refuse_too_few(&pool, Use::Serving).await?;
+        rights::refuse_if_steps_cannot_be_taken(&pool).await?;
         migrations::migrate_to(&pool, None).await?;
         index::bring_up_to_date(&pool).await?;
         let time = options.clock.clone().map(|clock| StoreTime::starting(Some(clock)));
         Ok(Self { pool, time, instance: AtomicI64::new(0), doubts: ledger::Doubts::default() })
     }
 
-    /// How far the database has been migrated; looks only.
+    /// How far the database has been migrated; looks only. Refuses what is no whole store, whatever steps were taken.
     pub async fn steps(url: &str, options: &Options) -> Result<Steps, OpenError> {
+        Self::look(url, options, Use::Reading).await
+    }
+
+    /// The same for somebody who wants to know whether a server could work with it.
+    pub async fn examine(url: &str, options: &Options) -> Result<Steps, OpenError> {
+        Self::look(url, options, Use::Serving).await
+    }
+
+    async fn look(url: &str, options: &Options, purpose: Use) -> Result<Steps, OpenError> {
         let pool = opening::reach(url, options).await?;
-        let steps = migrations::steps(&pool).await;
+        let looked = async {
+            opening::refuse_unfinished(&pool).await?;
+            rights::refuse_too_few(&pool, purpose).await?;
+            if purpose == Use::Serving {
+                rights::refuse_if_steps_cannot_be_taken(&pool).await?;
+            }
+            migrations::steps(&pool).await
+        };
+        let steps = looked.await;
         pool.close().await;
         steps
     }

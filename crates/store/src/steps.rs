@@ -14,4 +14,9 @@ impl Steps {
     pub fn missing(self) -> u32 {
         self.known.saturating_sub(self.taken)
     }
+
+    /// Those that a newer release has taken, and that this program does not know.
+    pub fn unknown(self) -> u32 {
+        self.taken.saturating_sub(self.known)
+    }
 }

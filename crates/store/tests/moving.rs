@@ -194,6 +194,12 @@ async fn a_copy_in_postgresql_holds_what_sqlite_held_and_goes_on_where_it_was_br
     assert!(seen.load(Ordering::Relaxed) >= 700);
     let half = PostgresStore::open(&url, &options()).await;
     assert!(matches!(half, Err(OpenError::Unfinished)));
+    // Nor is half a store backed up, or called up to date.
+    let dump = PostgresDump::begin(&url, &options()).await;
+    assert!(matches!(dump, Err(MoveError::Postgres(OpenError::Unfinished))), "{dump:?}");
+    let steps = PostgresStore::steps(&url, &options()).await;
+    assert!(matches!(steps, Err(OpenError::Unfinished)), "{steps:?}");
+    assert!(matches!(PostgresLoad::check(&url, &options(), "other").await, Err(MoveError::OtherCopy)));
     let other = directory.path().join("other.db");
     SqliteStore::open(&other, &sqlite::Options::default()).unwrap().close().await;
     assert!(matches!(copy_to_postgres(&other, &url, &options(), &mut |_| {}).await, Err(MoveError::OtherCopy)));
@@ -278,4 +284,44 @@ async fn a_dump_of_postgresql_is_of_one_moment_and_comes_back_the_same() {
     assert!(restored.add_usage(&pairs(1, 1)).await.unwrap());
     let newer = PostgresLoad::begin(&to, &options(), Some(1_000), "mark").await;
     assert!(matches!(newer, Err(MoveError::Newer { found: 1_000, .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_no_step_has_made_are_left_alone() {
+    let url = SERVER.database().unwrap();
+    PostgresStore::open(&url, &options()).await.unwrap().close().await;
+    let sql = |statement: &str| SERVER.sql(url.rsplit('/').next().unwrap(), statement).unwrap();
+    let tables = async || {
+        let dump = PostgresDump::begin(&url, &options()).await.unwrap();
+        let names: Vec<String> = dump.tables().iter().map(|table| table.name.clone()).collect();
+        dump.count().await.unwrap();
+        dump.end().await;
+        names
+    };
+    let ours = tables().await;
+    assert!(ours.contains(&"ledger".to_owned()) && !ours.contains(&"installation_secrets".to_owned()), "{ours:?}");
+    // One of the same role, one of another whom we may not even read, and one that refers to ours.
+    sql("CREATE TABLE t (id int PRIMARY KEY); ALTER TABLE t OWNER TO gantry; CREATE TABLE of_another (secret text);
+         CREATE TABLE notes (seq bigint REFERENCES jobs (seq)); INSERT INTO of_another VALUES ('x')");
+    assert_eq!(tables().await, ours);
+    assert!(matches!(PostgresLoad::check(&url, &options(), "mark").await, Err(MoveError::NotEmpty)));
+    // A backup that would lack what a newer release has made is not made.
+    sql("INSERT INTO gantry_steps (step, digest, oldest) VALUES (4711, 'x', 0)");
+    let newer = PostgresDump::begin(&url, &options()).await;
+    assert!(matches!(newer, Err(MoveError::Postgres(OpenError::Newer { found: 4711, .. }))), "{newer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_may_only_read_what_is_in_a_backup_makes_one() {
+    let url = SERVER.database().unwrap();
+    PostgresStore::open(&url, &options()).await.unwrap().close().await;
+    let database = url.rsplit('/').next().unwrap();
+    SERVER.sql("postgres", "CREATE ROLE archivist LOGIN").unwrap();
+    let archivist = url.replacen("gantry@", "archivist@", 1);
+    let refused = PostgresDump::begin(&archivist, &options()).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("GRANT SELECT ON ALL TABLES IN SCHEMA public TO archivist"), "{refused}");
+    let grant =
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO archivist; REVOKE ALL ON installation_secrets FROM archivist";
+    SERVER.sql(database, grant).unwrap();
+    PostgresDump::begin(&archivist, &options()).await.unwrap().end().await;
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use kernel::ports::clock::Clock as _;
 use serde_json::json;
-use store::moving::{PostgresDump, Sum, back_up, write_line};
+use store::moving::{MoveError, PostgresDump, Sum, back_up, write_line};
 use store::postgres::Options;
 
 use crate::backup_file::{BackupWriter, DATABASE, FORMAT, Head, StoreKind, TableDigest};
@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::machine::SystemClock;
+use crate::open_store::not_moved;
 use crate::progress_bar::ProgressBar;
 use crate::store_place::StorePlace;
 
@@ -55,7 +56,13 @@ impl Backup {
         let to = self.to.unwrap_or_else(|| PathBuf::from(format!("gantry-backup-{}.tar.gz", stamp(&now))));
         let cannot = |error: &io::Error| Failure::new(format!("`{}` cannot be written: {error}", to.display()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&to).map_err(|error| {
-            cannot(&error).hint("name another file with --to; a backup is never written over another one")
+            cannot(&error).hint(match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    "name another file with --to; a backup is never written over another one"
+                }
+                io::ErrorKind::NotFound => "make its folder first, or name another file with --to",
+                _ => "name a file with --to whose folder this user may write to",
+            })
         })?;
         let making = Making { context, data_dir: &data_dir, audit_dir: &audit_dir, with_keys: self.with_keys, now };
         let made = match &place {
@@ -132,7 +139,7 @@ impl Making<'_> {
     }
 
     async fn of_postgres(&self, url: &str, file: File) -> Result<Made, Failure> {
-        let failed = |error: store::moving::MoveError| Failure::new(error.to_string());
+        let failed = |error: MoveError| not_moved(url, &error);
         let mut dump = PostgresDump::begin(url, &options()).await.map_err(failed)?;
         let total = dump.count().await.map_err(failed)?;
         // The log goes on while the tables are read, but its copy is of what was signed by then: not less than the tables.

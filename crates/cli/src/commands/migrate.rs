@@ -14,12 +14,12 @@ use store::sqlite::SqliteStore;
 use super::Outcome;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::open_store::{OpenStore, described};
+use crate::open_store::{OpenStore, unusable};
 
 /// Look at the shape of the store, bring it up to date, or copy it into a database
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
-    /// Say which steps are missing; exit code 1 if any is
+    /// Say which steps are missing; exit code 1 if any is, or if a copy into the database was not finished
     Status,
     /// Take the missing steps, all or none
     ///
@@ -46,9 +46,13 @@ impl Migrate {
             "steps_known": steps.known,
             "up_to_date": steps.missing() == 0,
         });
-        context.printer.answer(&answer, |_| match steps.missing() {
-            0 => format!("{place}: up to date, {} steps", steps.taken),
-            missing => format!("{place}: {missing} of {} steps are missing", steps.known),
+        context.printer.answer(&answer, |_| match (steps.missing(), steps.unknown()) {
+            (0, 0) => format!("{place}: up to date, {} steps", steps.taken),
+            (0, unknown) => format!(
+                "{place}: {} steps, of which {unknown} are of a newer release that this one can work beside",
+                steps.taken
+            ),
+            (missing, _) => format!("{place}: {missing} of {} steps are missing", steps.known),
         });
         Ok(if steps.missing() == 0 { Outcome::Done } else { Outcome::Unfit })
     }
@@ -59,8 +63,7 @@ async fn look(context: &Context) -> Result<(String, Steps), Failure> {
     match config.store.database() {
         Some(database) => {
             let steps = PostgresStore::steps(&database.url, &database.options()).await;
-            let steps = steps.map_err(|error| Failure::new(format!("{}: {}", database.shown(), described(&error))))?;
-            Ok((database.shown(), steps))
+            Ok((database.shown(), steps.map_err(|error| unusable(&database.url, &error))?))
         }
         None => {
             let file = config.store.file(context.data_dir().path());

@@ -54,10 +54,13 @@ impl Restore {
         let audit_dir = context.config(Vec::new())?.audit.dir(data_dir.path());
         let stamp = stamp(&SystemClock::start().now().to_string());
         let staging = Arc::new(Staging::new(&data_dir, &audit_dir, &place, self.force, &stamp));
-        staging.refuse_what_is_there(&head)?;
         match (&place, head.store) {
-            (StorePlace::Sqlite(_), StoreKind::Sqlite) => staging.unpack(&self.file)?,
+            (StorePlace::Sqlite(_), StoreKind::Sqlite) => {
+                staging.refuse_what_is_there(&head, None)?;
+                staging.unpack(&self.file)?;
+            }
             (StorePlace::Postgres(url), StoreKind::Postgres) => {
+                staging.refuse_what_is_there(&head, tables::in_the_way(&head, url).await?)?;
                 tables::load(context, &self.file, &head, url, &staging).await?;
             }
             (StorePlace::Postgres(_), StoreKind::Sqlite) => {

@@ -55,7 +55,7 @@ pub(crate) const NUMBERS: &str = "store_numbers";
 const NUMBERS_IN_BACKUP: &str = "name <> 'search_pipeline'";
 const NUMBERS_FROM_SQLITE: &str = "name IN ('probes', 'access_epoch')";
 
-/// Is a table part of a backup?
+/// Is a table of the store part of a backup?
 pub(crate) fn is_moved(table: &str) -> bool {
     !table.starts_with(OWN_PREFIX) && !LEFT_OUT.contains(&table)
 }

@@ -30,20 +30,29 @@ impl Address {
     }
 }
 
-/// The address without its password, for people to read.
+/// The address without its password, for people to read. Where it cannot be told what belongs to the password, that is not
+/// shown either.
 pub fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
-    let user = authority.rsplit_once('@').map_or("", |(user, _)| user.split(':').next().unwrap_or(""));
     // The password may also be a setting, and settings say little to people.
-    let database = after.split('?').next().unwrap_or("");
-    if user.is_empty() {
-        format!("{scheme}://{place}{database}")
-    } else {
-        format!("{scheme}://{user}@{place}{database}")
-    }
+    let (before, settings) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, place) = match (before.rsplit_once('@'), settings.contains('@')) {
+        (Some((user, place)), false) => (user, place),
+        (None, false) => ("", before),
+        (user, true) => (user.map_or("", |(user, _)| user), "(hidden)"),
+    };
+    let user = user.split(':').next().unwrap_or("");
+    if user.is_empty() { format!("{scheme}://{place}") } else { format!("{scheme}://{user}@{place}") }
+}
+
+/// Has the password a character that means something else in an address, unless it is written with a percent sign?
+pub fn password_has_raw_signs(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (before, settings) = rest.split_once('?').unwrap_or((rest, ""));
+    let user = if settings.contains('@') { rest.rsplit_once('@') } else { before.rsplit_once('@') };
+    let Some((_, password)) = user.and_then(|(user, _)| user.split_once(':')) else { return false };
+    let digits = |after: &str| after.chars().take(2).filter(char::is_ascii_hexdigit).count() == 2;
+    password.contains(['@', '#', '/', '?']) || password.split('%').skip(1).any(|after| !digits(after))
 }
 
 /// `%2F` and the like as the characters they stand for.
@@ -86,12 +95,32 @@ mod tests {
     }
 
     #[test]
+    fn signs_of_a_password_that_mean_something_else_are_noticed() {
+        for (url, raw) in [
+            ("postgres://a:plain@h/d?sslmode=require", false),
+            ("postgres://a:%40%2F100%25@h/d", false),
+            ("postgres://h/d", false),
+            ("postgres://a@h/d?application_name=x", false),
+            ("postgres://a:p@ss@h/d", true),
+            ("postgres://a:p#ss@h/d", true),
+            ("postgres://a:p/ss@h/d", true),
+            ("postgres://a:p?ss@h/d", true),
+            ("postgres://a:100%@h/d", true),
+        ] {
+            assert_eq!(password_has_raw_signs(url), raw, "{url}");
+        }
+    }
+
+    #[test]
     fn an_address_is_shown_without_its_password() {
         for (url, shown) in [
             ("postgres://gantry:s3cret@db:5432/gantry", "postgres://gantry@db:5432/gantry"),
             ("postgres://gantry:s3c@ret@db/gantry?password=s3cret", "postgres://gantry@db/gantry"),
             ("postgresql://db/gantry", "postgresql://db/gantry"),
             ("postgres://:s3cret@db", "postgres://db"),
+            ("postgres://gantry:s3c/ret@db/gantry", "postgres://gantry@db/gantry"),
+            ("postgres://gantry:s3c?ret@db/gantry", "postgres://(hidden)"),
+            ("postgres://gantry@db/gantry?password=s3c@s3cret", "postgres://gantry@(hidden)"),
         ] {
             assert_eq!(without_password(url), shown);
             assert!(!without_password(url).contains("s3c"));

@@ -13,12 +13,15 @@ use tokio_postgres::Row as Answer;
 pub use loading::PostgresLoad;
 
 use super::faults::Fault;
-use super::opening;
 use super::pool::Pool;
+use super::rights::Use;
+use super::statement::{column, text};
 use super::transaction::{Scope, Transaction};
-use super::{OpenError, Options};
+use super::{OpenError, Options, migrations, opening, rights};
 use crate::moving::{Cell, Kind, MoveError, Row, Sum, Table, in_backup, list, quoted};
 
+/// The table that says which steps were taken.
+const STEPS: &str = "gantry_steps";
 /// Most rows that are fetched at once.
 const FETCH_ROWS_MAX: usize = 500;
 /// So many rows are fetched first, when nobody knows how large they are.
@@ -45,15 +48,15 @@ impl PostgresDump {
     /// From now on everything that is read is of this moment.
     pub async fn begin(url: &str, options: &Options) -> Result<Self, MoveError> {
         let pool = opening::connect(url, options).await?;
-        let snapshot = Snapshot::begin(&pool).await.map_err(|fault| statement("", fault))?;
-        let there = snapshot.transaction.query("SELECT to_regclass('gantry_steps') IS NOT NULL", &[]).await;
-        let there = there.map_err(|fault| statement("", fault))?;
-        if !there.first().is_some_and(|row| row.try_get(0).unwrap_or(false)) {
-            return Err(OpenError::NoStore.into());
+        // Before the moment: one that is finished by then is whole, and none begins where there is a store.
+        opening::refuse_unfinished(&pool).await?;
+        rights::refuse_too_few(&pool, Use::Reading).await?;
+        let snapshot = Snapshot::begin(&pool).await.map_err(|fault| statement(STEPS, fault))?;
+        let steps = snapshot.steps().await.map_err(|fault| statement(STEPS, fault))?;
+        let steps = steps.ok_or(OpenError::NoStore)?;
+        if steps > migrations::known() {
+            return Err(OpenError::Newer { found: steps, known: migrations::known() }.into());
         }
-        let steps = snapshot.transaction.query("SELECT coalesce(max(step), 0) FROM gantry_steps", &[]).await;
-        let steps = steps.map_err(|fault| statement("", fault))?;
-        let steps = steps.first().and_then(|row| row.try_get(0).ok()).unwrap_or(0);
         let mut tables = catalogue::tables(&snapshot.transaction).await.map_err(|fault| statement("", fault))?;
         for table in &mut tables {
             table.filter = in_backup(&table.name);
@@ -107,6 +110,17 @@ impl Snapshot {
         let transaction = pool.begin(Scope::System).await?;
         transaction.batch("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
         Ok(Self { transaction, fetch: FETCH_ROWS_FIRST })
+    }
+
+    /// How many steps of migration were taken; `None` if there is no store.
+    async fn steps(&self) -> Result<Option<i32>, Fault> {
+        let there = self.transaction.query("SELECT to_regclass($1) IS NOT NULL AS there", &[text(&STEPS)]).await?;
+        if !there.first().is_some_and(|row| column(row, "there").unwrap_or(false)) {
+            return Ok(None);
+        }
+        let sql = format!("SELECT coalesce(max(step), 0) AS taken FROM {STEPS}");
+        let taken = self.transaction.query(&sql, &[]).await?;
+        taken.first().map(|row| column(row, "taken")).transpose()
     }
 
     async fn open(&mut self, table: &Table) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
 use super::Options;
-use super::address::Address;
+use super::address::{Address, password_has_raw_signs};
 use super::faults::Fault;
 use super::pool::Pool;
 use super::tls::Tls;
@@ -21,9 +21,9 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Not an address at all.
+    /// Not an address at all. Without its cause where that could repeat a part of the password.
     #[error("the store's address cannot be read: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`")]
-    Address(#[source] tokio_postgres::Error),
+    Address(#[source] Option<tokio_postgres::Error>),
     /// Nobody there, or nobody who lets us in.
     #[error("the database cannot be reached: check that PostgreSQL runs there, and the user, password and database")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -61,6 +61,15 @@ pub enum OpenError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The role may do too little with the tables that are there.
+    #[error("the role {role} may not use {tables}: run `{grant}` as their owner (docs/postgres.md)")]
+    Rights { role: String, tables: String, grant: String },
+    /// Tables are to be made, and the role may not make them.
+    #[error(
+        "the role {role} may not make tables in the schema {schema}: run `{grant}` as its owner, or `gantry migrate up` \
+         with a role that may"
+    )]
+    MayNotMake { role: String, schema: String, grant: String },
     /// There is no store in it.
     #[error("there is no store of Gantry in this database: check its name")]
     NoStore,
@@ -94,7 +103,8 @@ pub(super) async fn connect(url: &str, options: &Options) -> Result<Pool, OpenEr
 
 /// Connects and looks at the server.
 pub(super) async fn reach(url: &str, options: &Options) -> Result<Pool, OpenError> {
-    let Address { mut config, roots } = Address::parse(url).map_err(OpenError::Address)?;
+    let Address { mut config, roots } =
+        Address::parse(url).map_err(|error| OpenError::Address((!password_has_raw_signs(url)).then_some(error)))?;
     let tls = Tls::new(roots.as_ref()).map_err(|error| OpenError::Roots(Box::new(error)))?;
     // A server that is gone without a word is noticed before somebody needs it.
     config.keepalives_idle(KEEPALIVE);

@@ -43,8 +43,12 @@ async fn a_server_that_is_not_there_is_refused_without_the_password() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_is_none_is_refused() {
     for url in ["postgres://h:port/d", "postgres://h/d?sslmode=verify-ca", "postgres://h/d?nonsense=1"] {
-        assert!(matches!(refusal(url).await, OpenError::Address(_)), "{url}");
+        let error = refusal(url).await;
+        assert!(matches!(error, OpenError::Address(Some(_))), "{url}");
     }
+    // What the library takes for an option is a part of the password: it is not named.
+    let error = refusal("postgres://a:p@ss?secret=1@h/d").await;
+    assert!(matches!(error, OpenError::Address(None)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,6 +59,36 @@ async fn a_missing_extension_is_refused_with_the_statement_to_run() {
     let error = refusal(&url.replacen("gantry@", "tenant_of_a_flat@", 1)).await;
     assert!(matches!(error, OpenError::NoVector(_)), "{error:?}");
     assert!(error.to_string().contains("CREATE EXTENSION vector"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_with_too_few_rights_is_told_which_and_how_to_give_them() {
+    let url = SERVER.database().unwrap();
+    let sql = |statement: &str| SERVER.sql(database(&url), statement).unwrap();
+    sql("CREATE ROLE \"a clerk\" LOGIN");
+    let clerk = url.replacen("gantry@", "a%20clerk@", 1);
+    let error = refusal(&clerk).await;
+    assert!(matches!(error, OpenError::MayNotMake { .. }), "{error:?}");
+    assert!(error.to_string().contains("`GRANT USAGE, CREATE ON SCHEMA public TO \"a clerk\"`"), "{error}");
+    sql("REVOKE USAGE ON SCHEMA public FROM PUBLIC");
+    assert!(matches!(refusal(&clerk).await, OpenError::MayNotMake { .. }), "not even the schema");
+    sql("GRANT USAGE ON SCHEMA public TO PUBLIC");
+    // The owner makes the tables, as `gantry migrate up` does; then the clerk needs rights on them.
+    drop(open_at(&url).await);
+    for given in ["", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO \"a clerk\""] {
+        sql(given);
+        let error = refusal(&clerk).await;
+        assert!(matches!(error, OpenError::Rights { .. }), "{error:?}");
+        let said = error.to_string();
+        assert!(said.contains("more tables"), "{said}");
+        let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \"a clerk\"";
+        assert!(said.contains(&format!("`{grant}`")), "{said}");
+    }
+    let examined = PostgresStore::examine(&clerk, &Options::default()).await;
+    assert!(matches!(examined, Err(OpenError::Rights { .. })), "{examined:?}");
+    PostgresStore::steps(&clerk, &Options::default()).await.unwrap();
+    sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \"a clerk\"");
+    open_at(&clerk).await.ping().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +110,11 @@ async fn a_shape_of_another_build_is_refused() {
     // A newer release that this one can work beside: an instance of this one may be started again.
     newer(4711, 0);
     open_at(&url).await.ping().await.unwrap();
+    let steps = PostgresStore::steps(&url, &Options::default()).await.unwrap();
+    assert_eq!((steps.missing(), steps.unknown()), (0, 4711 - steps.known));
     newer(4712, 4712);
+    let steps = PostgresStore::steps(&url, &Options::default()).await;
+    assert!(matches!(steps, Err(OpenError::Newer { found: 4712, .. })), "{steps:?}");
     let error = refusal(&url).await;
     assert!(matches!(error, OpenError::Newer { found: 4712, .. }), "{error:?}");
     assert!(error.to_string().contains("upgrade this binary"), "{error}");

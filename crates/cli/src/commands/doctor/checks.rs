@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::data_dir::{DataDir, Kept};
 use crate::failure::Failure;
 use crate::machine::SystemClock;
-use crate::open_store::described;
+use crate::open_store::unusable;
 use crate::outside::Outside;
 use crate::policy_files::PolicyText;
 use crate::{key_vault, tool_folders};
@@ -124,7 +124,12 @@ async fn store(config: &Config, dir: &DataDir) -> Finding {
 async fn shared_store(database: &Database) -> Finding {
     const WHAT: &str = "store";
     let place = database.shown();
-    match PostgresStore::steps(&database.url, &database.options()).await {
+    match PostgresStore::examine(&database.url, &database.options()).await {
+        Ok(steps) if steps.unknown() > 0 => {
+            let unknown = steps.unknown();
+            Finding::new(WHAT, Health::Notable, format!("{place} has {unknown} steps that this release does not know"))
+                .hint("a newer release has migrated it; this one can work beside it until it is replaced")
+        }
         Ok(steps) if steps.missing() == 0 => {
             Finding::new(WHAT, Health::Well, format!("{place} is up to date, {} steps", steps.taken))
         }
@@ -132,8 +137,7 @@ async fn shared_store(database: &Database) -> Finding {
             Finding::new(WHAT, Health::Notable, format!("{place} lacks {} of {} steps", steps.missing(), steps.known))
                 .hint("the next `gantry serve` takes them, or `gantry migrate up`")
         }
-        Err(error) => Finding::new(WHAT, Health::Bad, format!("{place}: {}", described(&error)))
-            .hint("docs/postgres.md says what a database for Gantry needs"),
+        Err(error) => Finding::of_failure(WHAT, unusable(&database.url, &error)),
     }
 }
 

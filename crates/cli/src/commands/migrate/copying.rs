@@ -7,6 +7,8 @@ use store::moving::{MoveError, Progress, copy_to_postgres};
 use crate::commands::backup::options;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::interruption::unless_interrupted;
+use crate::open_store::not_moved;
 use crate::progress_bar::ProgressBar;
 use crate::store_place::StorePlace;
 
@@ -31,15 +33,23 @@ impl Copy {
             Some(url) => StorePlace::parse("--from", url)?,
             None => StorePlace::of(context, None)?,
         };
-        let (StorePlace::Sqlite(from), StorePlace::Postgres(to)) = (from, StorePlace::parse("--to", &self.to)?) else {
-            return Err(Failure::usage("a copy goes from sqlite:PATH to postgres://…")
-                .hint("`gantry backup` and `gantry restore` move a PostgreSQL store to another database"));
+        // The address itself may hold a password, and is not repeated.
+        let Ok(StorePlace::Postgres(to)) = StorePlace::parse("--to", &self.to) else {
+            return Err(elsewhere("--to must be postgres://USER:PASSWORD@HOST:PORT/DATABASE"));
+        };
+        let StorePlace::Sqlite(from) = from else {
+            return Err(elsewhere("a copy goes from sqlite:PATH to postgres://…"));
         };
         let mut bar = ProgressBar::new(&context.printer);
         let mut show = |at: Progress<'_>| bar.at(at.doing, at.rows, at.rows_total);
-        let copied = copy_to_postgres(&from, &to, &options(), &mut show).await;
+        let copied = unless_interrupted(copy_to_postgres(&from, &to, &options(), &mut show)).await;
         bar.end();
-        let copied = copied.map_err(|error| failure(&error))?;
+        let copied = copied?.ok_or_else(|| {
+            Failure::new("the copy was broken off").hint(
+                "give the same command again and it goes on where it was; until then no server opens the database",
+            )
+        })?;
+        let copied = copied.map_err(|error| failure(&to, &error))?;
         let rows: u64 = copied.tables.iter().map(|of| of.sum.rows()).sum();
         let tables: Map<String, Value> = copied
             .tables
@@ -61,8 +71,13 @@ impl Copy {
     }
 }
 
-fn failure(error: &MoveError) -> Failure {
-    let failure = Failure::new(error.to_string());
+fn elsewhere(message: &str) -> Failure {
+    Failure::usage(message)
+        .hint("`gantry backup` and `gantry restore` move a store to another file or database of its kind")
+}
+
+fn failure(to: &str, error: &MoveError) -> Failure {
+    let failure = not_moved(to, error);
     match error {
         MoveError::Sqlite(_) | MoveError::Statement { .. } => {
             failure.hint("the SQLite file was only read: once this is mended, the same command goes on where it was")

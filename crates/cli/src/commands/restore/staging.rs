@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use audit::Trust;
-use store::moving::{ReplaceError, check_backup, put_in_place};
+use store::moving::{MoveError, ReplaceError, check_backup, put_in_place};
 
 use super::{open, unusable};
 use crate::backup_file::{DATABASE, Head};
@@ -34,8 +34,19 @@ impl Staging {
         Self { data_dir, audit_dir, store, force, stamp: stamp.to_owned() }
     }
 
-    /// Before anything is read: is there something that nobody said may go?
-    pub(super) fn refuse_what_is_there(&self, head: &Head) -> Result<(), Failure> {
+    /// Before anything is read: is there something that nobody said may go? Everything at once, with what is in the way in
+    /// the database, which is never moved aside.
+    pub(super) fn refuse_what_is_there(&self, head: &Head, database: Option<MoveError>) -> Result<(), Failure> {
+        match (self.refuse_files(head), database) {
+            (files, None) => files,
+            (Ok(()), Some(error)) => Err(Failure::new(error.to_string()).hint("nothing was changed")),
+            (Err(files), Some(error)) => Err(Failure::new("the backup cannot be restored there")
+                .reasons(vec![error.to_string(), files.message])
+                .hint("another database, and another data directory or --force, which moves files aside; nothing was changed")),
+        }
+    }
+
+    fn refuse_files(&self, head: &Head) -> Result<(), Failure> {
         if self.force {
             return Ok(());
         }

@@ -16,6 +16,7 @@ use super::{open, unusable};
 use crate::backup_file::{Digests, Head};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::open_store::not_moved;
 use crate::progress_bar::ProgressBar;
 
 /// Parts that wait to be written; each is as much as was once fetched at once.
@@ -36,6 +37,15 @@ struct Loading {
     written: u64,
 }
 
+/// What keeps the tables of the backup out of the database, if they could not go there now.
+pub(super) async fn in_the_way(head: &Head, url: &str) -> Result<Option<MoveError>, Failure> {
+    match PostgresLoad::check(url, &options(), &mark(head)).await {
+        Ok(()) => Ok(None),
+        Err(error @ (MoveError::NotEmpty | MoveError::OtherCopy)) => Ok(Some(error)),
+        Err(error) => Err(not_moved(url, &error)),
+    }
+}
+
 /// Loads all tables, compares them with what the backup says they are, and makes a store of the database.
 pub(super) async fn load(
     context: &Context,
@@ -44,10 +54,8 @@ pub(super) async fn load(
     url: &str,
     staging: &Arc<Staging>,
 ) -> Result<(), Failure> {
-    let failed = |error: MoveError| Failure::new(error.to_string());
-    // What tells this backup from others, so that a restoration that was broken off goes on with the same one only.
-    let mark = Digest::of_bytes(format!("{head:?}").as_bytes()).to_string();
-    let mut load = PostgresLoad::begin(url, &options(), Some(head.steps), &mark).await.map_err(failed)?;
+    let failed = |error: MoveError| not_moved(url, &error);
+    let mut load = PostgresLoad::begin(url, &options(), Some(head.steps), &mark(head)).await.map_err(failed)?;
     let (sender, mut parts) = mpsc::channel(PARTS_WAITING_MAX);
     let (reader, files) = (open(file)?, Arc::clone(staging));
     let reading = tokio::task::spawn_blocking(move || {
@@ -119,6 +127,11 @@ async fn compare(load: &PostgresLoad, tables: &[Loading], digests: &Digests) -> 
         }
     }
     Ok(())
+}
+
+/// What tells this backup from others, so that a restoration that was broken off goes on with the same one only.
+fn mark(head: &Head) -> String {
+    Digest::of_bytes(format!("{head:?}").as_bytes()).to_string()
 }
 
 /// The table and the part of it, if a name in the backup is of a table.

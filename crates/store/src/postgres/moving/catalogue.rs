@@ -1,7 +1,12 @@
 //! Which tables a database has, as the server itself knows it.
+//!
+//! Others may have tables in the same schema: those that steps make are ours, and only they are moved.
+
+use std::collections::BTreeSet;
 
 use crate::moving::{Column, Kind, Table, is_moved, order};
 use crate::postgres::faults::Fault;
+use crate::postgres::migrations;
 use crate::postgres::statement::column;
 use crate::postgres::transaction::Transaction;
 
@@ -25,12 +30,13 @@ const REFERENCES: &str = "SELECT c.relname::text AS of, r.relname::text AS to
          JOIN pg_namespace n ON n.oid = c.relnamespace
      WHERE f.contype = 'f' AND f.conrelid <> f.confrelid AND n.nspname = current_schema()";
 
-/// Every table that is moved, those that others refer to first.
+/// Every table of ours that is moved, those that others refer to first.
 pub(super) async fn tables(transaction: &Transaction) -> Result<Vec<Table>, Fault> {
+    let ours: BTreeSet<&str> = migrations::tables().filter(|name| is_moved(name)).collect();
     let mut tables: Vec<Table> = Vec::new();
     for row in transaction.query(COLUMNS, &[]).await? {
         let of: &str = column(&row, "of")?;
-        if !is_moved(of) {
+        if !ours.contains(of) {
             continue;
         }
         let type_name: String = column(&row, "type")?;
@@ -63,7 +69,7 @@ pub(super) async fn tables(transaction: &Transaction) -> Result<Vec<Table>, Faul
     Ok(in_order(tables, &references))
 }
 
-/// Is there any table at all?
+/// Is there any table at all, whosever it is?
 pub(super) async fn is_empty(transaction: &Transaction) -> Result<bool, Fault> {
     Ok(transaction.query(COLUMNS, &[]).await?.is_empty())
 }

@@ -12,7 +12,7 @@ use crate::postgres::opening;
 use crate::postgres::pool::Pool;
 use crate::postgres::statement::{Value, column, int, text};
 use crate::postgres::transaction::{Scope, Transaction, in_transaction};
-use crate::postgres::{Options, migrations};
+use crate::postgres::{Options, migrations, rights};
 
 /// The table that says how far a copy has come. The row with no name has the mark of the source.
 const COPY: &str = "gantry_copy";
@@ -44,17 +44,21 @@ impl PostgresLoad {
             return Err(MoveError::Newer { found, known: migrations::known() });
         }
         let pool = opening::connect(url, options).await?;
+        rights::refuse_if_steps_cannot_be_taken(&pool).await?;
         let begun = in_transaction!(pool, Scope::System, |tx| begin(tx, mark).await);
-        let resumed = match begun.map_err(|fault| statement(COPY, fault))? {
-            Begun::New => false,
-            Begun::Resumed => true,
-            Begun::NotEmpty => return Err(MoveError::NotEmpty),
-            Begun::Other => return Err(MoveError::OtherCopy),
-        };
+        let resumed = begun.map_err(|fault| statement(COPY, fault))?.is_resumed()?;
         migrations::migrate_to(&pool, steps).await?;
         let read = in_transaction!(pool, Scope::System, |tx| catalogue::tables(tx).await);
         let tables = read.map_err(|fault| statement("", fault))?;
         Ok(Self { pool, tables, resumed })
+    }
+
+    /// Could it begin, or go on? Looks only, so that whoever asks can say everything that is in the way at once.
+    pub async fn check(url: &str, options: &Options, mark: &str) -> Result<(), MoveError> {
+        let pool = opening::reach(url, options).await?;
+        let found = in_transaction!(pool, Scope::System, |tx| look(tx, mark).await);
+        pool.close().await;
+        found.map_err(|fault| statement(COPY, fault))?.is_resumed().map(drop)
     }
 
     /// Does it go on with something?
@@ -131,21 +135,38 @@ enum Begun {
     Other,
 }
 
+impl Begun {
+    /// Does it go on with something? Refuses where it cannot begin.
+    fn is_resumed(&self) -> Result<bool, MoveError> {
+        match self {
+            Self::New => Ok(false),
+            Self::Resumed => Ok(true),
+            Self::NotEmpty => Err(MoveError::NotEmpty),
+            Self::Other => Err(MoveError::OtherCopy),
+        }
+    }
+}
+
 async fn begin(tx: &Transaction, mark: &str) -> Result<Begun, Fault> {
     tx.query("SELECT pg_advisory_xact_lock($1)", &[int(&LOCK)]).await?;
+    let found = look(tx, mark).await?;
+    if let Begun::New = found {
+        tx.batch(&format!("CREATE TABLE {COPY} (name text PRIMARY KEY, rows bigint NOT NULL, after text)")).await?;
+        let sql = format!("INSERT INTO {COPY} (name, rows, after) VALUES ('', 0, $1)");
+        tx.execute(&sql, &[text(&mark)]).await?;
+    }
+    Ok(found)
+}
+
+/// What is there for a copy from the source of this mark.
+async fn look(tx: &Transaction, mark: &str) -> Result<Begun, Fault> {
     let there = tx.query(&format!("SELECT to_regclass('{COPY}') IS NOT NULL AS there"), &[]).await?;
     if there.first().is_some_and(|row| column(row, "there").unwrap_or(false)) {
         let marks = tx.query(&format!("SELECT after FROM {COPY} WHERE name = ''"), &[]).await?;
         let kept = marks.first().and_then(|row| column::<Option<&str>>(row, "after").ok().flatten());
         return Ok(if kept == Some(mark) { Begun::Resumed } else { Begun::Other });
     }
-    if !catalogue::is_empty(tx).await? {
-        return Ok(Begun::NotEmpty);
-    }
-    tx.batch(&format!("CREATE TABLE {COPY} (name text PRIMARY KEY, rows bigint NOT NULL, after text)")).await?;
-    let sql = format!("INSERT INTO {COPY} (name, rows, after) VALUES ('', 0, $1)");
-    tx.execute(&sql, &[text(&mark)]).await?;
-    Ok(Begun::New)
+    Ok(if catalogue::is_empty(tx).await? { Begun::New } else { Begun::NotEmpty })
 }
 
 async fn write(
