@@ -195,17 +195,24 @@ async fn a_worker_does_the_jobs_of_a_server_that_does_none_and_takes_no_calls() 
 }
 
 #[tokio::test]
-async fn a_worker_beside_a_server_on_a_file_is_told_what_to_do() {
+async fn a_worker_on_a_file_is_told_what_to_do_whether_a_server_uses_it_or_not() {
     let server = Gantry::start().await;
+    let house = tempfile::tempdir().unwrap();
+    let alone = house.path().join("data");
     for command in
         [["worker", "--listen", "127.0.0.1:0"].as_slice(), &["serve", "--worker-only", "--listen", "127.0.0.1:0"]]
     {
-        let refused = run(gantry(&server.data).args(command));
-        assert_eq!(refused.code(), 1);
-        for word in ["SQLite", "PostgreSQL", "concurrency"] {
-            assert!(refused.err().contains(word), "{}", refused.err());
+        for data in [&server.data, &alone] {
+            let refused = run(gantry(data).args(command));
+            assert_eq!(refused.code(), 1);
+            for word in ["SQLite", "PostgreSQL", "concurrency"] {
+                assert!(refused.err().contains(word), "{}", refused.err());
+            }
         }
     }
+    assert!(!alone.exists(), "nothing was made for it");
+    let help = run(gantry(&alone).args(["worker", "--help"])).ok().out();
+    assert!(help.contains("--listen") && !help.contains("--worker-only "), "{help}");
     let idle = run(gantry(&server.data).args(["serve", "--worker-only"]).env("GANTRY_JOBS__CONCURRENCY", "0"));
     assert!(idle.code() != 0 && idle.err().contains("does nothing"), "{}", idle.err());
 }

@@ -84,6 +84,7 @@ impl Serve {
 
     pub(crate) async fn run(self, context: &Context) -> Result<Outcome, Failure> {
         let config = context.config(self.flags())?;
+        worker::refuse_without_others(&config)?;
         self.tool_folders_are_there()?;
         let redacting = wiring::redacting(context, &config)?;
         let redaction = telemetry::Redaction::new(redacting.of_all());

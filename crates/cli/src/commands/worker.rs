@@ -1,7 +1,7 @@
 //! `gantry worker`: a process that only does jobs, under a name of its own: `gantry serve --worker-only`.
 //!
-//! Needs a store that several processes can write. The embedded one has one writer, and a worker beside a server on it is
-//! refused with what to do, instead of waiting for a lock that is never free.
+//! Needs a store that several processes can write. The embedded one has one writer, and a worker on it is refused with what
+//! to do: beside a server it would wait for a lock that is never free, and alone it would do the jobs of nobody.
 
 use clap::Args;
 
@@ -14,6 +14,8 @@ use crate::failure::Failure;
 ///
 /// The same as `gantry serve --worker-only`.
 #[derive(Debug, Args)]
+// It is one without saying so.
+#[command(mut_arg("worker_only", |arg| arg.hide(true)))]
 pub(crate) struct Worker {
     #[command(flatten)]
     serve: Serve,

@@ -35,7 +35,6 @@ use upstreams::{UpstreamExecutor, Upstreams};
 
 use super::audit_sinks::AuditSinks;
 use super::installation::{self, Installation};
-use super::worker;
 use crate::audit_log::{self, LogKeeping};
 use crate::config::Config;
 use crate::context::Context;
@@ -100,8 +99,7 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
     let data_dir = context.data_dir();
     data_dir.create()?;
     let entropy = OsEntropy::open()?;
-    let store =
-        OpenStore::open(&config.store, data_dir.path()).await.map_err(|failure| worker::advised(config, failure))?;
+    let store = OpenStore::open(&config.store, data_dir.path()).await?;
     let installation = installation::agree(&store, &data_dir, &entropy).await?;
     let admin = data_dir.admin_token_or_new(&entropy)?;
     let key = data_dir.signing_key_or_new(&entropy)?;

@@ -1,4 +1,4 @@
-//! What is different for a server that only does jobs: what it says when it is ready, and when it cannot share a store.
+//! What is different for a server that only does jobs: what it says when it is ready, and which store it needs.
 //!
 //! Not here: which doors it has (`server`), that it has none for calls (`[server] worker_only`).
 
@@ -14,16 +14,15 @@ pub(super) fn is_one(config: &Config) -> bool {
     config.server.limits.probes_only
 }
 
-/// A store that could not be opened, with what a worker needs: a file has one writer, and that is mostly the server whose
-/// jobs it was to do.
-pub(super) fn advised(config: &Config, failure: Failure) -> Failure {
+/// A file has one writer: a worker on it would have the jobs of nobody, whether a server uses the file or not.
+pub(super) fn refuse_without_others(config: &Config) -> Result<(), Failure> {
     if !is_one(config) || config.store.database().is_some() {
-        return failure;
+        return Ok(());
     }
-    failure.hint(
-        "the SQLite store cannot be shared: the server that has it does the jobs itself, as many at once as `[jobs] \
-         concurrency` says. Workers need PostgreSQL: `gantry migrate copy`, then `[store] url`",
-    )
+    Err(Failure::new("a worker does the jobs of other servers, and a SQLite store has none beside it").hint(
+        "a server on SQLite does its jobs itself, as many at once as `[jobs] concurrency` says. Workers need PostgreSQL: \
+         `gantry migrate copy`, then `[store] url` for all of them",
+    ))
 }
 
 /// What it says when it is ready.
