@@ -1,12 +1,12 @@
-//! What people do wrong on the way to PostgreSQL, and what they are told: which database, why, and what to do, by
+//! What people do wrong on the way to PostgreSQL and Redis, and what they are told: which database, why, and what to do, by
 //! every command alike and never with the password.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rusqlite::Connection;
-use serde_json::json;
-use test_servers::{Postgres, free_port};
+use serde_json::{Value, json};
+use test_servers::{Postgres, Redis, free_port};
 
 use crate::support::{Ran, Start, gantry, run, wait_for};
 
@@ -189,4 +189,47 @@ async fn a_binary_starts_beside_a_newer_release_unless_that_one_says_that_it_can
         let said = format!("{}{}", refused.out(), refused.err());
         assert!(refused.code() == 1 && said.contains("upgrade this binary"), "{args:?}: {said}");
     }
+}
+
+/// The line of `gantry doctor` about this, with its status.
+fn doctored(data: &Path, url: &str) -> (String, String) {
+    let patience = ("GANTRY_SHARED_STATE__OPERATION_TIMEOUT_MS", "10000");
+    let mut command = gantry(data);
+    let ran = run(command.args(["--json", "doctor"]).env("GANTRY_SHARED_STATE__URL", url).env(patience.0, patience.1));
+    assert!(!ran.out().contains(PASSWORD), "{}", ran.out());
+    let report = ran.json();
+    let line =
+        report["checks"].as_array().unwrap().iter().find(|check| check["check"] == json!("shared state")).unwrap();
+    let text = |member: &str| line[member].as_str().unwrap_or_default().to_owned();
+    assert_eq!(ran.code(), i32::from(text("status") == "failed"), "{report}");
+    (text("status"), format!("{} {}", text("detail"), text("hint")))
+}
+
+#[test]
+fn the_doctor_looks_at_redis() {
+    let house = tempfile::tempdir().unwrap();
+    let data = house.path().join("data");
+    let address = |redis: &Redis, user: &str| format!("redis://{user}127.0.0.1:{}/", redis.port());
+    let judged = |redis: &Redis, user: &str, status: &str, words: &[&str]| {
+        let (found, said) = doctored(&data, &address(redis, user));
+        assert_eq!(found, status, "{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+    };
+    let mut plain = Redis::start().unwrap();
+    let here = format!("127.0.0.1:{}", plain.port());
+    judged(&plain, "", "ok", &[&here, "Redis 7", "takes what is written"]);
+    plain.kill();
+    judged(&plain, "", "failed", &[&here, "cannot be reached", "refused"]);
+    let closed = Redis::start_with(&["--requirepass", PASSWORD]).unwrap();
+    judged(&closed, &format!(":{PASSWORD}@"), "ok", &["Redis 7"]);
+    judged(&closed, ":another@", "failed", &["credentials", "password"]);
+    judged(&closed, "", "failed", &["credentials"]);
+    let full = Redis::start_with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]).unwrap();
+    judged(&full, "", "failed", &["out of memory", "maxmemory"]);
+    let forgetful = Redis::start_with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]).unwrap();
+    judged(&forgetful, "", "warning", &["allkeys-lru", "noeviction"]);
+    let cluster = Redis::start_with(&["--cluster-enabled", "yes"]).unwrap();
+    judged(&cluster, "", "failed", &["cluster"]);
+    let report: Value = run(gantry(&data).args(["--json", "doctor"])).json();
+    assert!(report.to_string().contains("in memory"), "{report}");
 }

@@ -15,4 +15,4 @@ mod redis;
 pub use falling_back::{FallbackSettings, FallingBack};
 pub use memory::MemoryBus;
 pub use memory_state::MemoryState;
-pub use redis::{RedisBus, RedisSettings, RedisSettingsError, RedisState, Standing, Trouble};
+pub use redis::{NotUsable, RedisBus, RedisSettings, RedisSettingsError, RedisState, Seen, Standing, Trouble, look};

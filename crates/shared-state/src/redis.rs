@@ -21,6 +21,7 @@ mod breakers;
 mod bus;
 mod limits;
 mod link;
+mod look;
 mod names;
 mod scripts;
 mod values;
@@ -38,6 +39,7 @@ use breakers::Listed;
 pub use bus::RedisBus;
 use link::Link;
 pub use link::{Standing, Trouble};
+pub use look::{NotUsable, Seen, look};
 use names::Names;
 use scripts::{Scripts, StepClock};
 
@@ -93,6 +95,15 @@ impl RedisSettings {
             return Err(RedisSettingsError::Timeout);
         }
         Ok(())
+    }
+
+    /// The address for people: without user and password.
+    pub fn shown(&self) -> String {
+        let scheme = if self.url.starts_with("rediss:") { "rediss" } else { "redis" };
+        match self.url.as_str().into_connection_info() {
+            Ok(info) => format!("{scheme}://{}/{}", info.addr(), info.redis_settings().db()),
+            Err(_) => format!("{scheme}://"),
+        }
     }
 
     fn client(&self) -> Result<Client, RedisSettingsError> {

@@ -1,6 +1,6 @@
 //! `gantry doctor`: what is in force, where it came from, and whether it can work. (OPS-003)
 //!
-//! Looks and reads, never mends. Every check is a function from what it looks at to one [`Finding`]; exit code 1 if one
+//! Looks and reads, never mends; a key that lives for a second is all it writes, to see that Redis takes it. Every check is a function from what it looks at to one [`Finding`]; exit code 1 if one
 //! of them failed. What is missing but optional is said by name, never silently.
 
 use clap::Args;
@@ -15,6 +15,7 @@ use crate::printer::{Printer, Style};
 
 mod checks;
 mod isolation;
+mod shared_state;
 
 /// Check the configuration, the data directory and the server
 #[derive(Debug, Args)]

@@ -239,7 +239,7 @@ impl Shared {
             let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
             // LINK-1.
             connection.subscribe(self.channels.as_slice()).await?;
-            let about: String = ::redis::cmd("INFO").arg("server").arg("memory").query_async(&mut connection).await?;
+            let about = About::ask(&mut connection).await?;
             Ok::<_, RedisError>((connection, about))
         });
         let (mut connection, about) = match made.await {
@@ -253,9 +253,9 @@ impl Shared {
         // A server that is too slow for an operation is not there, however patient the greeting was.
         let ping = ::redis::cmd("PING");
         match timeout(self.operation_timeout, ping.query_async::<String>(&mut connection)).await {
-            Ok(Ok(_pong)) if field(&about, "redis_mode") == Some("cluster") => Err(Trouble::Cluster),
+            Ok(Ok(_pong)) if about.is_cluster() => Err(Trouble::Cluster),
             Ok(Ok(_pong)) => {
-                look_over(&about);
+                about.look_over();
                 Ok(connection)
             }
             Ok(Err(error)) => Err(classified(&error)),
@@ -311,7 +311,7 @@ fn take(push: PushInfo, words: &mpsc::Sender<Heard>) {
 }
 
 /// What an error means for whoever called.
-fn classified(error: &RedisError) -> Trouble {
+pub(super) fn classified(error: &RedisError) -> Trouble {
     match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => Trouble::Denied,
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::RESP3NotSupported => Trouble::Garbled,
@@ -334,21 +334,47 @@ fn classified(error: &RedisError) -> Trouble {
     }
 }
 
-/// What a server says about itself under this name.
-fn field<'a>(about: &'a str, name: &str) -> Option<&'a str> {
-    about.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
+// --------------------------------------------------------------------------------------------------------------- about
 
-/// Says what an operator should know about the server. It is used all the same.
-fn look_over(about: &str) {
-    let field = |name: &str| field(about, name);
-    let major = field("redis_version").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
-    if major.is_some_and(|major| major < MAJOR_MIN) {
-        tracing::warn!("this Redis is older than {MAJOR_MIN}, which is the oldest that is tested");
+/// What a server says about itself.
+pub(super) struct About(String);
+
+impl About {
+    pub(super) async fn ask(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
+        Ok(Self(::redis::cmd("INFO").arg("server").arg("memory").query_async(connection).await?))
     }
-    let policy = field("maxmemory_policy").unwrap_or("noeviction");
-    if field("maxmemory").is_some_and(|bytes| bytes != "0") && policy != "noeviction" {
-        // what is thrown away is an open breaker or a used-up limit.
-        tracing::warn!(policy, "this Redis throws keys away when it is full; give Gantry one with `noeviction`");
+
+    pub(super) fn version(&self) -> Option<&str> {
+        self.field("redis_version")
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        self.field("redis_mode") == Some("cluster")
+    }
+
+    /// Is it older than what is tested?
+    pub(super) fn is_old(&self) -> bool {
+        let major = self.version().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+        major.is_some_and(|major| major < MAJOR_MIN)
+    }
+
+    /// The policy by which it throws keys away when it is full, if it does. X-42: that is an open breaker or a used-up limit.
+    pub(super) fn throws_away(&self) -> Option<&str> {
+        let policy = self.field("maxmemory_policy").filter(|policy| *policy != "noeviction")?;
+        self.field("maxmemory").is_some_and(|bytes| bytes != "0").then_some(policy)
+    }
+
+    /// Says what an operator should know about the server. It is used all the same.
+    fn look_over(&self) {
+        if self.is_old() {
+            tracing::warn!("this Redis is older than {MAJOR_MIN}, which is the oldest that is tested");
+        }
+        if let Some(policy) = self.throws_away() {
+            tracing::warn!(policy, "this Redis throws keys away when it is full; give Gantry one with `noeviction`");
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     }
 }

@@ -65,6 +65,11 @@ impl Names {
         format!("{}gantry:{{presence}}", self.prefix)
     }
 
+    /// What somebody of this name writes to see that it can.
+    pub(super) fn look(&self, who: &str) -> String {
+        format!("{}gantry:{{look}}:{who}", self.prefix)
+    }
+
     /// How many changes were ever published.
     pub(super) fn generation(&self) -> String {
         format!("{}gantry:{{bus}}:generation", self.prefix)

@@ -9,7 +9,7 @@ use ::redis::{Script, ScriptInvocation};
 
 /// Makes the server look at its state before the script and not at each write: one that has no memory left, or is no
 /// master, refuses the whole step.
-const STRICT: &str = "#!lua\n";
+pub(super) const STRICT: &str = "#!lua\n";
 
 /// All of them.
 #[derive(Debug)]

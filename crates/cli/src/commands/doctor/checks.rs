@@ -9,7 +9,7 @@ use serde_json::Value;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
-use super::{Finding, Health, isolation};
+use super::{Finding, Health, isolation, shared_state};
 use crate::client::ClientError;
 use crate::config::Config;
 use crate::config::store::Database;
@@ -96,7 +96,8 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
 /// Everything the configuration speaks about.
 pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
     let dir = context.data_dir();
-    let mut findings = vec![store(config, &dir).await, audit(config, &dir)];
+    let mut findings =
+        vec![store(config, &dir).await, shared_state::finding(&config.shared_state).await, audit(config, &dir)];
     let (tools, processes) = tools(config);
     findings.extend(tools);
     findings.extend(isolation::findings(config, processes).await);
