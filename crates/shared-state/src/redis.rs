@@ -156,7 +156,7 @@ impl RedisState {
     pub fn open(settings: &RedisSettings) -> Result<Self, RedisSettingsError> {
         settings.check()?;
         let names = Arc::new(Names::new(&settings.namespace));
-        let (link, heard) = Link::open(settings.client()?, settings, names.channels(), names.look());
+        let (link, heard) = Link::open(settings.client()?, settings, names.channels(), names.look(&settings.replica));
         let link = Arc::new(link);
         let transitions = broadcast::Sender::new(TRANSITIONS_WAITING_MAX);
         let bus =

@@ -61,11 +61,6 @@ impl Names {
     }
 
     /// The replicas that are there.
-    /// What is written to find out whether that is possible.
-    pub(super) fn look(&self) -> String {
-        format!("{}gantry:look", self.prefix)
-    }
-
     pub(super) fn presence(&self) -> String {
         format!("{}gantry:{{presence}}", self.prefix)
     }
