@@ -391,12 +391,12 @@ impl Remembered {
         let mut open = self.lock();
         let known = open.get(key).copied();
         // An answer says how long still, not since when and why: that was heard before, or begins now.
-        let since_ms = change.map(|change| change.at_ms).or(known.map(|known| known.since_ms));
-        let reason = change.map(|change| change.reason).or(known.and_then(|known| known.reason));
+        let since_ms = change.map(|change| change.at_ms).or_else(|| known.map(|known| known.since_ms));
+        let reason = change.map(|change| change.reason).or_else(|| known.and_then(|known| known.reason));
         let opened = Opened {
             until: span.map(|span| now.saturating_add(span)),
             since_ms: since_ms.unwrap_or_else(|| self.wall_ms()),
-            reason: reason.or(span.is_none().then_some(Reason::Manual)),
+            reason: reason.or_else(|| span.is_none().then_some(Reason::Manual)),
         };
         if open.len() >= REMEMBERED_MAX && !open.contains_key(key) {
             open.retain(|_, opened| opened.until.is_none_or(|until| until > now));
