@@ -196,7 +196,11 @@ const OPEN_IN_QUERIES: &[&str] = &["sslmode", "sslrootcert", "application_name",
 /// A URL without the secret part of its user information and without the values of its query.
 fn without_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    // A password that should have been encoded can have any sign in it. In addresses of stores nothing else has an `@`.
+    let is_store = matches!(scheme, "postgres" | "postgresql" | "redis" | "rediss");
+    let password_end = rest.rfind('@').filter(|_| is_store).unwrap_or(0);
+    let authority_end =
+        rest.get(password_end..).and_then(|rest| rest.find(['/', '?', '#'])).map_or(rest.len(), |at| password_end + at);
     let (authority, tail) = rest.split_at(authority_end);
     let authority = match authority.rsplit_once('@') {
         Some((user_info, host)) => {
@@ -263,7 +267,8 @@ mod tests {
             ("http://host/a@b", "http://host/a@b"),
             ("https://siem.example/x?token=pw&a=b", "https://siem.example/x?token=(hidden)&a=(hidden)"),
             ("http://u:pw@host:1/?token=pw", "http://u:(hidden)@host:1/?token=(hidden)"),
-            ("postgres://me@host/db?sslmode=require", "postgres://me@host/db?sslmode=require"),
+            ("postgres://me:pw@host/db?sslmode=require", "postgres://me:(hidden)@host/db?sslmode=require"),
+            ("postgres://me:p/w?#@host/db", "postgres://me:(hidden)@host/db"),
             (
                 r#"{"kind":"http","url":"https://x/y?token=pw"}"#,
                 r#"{"kind":"http","url":"https://x/y?token=(hidden)"}"#,
