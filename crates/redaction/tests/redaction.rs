@@ -439,7 +439,9 @@ fn secrets() -> impl Strategy<Value = String> {
         let mut letters: Vec<u8> = secret.bytes().skip(4).collect();
         letters.sort_unstable();
         letters.dedup();
-        !secret.starts_with(['g', 'A']) || letters.len() >= 11
+        // What people write in place of a key has four of these in a row.
+        let is_stand_in = secret.to_ascii_lowercase().contains("xxxx");
+        !secret.starts_with(['g', 'A']) || (letters.len() >= 11 && !is_stand_in)
     })
 }
 

@@ -44,22 +44,19 @@ const END_WITHIN: Duration = Duration::from_secs(20);
 
 // ------------------------------------------------------------------------------------------------------------ fakes
 
-/// Shows nothing, and cannot redact what says so.
+/// Has nothing to hide, as calls of these tests have nothing that must not be seen, and cannot redact what says so.
 #[derive(Debug)]
-struct Withholding;
+struct Outspoken;
 
-impl Redactor for Withholding {
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
+impl Redactor for Outspoken {
+    fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
         if value.to_string().contains("unredactable") {
             return Err(RedactError("this cannot be redacted".into()));
         }
-        Withhold.value(value, schema)
+        Ok(value.clone())
     }
     fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
-        Withhold.text(text)
-    }
-    fn finds(&self, text: &str) -> bool {
-        Withhold.finds(text)
+        text.into()
     }
     fn members(&self, value: &mut Value, names: &[Box<str>]) {
         Withhold.members(value, names);
@@ -279,7 +276,7 @@ impl House {
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             observer: Arc::new(Unwatched),
-            redactor: Arc::new(Withholding),
+            redactor: Arc::new(Outspoken),
         })
         .with_checkpoints(checkpoints)
         .with_insights(Arc::new(insights));
