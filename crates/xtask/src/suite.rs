@@ -82,7 +82,7 @@ fn once_more(programs: &[String], names: &[String]) -> Result<Tally> {
     println!("\nonce more, by themselves: {}", names.join(", "));
     let mut all = Tally::default();
     for program in programs {
-        let mut arguments: Vec<String> = program.split_whitespace().map(str::to_owned).collect();
+        let mut arguments = of_the_workspace(program);
         arguments.extend(["--".to_owned(), "--exact".to_owned()]);
         arguments.extend_from_slice(names);
         let (again, _) = cargo_test(&arguments)?;
@@ -91,6 +91,21 @@ fn once_more(programs: &[String], names: &[String]) -> Result<Tally> {
         all.names.extend(again.names);
     }
     Ok(all)
+}
+
+/// `-p gantry-store --test sqlite` as `--workspace --test sqlite`: a package by itself would be built with other features of
+/// what it depends on, and everything it depends on with it.
+fn of_the_workspace(program: &str) -> Vec<String> {
+    let mut words = program.split_whitespace();
+    let mut kept = vec!["--workspace".to_owned()];
+    while let Some(word) = words.next() {
+        if matches!(word, "-p" | "--package") {
+            words.next();
+        } else {
+            kept.push(word.to_owned());
+        }
+    }
+    kept
 }
 
 /// Takes from the failures those that passed in the second run, and names them. Nothing is forgiven unless every one was
@@ -223,6 +238,13 @@ mod tests {
         count(output.as_bytes(), &mut Vec::new(), &mut tally).unwrap();
         assert_eq!(tally.failures, ["test b ... FAILED", "---- b stdout ----", "thread 'b' panicked", ""]);
         assert_eq!(tally.names, ["b"]);
+    }
+
+    #[test]
+    fn a_program_is_run_again_as_it_was_built() {
+        assert_eq!(of_the_workspace("-p gantry-store --test sqlite"), ["--workspace", "--test", "sqlite"]);
+        assert_eq!(of_the_workspace("-p gantry-audit --lib"), ["--workspace", "--lib"]);
+        assert_eq!(of_the_workspace("--bin gantry"), ["--workspace", "--bin", "gantry"]);
     }
 
     fn tally(passed: u64, names: &[&str]) -> Tally {
