@@ -25,7 +25,19 @@ pub(crate) fn root() -> &'static Path {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
     command.current_dir(root());
+    // What cargo tells a program it runs is not for the next cargo: build scripts that look at such words would take it for
+    // a change, and everything that depends on them would be built again.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_about_this_package) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+fn is_about_this_package(variable: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| variable.starts_with(prefix))
+        || matches!(variable, "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE" | "OUT_DIR")
 }
 
 /// One text file.
