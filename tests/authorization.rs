@@ -14,7 +14,7 @@ async fn every_endpoint_answers_every_kind_of_caller_as_the_table_says() {
     let author = gantry.mint(json!({ "roles": ["tool_author"], "tools": [], "tenant": "local" })).await;
     let operator = gantry.mint(json!({ "roles": ["operator"], "tools": [], "tenant": "local" })).await;
     let sum = json!({ "tool_id": "calculator", "parameters": { "expression": "1" } });
-    let mint = json!({ "sub": "did:key:x", "tenant": "acme", "ttl_seconds": 60 });
+    let mint = json!({ "sub": "did:example:x", "tenant": "acme", "ttl_seconds": 60 });
     let schemas = json!({ "old": { "type": "object" }, "new": { "type": "object" } });
     let offer = json!({ "expected": { "type": "object" }, "offered": { "type": "object" } });
     // method, path, body, then the status for: nobody, nonsense, agent, tool author, operator, admin
@@ -41,6 +41,19 @@ async fn every_endpoint_answers_every_kind_of_caller_as_the_table_says() {
         ),
         (Method::POST, "/v1/tools/register", Some(manifest(json!({}))), [401, 401, 403, 200, 403, 200]),
         (Method::POST, "/v1/tools/demo.echo_sum/restore", Some(json!({})), [401, 401, 403, 403, 200, 200]),
+        (Method::GET, "/v1/tools/demo.echo_sum/deprecation", None, [401, 401, 404, 403, 200, 200]),
+        (
+            Method::POST,
+            "/v1/tools/demo.echo_sum/quarantine",
+            Some(json!({ "reason": "it is looked at" })),
+            [401, 401, 403, 403, 200, 200],
+        ),
+        (
+            Method::POST,
+            "/v1/tools/demo.echo_sum/release",
+            Some(json!({ "reason": "it was looked at" })),
+            [401, 401, 403, 403, 200, 412],
+        ),
         (Method::POST, "/v1/tokens", Some(mint), [401, 401, 403, 403, 403, 201]),
         (Method::POST, "/v1/tokens/revoke", Some(json!({ "jti": "some-token" })), [401, 401, 403, 403, 200, 200]),
         (Method::POST, "/v1/keys/rotate", Some(json!({})), [401, 401, 403, 403, 403, 200]),

@@ -98,7 +98,7 @@ async fn ten_megabytes_are_refused_without_being_read() {
     // The server may close before everything is sent; then the refusal is read from a raw connection.
     let mut stream = TcpStream::connect(gantry.address()).await.unwrap();
     let head = format!(
-        "POST {INVOKE} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST {INVOKE} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         gantry.token,
         body.len()
     );
@@ -109,7 +109,7 @@ async fn ten_megabytes_are_refused_without_being_read() {
 
     let mut stream = TcpStream::connect(gantry.address()).await.unwrap();
     let head = format!(
-        "POST {INVOKE} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+        "POST {INVOKE} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
         gantry.token
     );
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -157,7 +157,7 @@ async fn slow_clients_are_cut_off() {
 
     let mut body = TcpStream::connect(gantry.address()).await.unwrap();
     let head = format!(
-        "POST {INVOKE} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{",
+        "POST {INVOKE} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{",
         gantry.token
     );
     body.write_all(head.as_bytes()).await.unwrap();

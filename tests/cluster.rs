@@ -4,8 +4,10 @@
 //! Effects are counted outside of all servers, in a file that the tools write to.
 
 mod changes;
+mod checkpoints;
 mod clocks;
 mod deaths;
+mod lifecycle;
 mod partitions;
 mod pauses;
 mod rolling;

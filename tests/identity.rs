@@ -422,3 +422,31 @@ async fn guessing_is_slowed_down_and_honest_callers_are_not() {
     assert!(held_off.header("retry-after").parse::<u64>().unwrap() >= 1);
     assert_eq!(call(&gantry, &good).await.status, 200);
 }
+
+#[tokio::test]
+async fn openssl_reads_the_signing_key_and_what_it_writes_is_taken() {
+    let gantry = Gantry::start().await;
+    let openssl = |arguments: &[&str]| {
+        let made = std::process::Command::new("openssl").args(arguments).output().unwrap();
+        assert!(made.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&made.stderr));
+        String::from_utf8(made.stdout).unwrap()
+    };
+    let file = gantry.data.join("keys/signing.pem");
+    let shown = openssl(&["pkey", "-in", file.to_str().unwrap(), "-noout", "-text"]);
+    assert!(shown.to_uppercase().contains("ED25519"), "{shown}");
+    let read = |path: &str| openssl(&["pkey", "-in", path, "-pubout"]);
+    let published = gantry.get("/.well-known/jwks.json").await.body["keys"][0]["x"].as_str().unwrap().to_owned();
+    let public: String = read(file.to_str().unwrap()).lines().filter(|line| !line.starts_with('-')).collect();
+    let public = base64::engine::general_purpose::STANDARD.decode(public).unwrap();
+    assert_eq!(URL_SAFE_NO_PAD.encode(&public[public.len() - 32..]), published);
+    // A key that OpenSSL has made is a signing key.
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    std::fs::create_dir_all(data.join("keys")).unwrap();
+    let own = data.join("keys/signing.pem");
+    std::fs::write(&own, openssl(&["genpkey", "-algorithm", "ed25519"])).unwrap();
+    std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let with_own = Start::new().data(&data).run().await;
+    let token = with_own.mint(json!({})).await;
+    assert_eq!(call(&with_own, &token).await.status, 200);
+}

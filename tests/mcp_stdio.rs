@@ -18,7 +18,10 @@ struct Talk {
 impl Talk {
     fn begin(data: &Path) -> Self {
         let mut command = gantry(data);
-        command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self::over(command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()))
+    }
+
+    fn over(command: &mut std::process::Command) -> Self {
         let mut child = command.spawn().unwrap();
         let (asks, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut talk = Self { child, asks, answers };
@@ -90,7 +93,7 @@ async fn clients_are_told_how_to_connect() {
     let printed = server.cli(&["mcp", "install", "--client", "claude", "--json"]).ok().json();
     let entry = &printed["config"]["mcpServers"]["gantry"];
     let arguments: Vec<&str> = entry["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
-    assert_eq!(arguments, ["mcp", "--data-dir", server.data.to_str().unwrap(), "--as", "mcp-claude"]);
+    assert_eq!(arguments, ["mcp", "--data-dir", server.data.to_str().unwrap(), "--as", "mcp-claude", "--no-config"]);
     let file = server.data.join("client.json");
     std::fs::write(&file, r#"{ "servers": { "other": {} } }"#).unwrap();
     let path = file.to_str().unwrap();
@@ -113,4 +116,54 @@ async fn clients_are_told_how_to_connect() {
     let refused = server.cli(&["mcp", "install", "--client", "vscode", "--write", "--path", path]);
     assert_eq!((refused.code(), std::fs::read_to_string(&file).unwrap().as_str()), (1, "{ broken"));
     assert_eq!(run(gantry(&server.data).args(["mcp", "install", "--client", "nobody"])).code(), 2);
+}
+
+/// The answer of an installed command to a call of the calculator, started as a client would: elsewhere, and without our
+/// environment.
+fn called_as_installed(entry: &Value, folder: &Path) -> Value {
+    let mut command = std::process::Command::new(entry["command"].as_str().unwrap());
+    command.args(entry["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()));
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir(folder);
+    for (name, value) in entry["env"].as_object().into_iter().flatten() {
+        command.env(name, value.as_str().unwrap());
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut talk = Talk::over(&mut command);
+    let answer = talk.ask(9, "tools/call", &json!({ "name": "calculator", "arguments": { "expression": "6*7" } }));
+    talk.end();
+    answer
+}
+
+#[tokio::test]
+async fn an_installed_command_is_as_strict_as_what_it_was_installed_with() {
+    let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let data = home.path().join("data");
+    let install = |settings: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = gantry(&data);
+        command.envs(settings.iter().copied()).args(["mcp", "install", "--client", "claude", "--json"]).args(arguments);
+        run(&mut command)
+    };
+    let entry = |printed: crate::support::Ran| printed.ok().json()["config"]["mcpServers"]["gantry"].clone();
+    // What stands where the client starts it does not count.
+    std::fs::write(elsewhere.path().join("gantry.toml"), "[mcp]\nmode = \"discovery\"\n").unwrap();
+    let plain = entry(install(&[], &[]));
+    assert_eq!(called_as_installed(&plain, elsewhere.path())["result"]["structuredContent"]["result"], 42);
+    std::fs::remove_file(elsewhere.path().join("gantry.toml")).unwrap();
+
+    // By the file of this folder, by one that is named, and by the environment.
+    let by_environment = entry(install(&[("GANTRY_MCP__MODE", "discovery")], &[]));
+    std::fs::write(home.path().join("gantry.toml"), "[mcp]\nmode = \"discovery\"\n").unwrap();
+    let by_folder = entry(install(&[], &[]));
+    let by_name = entry(install(&[], &["--config", "./gantry.toml"]));
+    for entry in [by_environment, by_folder, by_name] {
+        let answer = called_as_installed(&entry, elsewhere.path());
+        assert!(answer["error"]["code"].is_i64() && answer.get("result").is_none(), "{entry}: {answer}");
+    }
+    // A secret of the environment is not written into a client's file.
+    let secret = install(&[("GANTRY_STORE__URL", "postgres://me:hunter2@127.0.0.1:1/db")], &[]);
+    assert!(secret.code() == 1 && secret.err().contains("GANTRY_STORE__URL"), "{}", secret.err());
+    assert!(!secret.err().contains("hunter2") && !secret.out().contains("hunter2"));
+    // Nor is a configuration that cannot be used left for the client to find out about.
+    std::fs::write(home.path().join("gantry.toml"), "[mcp]\nmode = \"discovry\"\n").unwrap();
+    assert_eq!(install(&[], &[]).code(), 1);
 }

@@ -16,7 +16,6 @@ async fn what_this_server_cannot_honour_is_refused_and_not_run() {
     let effects = json!([{ "resource": "thing", "op": "DELETE", "scope": "tenant" }]);
     let tools = [
         json!({ "tool_id": "no_way", "execution": null }),
-        json!({ "tool_id": "far_away", "execution": { "type": "grpc", "endpoint": "x", "service": "y", "method": "z" } }),
         json!({ "tool_id": "wipe_all", "side_effect_policy": "irreversible", "side_effects": effects, "idempotency": {} }),
         json!({ "tool_id": "undoable", "side_effect_policy": "compensatable", "side_effects": effects, "idempotency": {}, "compensation_tool_id": "calculator" }),
         json!({ "tool_id": "ask_user", "requires_confirmation": true }),
@@ -28,7 +27,6 @@ async fn what_this_server_cannot_honour_is_refused_and_not_run() {
     let call = |tool: &str, options: Value| json!({ "tool_id": format!("demo.{tool}"), "parameters": { "expression": "1" }, "execution_options": options });
     for (request, expected) in [
         (call("no_way", json!({})), (503, "E3108")),
-        (call("far_away", json!({})), (503, "E3108")),
         (call("wipe_all", json!({})), (403, "E3208")),
         (call("undoable", json!({})), (400, "E3004")),
         (call("ask_user", json!({})), (409, "E3210")),
@@ -52,7 +50,7 @@ async fn a_body_that_contradicts_the_token_is_refused() {
     let gantry = Gantry::start().await;
     let token = gantry.mint(json!({})).await;
     let request = |context: Value| json!({ "tool_id": "calculator", "parameters": { "expression": "1" }, "agent_context": context });
-    let good = request(json!({ "agent_did": "did:key:z6MkTest", "tenant_id": "acme", "session_id": "s-1" }));
+    let good = request(json!({ "agent_did": "did:example:test", "tenant_id": "acme", "session_id": "s-1" }));
     assert_eq!(gantry.request(Method::POST, "/v1/tools/invoke", Some(&token), Some(good)).await.status, 200);
     for context in
         [json!({ "tenant_id": "other" }), json!({ "agent_did": "did:key:other" }), json!({ "user_did": "did:key:u" })]
@@ -70,13 +68,19 @@ async fn troubles_of_a_model_endpoint_are_told_apart() {
         .env("GANTRY_MODEL__MODEL", "test-model")
         .env("GANTRY_MODEL__API_KEY", "sk-planted-secret")
         .env("GANTRY_MODEL__TIMEOUT_MS", "1000")
+        // Failures are what is looked at here, not what becomes of many.
+        .env("GANTRY_RESILIENCE__FAILURE_THRESHOLD", "100")
+        .env("GANTRY_RESILIENCE__RETRY_FIRST_MS", "1")
         .run()
         .await;
-    for expected in [(503, "E3502"), (429, "E3504"), (504, "E3503")] {
+    for (turn, expected) in [(503, "E3502"), (429, "E3504"), (504, "E3503")].into_iter().enumerate() {
+        // A failure is tried again, and finds the same.
+        endpoint.turn.store(turn, Ordering::SeqCst);
         let answer = gantry.invoke("deep_reasoning", json!({ "problem": "why?" })).await;
         assert_eq!(answer.refusal(), expected, "{}", answer.text);
         assert!(!answer.text.contains("sk-planted-secret"));
     }
+    endpoint.turn.store(3, Ordering::SeqCst);
     let answer = gantry.invoke("deep_reasoning", json!({ "problem": "why?" })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert!(answer.text.contains("because"));
@@ -84,20 +88,22 @@ async fn troubles_of_a_model_endpoint_are_told_apart() {
     assert!(!gantry.log().contains("sk-planted-secret"));
 }
 
-/// An HTTP server that fails in three ways and then answers: 500, 429, silence, a completion.
+/// An HTTP server that does what its turn says: 500, 429, silence, a completion.
 struct Endpoint {
     address: std::net::SocketAddr,
+    turn: Arc<AtomicUsize>,
 }
 
 impl Endpoint {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(AtomicUsize::new(0));
+        let turn = Arc::new(AtomicUsize::new(0));
+        let told = Arc::clone(&turn);
         tokio::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let turn = asked.fetch_add(1, Ordering::SeqCst);
+                let turn = told.load(Ordering::SeqCst);
                 tokio::spawn(async move {
                     let mut request = Vec::new();
                     let mut chunk = [0; 4096];
@@ -126,6 +132,6 @@ impl Endpoint {
                 });
             }
         });
-        Self { address }
+        Self { address, turn }
     }
 }

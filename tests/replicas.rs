@@ -58,7 +58,7 @@ async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis
     until_shared_is(&one, true).await;
     until_shared_is(&other, true).await;
     until_metrics_say(&other, 1).await;
-    let user = json!({ "tenant": "local", "sub": "did:key:z6MkSame" });
+    let user = json!({ "tenant": "local", "sub": "did:example:same" });
     let (first, second) = (one.mint(user.clone()).await, other.mint(user).await);
 
     // One limit for both.
@@ -77,7 +77,7 @@ async fn two_servers_share_limits_and_breakers_and_each_has_its_part_while_redis
 
     // What is done to a breaker at one server is so at the other.
     one.cli(&["breakers", "open", "sums"]).ok();
-    let answer = call(&other, &other.mint(json!({ "tenant": "local", "sub": "did:key:z6MkOther" })).await).await;
+    let answer = call(&other, &other.mint(json!({ "tenant": "local", "sub": "did:example:other" })).await).await;
     assert_eq!(answer.refusal(), (503, "E3501"));
     assert!(answer.text.contains("by hand"), "{}", answer.text);
     assert_eq!(other.cli(&["breakers", "list", "--json"]).ok().json()["current"], json!(true));
@@ -141,13 +141,13 @@ async fn a_policy_update_in_redis_voids_the_decisions_of_those_it_names() {
     let permit = json!({ "policies": "@id(\"all\") permit(principal, action, resource);" });
     let put = gantry.request(Method::PUT, "/v1/policies", Some(&gantry.token), Some(permit)).await;
     assert_eq!(put.status, 200, "{}", put.text);
-    let ann = gantry.mint(json!({ "tenant": "local", "sub": "did:key:z6MkAnn" })).await;
-    let bob = gantry.mint(json!({ "tenant": "local", "sub": "did:key:z6MkBob" })).await;
+    let ann = gantry.mint(json!({ "tenant": "local", "sub": "did:example:ann" })).await;
+    let bob = gantry.mint(json!({ "tenant": "local", "sub": "did:example:bob" })).await;
     let start = std::time::Instant::now();
     // Until Ann is decided about anew and Bob is not: a word that gets lost, which voids everything, costs one more round.
     loop {
         is_decided_anew(&gantry, &bob).await;
-        redis.ask(&["PUBLISH", "abac:policy:updates", r#"{"affected_subjects":["did:key:z6MkAnn"]}"#]).unwrap();
+        redis.ask(&["PUBLISH", "abac:policy:updates", r#"{"affected_subjects":["did:example:ann"]}"#]).unwrap();
         while !is_decided_anew(&gantry, &ann).await {
             assert!(start.elapsed() < crate::support::PATIENCE, "the word about Ann was not heard");
         }

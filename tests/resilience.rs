@@ -103,6 +103,25 @@ async fn breaker(gantry: &Gantry) -> Value {
 }
 
 #[tokio::test]
+async fn the_model_behind_deep_reasoning_is_a_service_with_a_breaker() {
+    let service = Service::start().await;
+    let start =
+        service.server().env("GANTRY_RESILIENCE__FAILURE_THRESHOLD", "2").env("GANTRY_RESILIENCE__OPEN_MS", "600000");
+    let gantry = start.env("GANTRY_RESILIENCE__RETRY_FIRST_MS", "1").run().await;
+    service.fail(usize::MAX);
+    for _ in 0..2 {
+        let answer = gantry.invoke("deep_reasoning", json!({ "problem": "why?" })).await;
+        assert!(["E3501", "E3502"].contains(&answer.code()), "{}", answer.text);
+    }
+    let asked = service.asked();
+    let refused = gantry.invoke("deep_reasoning", json!({ "problem": "why?" })).await;
+    assert_eq!(refused.refusal(), (503, "E3501"), "{}", refused.text);
+    assert_eq!(service.asked(), asked, "no call reaches the model while the breaker is open");
+    let breakers = gantry.get("/v1/breakers?service=model").await;
+    assert_eq!(breakers.body["breakers"][0]["state"], "open", "{}", breakers.text);
+}
+
+#[tokio::test]
 async fn a_failing_service_is_left_alone_tried_and_used_again() {
     let service = Service::start().await;
     let gantry = service
@@ -289,7 +308,7 @@ async fn while_a_service_is_left_alone_a_tool_that_asks_for_it_answers_with_what
     assert!(stale.body["execution_metadata"]["stale"]["age_ms"].is_u64(), "{}", stale.text);
     assert_eq!(service.asked(), before);
     // Another caller was never answered, so there is nothing to answer with.
-    let other = gantry.mint(json!({ "tenant": "local", "sub": "did:key:z6MkOther" })).await;
+    let other = gantry.mint(json!({ "tenant": "local", "sub": "did:example:other" })).await;
     let body = json!({ "tool_id": "demo.ask", "parameters": { "problem": "why?" } });
     let refused = gantry.request(reqwest::Method::POST, "/v1/tools/invoke", Some(&other), Some(body)).await;
     assert_eq!(refused.refusal(), (503, "E3501"));

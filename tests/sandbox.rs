@@ -19,6 +19,7 @@ mod crowd;
 mod leaks;
 mod limits;
 mod loopback;
+mod ordinary_user;
 mod permissions;
 mod sessions;
 mod survivors;

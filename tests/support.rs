@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
@@ -12,9 +13,11 @@ use tempfile::TempDir;
 /// Longest wait for anything. Generous, because the machine may be busy; a passing test never waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary under test.
+/// The binary under test: the one just built, or an older one, to see that a regression test fails where the bug was.
 pub(crate) fn binary() -> &'static str {
-    env!("CARGO_BIN_EXE_gantry")
+    static BINARY: OnceLock<String> = OnceLock::new();
+    BINARY
+        .get_or_init(|| std::env::var("GANTRY_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_gantry").to_owned()))
 }
 
 /// Tries until `attempt` gives something.
@@ -45,11 +48,22 @@ pub(crate) struct Start {
     data: Option<PathBuf>,
     /// Is it not to be ended by the signal for files that grow too large?
     bears_full_disks: bool,
+    /// Does it run as a user who owns nothing?
+    ordinary_user: bool,
+    /// The certificate by which its clients recognise it, as PEM.
+    certificate: Option<String>,
 }
 
 impl Start {
     pub(crate) fn new() -> Self {
-        Self { args: Vec::new(), env: Vec::new(), data: None, bears_full_disks: false }
+        Self {
+            args: Vec::new(),
+            env: Vec::new(),
+            data: None,
+            bears_full_disks: false,
+            ordinary_user: false,
+            certificate: None,
+        }
     }
 
     pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
@@ -74,6 +88,18 @@ impl Start {
         self
     }
 
+    /// Runs it as a user who owns nothing but its data directory, and has no control groups.
+    pub(crate) fn running_as_ordinary_user(mut self) -> Self {
+        self.ordinary_user = true;
+        self
+    }
+
+    /// It speaks TLS, and its clients trust this certificate.
+    pub(crate) fn trusting(mut self, certificate: &str) -> Self {
+        self.certificate = Some(certificate.to_owned());
+        self
+    }
+
     /// The command, for tests that expect it to refuse.
     pub(crate) fn command(&self, data: &Path) -> Command {
         let mut command = gantry(data);
@@ -84,6 +110,13 @@ impl Start {
             shell.env_clear().envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
             shell.current_dir(command.get_current_dir().unwrap()).stdin(Stdio::null());
             command = shell;
+        }
+        if self.ordinary_user {
+            let user = ["--reuid=1234", "--regid=1234", "--clear-groups", "--", binary()];
+            let mut changed = Command::new("/usr/bin/setpriv");
+            changed.args(user).env_clear().envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+            changed.current_dir(command.get_current_dir().unwrap()).stdin(Stdio::null());
+            command = changed;
         }
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.args);
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
@@ -97,6 +130,9 @@ impl Start {
             None => {
                 let home = TempDir::new().unwrap();
                 let data = home.path().join("data");
+                if self.ordinary_user {
+                    std::os::unix::fs::chown(home.path(), Some(1234), Some(1234)).unwrap();
+                }
                 (Some(home), data)
             }
         };
@@ -112,7 +148,8 @@ impl Start {
             (info["pid"] == pid).then(|| info["url"].as_str().unwrap().to_owned())
         });
         let token = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
-        let gantry = Gantry { child, url, token, data, _home: home, stderr, http: client() };
+        let gantry =
+            Gantry { child, url, token, data, _home: home, stderr, http: client_trusting(self.certificate.as_deref()) };
         let start = Instant::now();
         while gantry.get("/health/ready").await.status != 200 {
             assert!(start.elapsed() < PATIENCE, "the server did not become ready");
@@ -272,13 +309,21 @@ impl Gantry {
         self.post("/v1/tools/invoke", json!({ "tool_id": tool, "parameters": parameters })).await
     }
 
+    /// Calls and waits for the end, however long it takes on a busy machine: the call does not become a job.
+    pub(crate) async fn invoke_to_the_end(&self, tool: &str, parameters: Value) -> Answer {
+        let body = json!({ "tool_id": tool, "parameters": parameters });
+        let request = self.http.post(format!("{}/v1/tools/invoke", self.url)).bearer_auth(&self.token);
+        let request = request.header("content-type", "application/json").header("prefer", "wait=600");
+        Answer::of(request.body(body.to_string()).send().await.unwrap()).await
+    }
+
     pub(crate) async fn register(&self, manifest: Value) -> Answer {
         self.post("/v1/tools/register", manifest).await
     }
 
     /// A capability token.
     pub(crate) async fn mint(&self, change: Value) -> String {
-        let mut body = json!({ "sub": "did:key:z6MkTest", "tenant": "acme", "roles": ["agent"], "ttl_seconds": 600,
+        let mut body = json!({ "sub": "did:example:test", "tenant": "acme", "roles": ["agent"], "ttl_seconds": 600,
             "tools": [{ "tool_id": "*" }], "scopes": ["*"] });
         for (member, value) in change.as_object().unwrap() {
             body[member] = value.clone();
@@ -303,7 +348,16 @@ impl Drop for Gantry {
 }
 
 pub(crate) fn client() -> reqwest::Client {
-    reqwest::Client::builder().timeout(PATIENCE).build().unwrap()
+    client_trusting(None)
+}
+
+/// A client that also trusts this certificate.
+pub(crate) fn client_trusting(certificate: Option<&str>) -> reqwest::Client {
+    let mut builder = reqwest::Client::builder().timeout(PATIENCE);
+    if let Some(pem) = certificate {
+        builder = builder.add_root_certificate(reqwest::Certificate::from_pem(pem.as_bytes()).unwrap());
+    }
+    builder.build().unwrap()
 }
 
 /// What came back.

@@ -172,3 +172,30 @@ async fn tools_that_misbehave_get_the_code_for_it() {
     let answer = started.invoke("bad.shows_environment", json!({})).await;
     assert!(!answer.text.contains("SECRET_OF_THE_SERVER") && !answer.text.contains("GANTRY"), "{}", answer.text);
 }
+
+#[tokio::test]
+async fn of_two_folders_with_the_same_tool_and_version_neither_is_taken() {
+    let home = tempfile::tempdir().unwrap();
+    let put = |folder: &str, id: &str| {
+        let folder = home.path().join("tools").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let written =
+            manifest(json!({ "tool_id": id, "parameters": { "type": "object" }, "result_schema": { "type": "object" },
+            "execution": { "type": "process", "command": ["cat"] } }));
+        std::fs::write(folder.join("tool.json"), written.to_string()).unwrap();
+    };
+    put("a", "twice");
+    put("b", "twice");
+    put("c", "once");
+    let tools = home.path().join("tools");
+    let started = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").run().await;
+    until_listed(&started, "demo.once", "1.0.0").await;
+    assert_eq!(started.invoke("demo.twice", json!({})).await.refusal(), (404, "E3101"));
+    let log = started.log();
+    for folder in ["tools/a", "tools/b"] {
+        assert!(log.lines().any(|line| line.contains("is left out") && line.contains(folder)), "{folder}: {log}");
+    }
+    std::fs::remove_dir_all(tools.join("a")).unwrap();
+    until_listed(&started, "demo.twice", "1.0.0").await;
+    assert_eq!(started.invoke("demo.twice", json!({})).await.status, 200);
+}

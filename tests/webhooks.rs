@@ -120,6 +120,9 @@ async fn nobody_is_led_to_where_only_the_server_can_go() {
         format!("https://127.0.0.1:{port}/"),
         "https://127.0.0.1/".to_owned(),
         "https://[::1]/".to_owned(),
+        // These names are this machine, whatever a resolver says; where others lead is judged when they are resolved.
+        "https://localhost/".to_owned(),
+        "https://a.localhost/".to_owned(),
         "https://169.254.169.254/latest/meta-data".to_owned(),
         "https://10.0.0.1/".to_owned(),
         "file:///etc/passwd".to_owned(),
@@ -129,10 +132,6 @@ async fn nobody_is_led_to_where_only_the_server_can_go() {
         let callback = submit(&gantry, json!({ "callback": { "url": url, "secret": "none" } })).await;
         assert_eq!(callback.refusal(), (400, "E3004"), "{url}: {}", callback.text);
     }
-    // A name is only known for what it is once it was resolved: it is taken, and never called.
-    let added = gantry.cli(&["webhook", "add", "https://localhost/", "--json"]).ok().json();
-    let tried = gantry.post(&format!("/v1/webhooks/{}/test", added["id"].as_str().unwrap()), json!({})).await;
-    assert_eq!(tried.body["attempt"]["error"], "address_not_allowed", "{}", tried.text);
     assert_eq!(receiver.count(), 0);
     assert_eq!(gantry.post("/jobs/generate_embedding", json!({})).await.refusal(), (501, "E3010"));
     assert!(gantry.stop().success());

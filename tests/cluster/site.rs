@@ -117,6 +117,21 @@ impl Site {
         self.path("place")
     }
 
+    /// One more tool: its manifest, and a program that finds `PLACE` in the place of this test.
+    pub(super) fn add_tool(&self, manifest: &Value, program: &str) {
+        let folder = self.path("tools").join(manifest["tool_id"].as_str().unwrap());
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let here = |text: &str| text.replace("PLACE", self.place().to_str().unwrap());
+        std::fs::write(folder.join("main.py"), here(program)).unwrap();
+        std::fs::write(folder.join("tool.json"), here(&manifest.to_string())).unwrap();
+    }
+
+    /// Says something to tools: a file in the place of this test.
+    pub(super) fn say(&self, word: &str) {
+        std::fs::write(self.place().join(word), "").unwrap();
+    }
+
     /// A replica that is about to start.
     pub(super) fn start(&self, name: &str) -> Start {
         let mut start = Start::new()

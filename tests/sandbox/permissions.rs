@@ -161,7 +161,7 @@ names = sorted(os.listdir("/run/secrets")) if os.path.isdir("/run/secrets") else
 text = {name: open("/run/secrets/" + name).read().strip() for name in names}
 print("log:", text, file=sys.stderr)
 everywhere = open("/proc/self/environ").read() + open("/proc/self/cmdline").read()
-result = {"names": names, "text": text, "lengths": [len(one) for one in text.values()],
+result = {"names": names, "said": list(text.values()), "lengths": [len(one) for one in text.values()],
           "elsewhere": any(one in everywhere for one in text.values())}
 "#;
     let workshop = Workshop::with([
@@ -177,7 +177,7 @@ result = {"names": names, "text": text, "lengths": [len(one) for one in text.val
         write(&place.join(name), b"correct-horse-battery\n", 0o600);
     }
     let known = result(&gantry, "knows", json!({})).await;
-    let scrubbed = json!({ "names": ["api_key"], "text": { "api_key": "[secret api_key]" }, "lengths": [21],
+    let scrubbed = json!({ "names": ["api_key"], "said": ["[secret api_key]"], "lengths": [21],
         "elsewhere": false });
     assert_eq!(known, scrubbed);
     assert_eq!(result(&gantry, "knows_none", json!({})).await["names"], json!([]));

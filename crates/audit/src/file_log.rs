@@ -1,12 +1,16 @@
 //! A log of files as the kernel's [`AuditSink`]: the blocking [`Writer`] behind a lock, and when it signs.
 //!
-//! Checkpoints are signed while appending once enough records are not covered, and by [`FileLog::keep_signing`] for what
-//! came since. A checkpoint that cannot be written does not fail the append, whose records are durable: it is tried again.
+//! The lock of the writer is held while lines are made and handed to the system, not while the disk works: a sync and a
+//! checkpoint take the lock to begin and to end. Only a key that changes, a file that is full and the last checkpoint hold it
+//! longer. So a record can be written on the thread of the call it is about ([`AuditSink::write_now`]).
+//!
+//! Checkpoints are signed after a sync once enough records are not covered, and by [`FileLog::keep_signing`] for what came
+//! since. A checkpoint that cannot be written fails nobody's record: it is tried again.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,8 +32,10 @@ use crate::writer::Writer;
 /// Appends to the newest file of a directory.
 #[derive(Debug)]
 pub struct FileLog {
-    /// Locked only inside blocking tasks.
+    /// Waited for only inside blocking tasks.
     writer: Arc<Mutex<Writer>>,
+    /// One checkpoint at a time. Taken before the writer.
+    signing: Arc<Mutex<()>>,
     dir: PathBuf,
     log_id: String,
     clock: Arc<dyn Clock>,
@@ -54,11 +60,12 @@ impl FileLog {
             log_id: writer.mark.id.clone(),
             clock: Arc::clone(&options.clock),
             entropy: Arc::clone(&options.entropy),
-            durable: Arc::new(AtomicU64::new(writer.size())),
-            news: Arc::new(watch::Sender::new(writer.size())),
+            durable: Arc::new(AtomicU64::new(writer.synced())),
+            news: Arc::new(watch::Sender::new(writer.synced())),
             checkpoint_records: options.checkpoint_records,
             checkpoint_every: options.checkpoint_every,
             writer: Arc::new(Mutex::new(writer)),
+            signing: Arc::new(Mutex::new(())),
         })
     }
 
@@ -85,22 +92,36 @@ impl FileLog {
     /// The newest checkpoint, signed now if records came since.
     pub async fn checkpoint(&self) -> Result<String, AuditError> {
         let now = self.clock.now();
-        self.with_writer(move |writer| writer.checkpoint(now)).await
+        let (writer, signing) = (Arc::clone(&self.writer), Arc::clone(&self.signing));
+        let (note, size) = blocking(move || {
+            let _turn = lock(&signing);
+            let signature = {
+                let mut writer = lock(&writer);
+                match &writer.newest {
+                    Some((size, note)) if *size == writer.size() => return Ok((note.clone(), *size)),
+                    _ => writer.begin_signature(now)?,
+                }
+            };
+            let done = signature.run();
+            let note = lock(&writer).end_signature(&signature, done)?;
+            Ok((note, signature.size()))
+        })
+        .await?;
+        self.tell(size);
+        Ok(note)
     }
 
     /// The proof that the record of this id is in the log; `None` if there is no such record.
     pub async fn prove(&self, id: &str) -> Result<Option<Proof>, AuditError> {
         let Some(seq) = proof::sequence_of(id, &self.log_id).filter(|seq| *seq < self.size()) else { return Ok(None) };
-        let (now, reader) = (self.clock.now(), self.reader());
-        self.with_writer(move |writer| {
-            // The newest checkpoint that covers it will do, so that asking often is not signing often.
-            let note = match &writer.newest {
-                Some((size, note)) if *size > seq => note.clone(),
-                _ => writer.checkpoint(now)?,
-            };
-            proof::make(&reader, &writer.tree, seq, &note).map(Some)
-        })
-        .await
+        // The newest checkpoint that covers it will do, so that asking often is not signing often.
+        let newest = self.with_writer(|writer| Ok(writer.newest.clone())).await?;
+        let note = match newest {
+            Some((size, note)) if size > seq => note,
+            _ => self.checkpoint().await?,
+        };
+        let reader = self.reader();
+        self.with_writer(move |writer| proof::make(&reader, &*writer.tree, seq, &note).map(Some)).await
     }
 
     /// The public half of the key that signs now.
@@ -124,38 +145,37 @@ impl FileLog {
     /// Signs with a new key from now on; answers its public half.
     pub async fn rotate_key(&self) -> Result<String, AuditError> {
         let (now, entropy) = (self.clock.now(), Arc::clone(&self.entropy));
-        let key = self
-            .with_writer(move |writer| {
+        let (key, size) = self
+            .while_nobody_signs(move |writer| {
                 let next = key_file::fresh(&writer.mark.origin, &*entropy);
-                writer.rotate(next, now)
+                Ok((writer.rotate(next, now)?, writer.synced()))
             })
             .await?;
-        self.tell(self.with_writer(|writer| Ok(writer.size())).await?);
+        self.tell(size);
         Ok(key)
     }
 
     /// Writes down how far other logs have come, so that none of them can be shortened or made anew without this one.
     pub async fn bear_witness(&self, heads: Vec<Head>) -> Result<(), AuditError> {
         let now = self.clock.now();
-        let size = self
-            .with_writer(move |writer| {
-                writer.append_own(OwnWord::HeadsSeen(&heads), now)?;
-                Ok(writer.size())
-            })
-            .await?;
-        self.tell(size);
-        Ok(())
+        self.with_writer(move |writer| writer.append_own(OwnWord::HeadsSeen(&heads), now)).await?;
+        self.sync().await
     }
 
     /// The last checkpoint. Appending afterwards is possible and will want another.
     pub async fn close(&self) -> Result<(), AuditError> {
         let now = self.clock.now();
-        self.with_writer(move |writer| writer.close(now)).await
+        self.while_nobody_signs(move |writer| writer.close(now)).await
     }
 
+    /// So many records are durable, and perhaps somebody has said more.
     fn tell(&self, size: u64) {
-        self.durable.store(size, Ordering::Release);
-        self.news.send_replace(size);
+        self.durable.fetch_max(size, Ordering::AcqRel);
+        self.news.send_if_modified(|told| {
+            let is_more = size > *told;
+            *told = size.max(*told);
+            is_more
+        });
     }
 
     async fn with_writer<T: Send + 'static>(
@@ -163,33 +183,79 @@ impl FileLog {
         work: impl FnOnce(&mut Writer) -> io::Result<T> + Send + 'static,
     ) -> Result<T, AuditError> {
         let writer = Arc::clone(&self.writer);
-        let done =
-            tokio::task::spawn_blocking(move || work(&mut writer.lock().unwrap_or_else(PoisonError::into_inner)));
-        match done.await {
-            Ok(result) => result.map_err(|error| AuditError(error.into())),
-            Err(gone) => Err(AuditError(gone.into())),
-        }
+        blocking(move || work(&mut lock(&writer))).await
+    }
+
+    async fn while_nobody_signs<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, AuditError> {
+        let (writer, signing) = (Arc::clone(&self.writer), Arc::clone(&self.signing));
+        blocking(move || {
+            let _turn = lock(&signing);
+            work(&mut lock(&writer))
+        })
+        .await
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, AuditError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(|error| AuditError(error.into())),
+        Err(gone) => Err(AuditError(gone.into())),
     }
 }
 
 #[async_trait]
 impl AuditSink for FileLog {
-    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
-        let (now, most) = (self.clock.now(), self.checkpoint_records);
-        let (size, room) = self
+    async fn write(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+        let room = self
             .with_writer(move |writer| {
                 writer.append(&records)?;
-                if writer.uncovered() >= most
-                    && let Err(error) = writer.checkpoint(now)
-                {
-                    tracing::error!(%error, "no checkpoint of the audit log could be made");
-                }
-                Ok((writer.size(), writer.make_room()))
+                Ok(writer.make_room())
             })
             .await?;
         self.room.store(room, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn write_now(&self, records: &[AuditRecord]) -> Option<Result<(), AuditError>> {
+        let mut writer = match self.writer.try_lock() {
+            Ok(writer) => writer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if writer.must_wait() {
+            return None;
+        }
+        Some(writer.append(records).map_err(|error| AuditError(error.into())))
+    }
+
+    async fn sync(&self) -> Result<(), AuditError> {
+        let writer = Arc::clone(&self.writer);
+        let size = blocking(move || {
+            let lines = lock(&writer).begin_sync()?;
+            let done = lines.run();
+            lock(&writer).end_sync(&lines, done)?;
+            Ok(lines.size())
+        })
+        .await?;
         self.tell(size);
         Ok(())
+    }
+
+    async fn maintain(&self) {
+        self.make_room().await;
+        let most = self.checkpoint_records;
+        // A writer that cannot be had is asked again after the next sync.
+        let is_due = self.with_writer(move |writer| Ok(writer.uncovered() >= most)).await.unwrap_or(false);
+        if is_due && let Err(error) = self.checkpoint().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "no checkpoint of the audit log could be made");
+        }
     }
 
     fn has_room(&self) -> bool {

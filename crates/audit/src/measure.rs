@@ -194,6 +194,7 @@ impl Site {
         self.next += count;
         let (start, cpu) = (Instant::now(), on_cpu()?);
         self.writer.append(&records)?;
+        self.writer.sync()?;
         if self.writer.uncovered() >= self.options.checkpoint_records {
             self.writer.checkpoint(UnixMillis(BEGIN_MS))?;
         }

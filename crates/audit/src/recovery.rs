@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use kernel::ports::clock::UnixMillis;
 
@@ -21,7 +22,7 @@ use crate::principals::{Principals, Turn};
 use crate::reader::{Entry, LogReader};
 use crate::segments::{self, LINE_BYTES_MAX};
 use crate::tree_file::TreeFile;
-use crate::writer::Writer;
+use crate::writer::{Unsynced, Writer};
 
 /// Lines read at once while something is made again.
 const LINES_AT_ONCE: usize = 4_096;
@@ -71,14 +72,15 @@ pub(crate) fn open(dir: &Path, options: &LogOptions) -> Result<Writer, OpenError
         dir: dir.to_owned(),
         mark,
         key_file: options.key_file.clone(),
-        signer,
+        signer: Arc::new(signer),
         number,
-        file,
+        file: Arc::new(file),
         bytes,
         bytes_max: options.file_bytes_max,
         room_until: 0,
-        tree,
+        tree: Arc::new(tree),
         frontier,
+        unsynced: Unsynced::none(size),
         principals,
         saved,
         newest: newest.map(|(checkpoint, note)| (checkpoint.size, note)),

@@ -1,17 +1,24 @@
 //! The writing side of a log: lines, tree, counts and checkpoints, kept in step. Blocking; `file_log` calls it.
 //!
-//! A batch is written in this order: lines, hashes, `fdatasync` of the lines. Only then is it part of the log; before that
-//! it is taken back whole. The tree file is made durable before a checkpoint is signed over it, so after a crash it is
-//! believed up to the newest checkpoint and the few lines after that are hashed again.
+//! Two steps make a record safe. *Written* lines are with the operating system: the end of this process cannot take them,
+//! the end of the machine can. *Synced* lines are on the disk. The hashes of written lines wait in memory until the next sync,
+//! because the tree is made again from the lines after a crash. The tree file is made durable before a checkpoint is signed
+//! over it, so after a crash it is believed up to the newest checkpoint and the few lines after that are hashed again.
+//!
+//! A sync and a signature are taken apart into what needs the writer and what only waits for the disk ([`LineSync`],
+//! [`Signature`]), so that lines can be written while the disk works.
 //!
 //! Invariants
-//! - WRITE-1: what the frontier, the counts and `durable` say is what is durable.
+//! - WRITE-1: what the frontier and the counts say is what is written; `synced` says what is durable.
 //! - WRITE-2: a checkpoint is signed only over durable lines, and sizes of checkpoints never shrink.
+//! - WRITE-3: a system that could not sync may have forgotten what it did not sync, so that is written again before the next
+//!   sync is believed.
 //!
 //! Not here: opening and what is refused then (`recovery`), time and tasks (`file_log`).
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +29,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::key_file;
 use crate::line::{self, OwnWord, Stamp};
 use crate::log_mark::LogMark;
-use crate::merkle::{Frontier, leaf_hash};
+use crate::merkle::{Frontier, Hash, leaf_hash};
 use crate::note::NoteSigner;
 use crate::principals::Principals;
 use crate::recovery::open_file;
@@ -39,15 +46,16 @@ pub(crate) struct Writer {
     pub(crate) dir: PathBuf,
     pub(crate) mark: LogMark,
     pub(crate) key_file: PathBuf,
-    pub(crate) signer: NoteSigner,
+    pub(crate) signer: Arc<NoteSigner>,
     pub(crate) number: u64,
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
     pub(crate) bytes: u64,
     pub(crate) bytes_max: u64,
     /// Up to here the disk has room for the file.
     pub(crate) room_until: u64,
-    pub(crate) tree: TreeFile,
+    pub(crate) tree: Arc<TreeFile>,
     pub(crate) frontier: Frontier,
+    pub(crate) unsynced: Unsynced,
     pub(crate) principals: Principals,
     /// After how many records the counts were saved.
     pub(crate) saved: u64,
@@ -60,6 +68,47 @@ pub(crate) struct Writer {
     pub(crate) torn: bool,
 }
 
+/// What was written and is not known to be durable.
+#[derive(Debug)]
+pub(crate) struct Unsynced {
+    /// How many records are durable.
+    synced: u64,
+    /// Written since, in the newest file.
+    lines: Vec<WrittenLines>,
+    /// Hashes that are not in the tree file yet, and how many leaves it has.
+    hashes: Vec<u8>,
+    hashed: u64,
+    /// The system could not sync, so the lines are to be written again.
+    is_doubtful: bool,
+}
+
+#[derive(Debug)]
+struct WrittenLines {
+    /// How many records the log has with them.
+    size: u64,
+    offset: u64,
+    text: Vec<u8>,
+}
+
+/// A sync of lines that needs the disk only.
+#[derive(Debug)]
+pub(crate) struct LineSync {
+    file: Arc<File>,
+    size: u64,
+}
+
+/// A checkpoint that needs the disk only.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    lines: LineSync,
+    tree: Arc<TreeFile>,
+    signer: Arc<NoteSigner>,
+    root: Hash,
+    at: UnixMillis,
+    notes: PathBuf,
+    witness: Option<Arc<dyn Witness>>,
+}
+
 /// A batch that is ready to be written.
 struct Batch {
     lines: Vec<u8>,
@@ -68,12 +117,23 @@ struct Batch {
 }
 
 impl Writer {
-    /// How many records there are, all of them durable.
+    /// How many records there are.
     pub(crate) fn size(&self) -> u64 {
         self.frontier.size()
     }
 
-    /// Appends records durably, or not at all.
+    /// How many of them are durable.
+    pub(crate) fn synced(&self) -> u64 {
+        self.unsynced.synced
+    }
+
+    /// Would the next append have to wait for the disk?
+    pub(crate) fn must_wait(&self) -> bool {
+        let is_short_of_room = self.room_until < self.bytes.saturating_add(room::AHEAD_BYTES_MIN / 2);
+        self.torn || self.bytes >= self.bytes_max || is_short_of_room
+    }
+
+    /// Writes records, or none of them.
     pub(crate) fn append(&mut self, records: &[AuditRecord]) -> io::Result<()> {
         self.principals.begin();
         let written = self.batch(records).and_then(|batch| self.write(batch));
@@ -117,35 +177,73 @@ impl Writer {
             self.mend()?;
         }
         if self.bytes >= self.bytes_max {
+            // Only the newest file has lines that are not durable.
+            self.sync()?;
             let next = self.number.saturating_add(1);
             let (file, size) = open_file(&self.dir, next)?;
             // What was taken ahead for the former file. Not given back, it would only be lost until the next start.
             let _ = self.file.set_len(self.bytes);
-            (self.number, self.file, self.bytes, self.room_until) = (next, file, size, 0);
+            (self.number, self.file, self.bytes, self.room_until) = (next, Arc::new(file), size, 0);
         }
         self.torn = true;
-        let written = self
-            .file
-            .write_all(&batch.lines)
-            .and_then(|()| self.tree.append(self.size(), &batch.hashes))
-            .and_then(|()| self.file.sync_data());
-        if let Err(error) = written {
+        if let Err(error) = (&*self.file).write_all(&batch.lines) {
             // Whatever part arrived is taken back, so that the repeated batch does not follow half a line.
             self.mend()?;
             return Err(error);
         }
         self.torn = false;
+        let offset = self.bytes;
         self.bytes = self.bytes.saturating_add(batch.lines.len() as u64);
         self.frontier = batch.frontier;
+        self.unsynced.hashes.extend_from_slice(&batch.hashes);
+        self.unsynced.lines.push(WrittenLines { size: self.frontier.size(), offset, text: batch.lines });
         Ok(())
     }
 
     fn mend(&mut self) -> io::Result<()> {
         self.room_until = 0;
         self.file.set_len(self.bytes)?;
-        self.file.seek(SeekFrom::Start(self.bytes))?;
-        self.tree.cut(self.size())?;
+        (&*self.file).seek(SeekFrom::Start(self.bytes))?;
         self.torn = false;
+        Ok(())
+    }
+
+    /// Makes durable what was written.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        let lines = self.begin_sync()?;
+        let done = lines.run();
+        self.end_sync(&lines, done)
+    }
+
+    /// Begins a sync of what was written so far.
+    pub(crate) fn begin_sync(&mut self) -> io::Result<LineSync> {
+        self.write_hashes()?;
+        if self.unsynced.is_doubtful {
+            for lines in &self.unsynced.lines {
+                self.file.write_all_at(&lines.text, lines.offset)?;
+            }
+            self.unsynced.is_doubtful = false;
+        }
+        Ok(LineSync { file: Arc::clone(&self.file), size: self.size() })
+    }
+
+    /// Takes in what came of a sync.
+    pub(crate) fn end_sync(&mut self, lines: &LineSync, done: io::Result<()>) -> io::Result<()> {
+        if done.is_ok() {
+            self.unsynced.synced = self.unsynced.synced.max(lines.size);
+            self.unsynced.lines.retain(|written| written.size > lines.size);
+        } else {
+            self.unsynced.is_doubtful = true;
+        }
+        done
+    }
+
+    fn write_hashes(&mut self) -> io::Result<()> {
+        if !self.unsynced.hashes.is_empty() {
+            self.tree.append(self.unsynced.hashed, &self.unsynced.hashes)?;
+            self.unsynced.hashes.clear();
+        }
+        self.unsynced.hashed = self.size();
         Ok(())
     }
 
@@ -179,21 +277,39 @@ impl Writer {
     }
 
     fn sign(&mut self, now: UnixMillis) -> io::Result<String> {
-        self.tree.sync()?;
+        let signature = self.begin_signature(now)?;
+        let done = signature.run();
+        self.end_signature(&signature, done)
+    }
+
+    /// Begins to sign what was written so far.
+    pub(crate) fn begin_signature(&mut self, now: UnixMillis) -> io::Result<Signature> {
         self.signed_at = self.signed_at.max(now);
-        let note = Checkpoint::sign(&self.signer, self.size(), &self.frontier.root(), self.signed_at);
-        checkpoint::append_note(&self.dir.join(checkpoint::NAME), &note)?;
-        if let Some(witness) = &self.witness {
-            witness.tell(&note);
-        }
-        self.newest = Some((self.size(), note.clone()));
+        Ok(Signature {
+            lines: self.begin_sync()?,
+            tree: Arc::clone(&self.tree),
+            signer: Arc::clone(&self.signer),
+            root: self.frontier.root(),
+            at: self.signed_at,
+            notes: self.dir.join(checkpoint::NAME),
+            witness: self.witness.clone(),
+        })
+    }
+
+    /// Takes in what came of a signature. One after the other only: sizes of checkpoints never shrink.
+    pub(crate) fn end_signature(&mut self, signature: &Signature, done: Signed) -> io::Result<String> {
+        self.end_sync(&signature.lines, done.lines)?;
+        let note = done.note?;
+        self.newest = Some((signature.lines.size, note.clone()));
         if self.size() - self.saved >= SAVE_RECORDS {
             self.save_counts()?;
         }
         Ok(note)
     }
 
+    /// The counts are of all that is written, so that is made durable first.
     fn save_counts(&mut self) -> io::Result<()> {
+        self.sync()?;
         self.principals.save(&self.dir, self.size(), &self.frontier.root())?;
         self.saved = self.size();
         Ok(())
@@ -216,9 +332,62 @@ impl Writer {
         self.append_own(OwnWord::KeyChanged { from: &from, to: &to }, now)?;
         self.checkpoint(now)?;
         key_file::promote(&self.key_file)?;
-        self.signer = next;
+        self.signer = Arc::new(next);
         self.sign(now)?;
         Ok(to)
+    }
+}
+
+impl Unsynced {
+    /// Nothing is: the log has so many records, and their hashes.
+    pub(crate) fn none(size: u64) -> Self {
+        Self { synced: size, lines: Vec::new(), hashes: Vec::new(), hashed: size, is_doubtful: false }
+    }
+}
+
+impl LineSync {
+    /// How many records are durable afterwards.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Waits for the disk.
+    pub(crate) fn run(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// What came of a signature.
+#[derive(Debug)]
+pub(crate) struct Signed {
+    lines: io::Result<()>,
+    note: io::Result<String>,
+}
+
+impl Signature {
+    /// Waits for the disk, signs, and keeps the note.
+    pub(crate) fn run(&self) -> Signed {
+        let lines = self.lines.run();
+        let note = match &lines {
+            Ok(()) => self.sign(),
+            Err(error) => Err(error.kind().into()),
+        };
+        Signed { lines, note }
+    }
+
+    /// How many records it covers.
+    pub(crate) fn size(&self) -> u64 {
+        self.lines.size
+    }
+
+    fn sign(&self) -> io::Result<String> {
+        self.tree.sync()?;
+        let note = Checkpoint::sign(&self.signer, self.lines.size, &self.root, self.at);
+        checkpoint::append_note(&self.notes, &note)?;
+        if let Some(witness) = &self.witness {
+            witness.tell(&note);
+        }
+        Ok(note)
     }
 }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use contract::json::{JsonLimits, read};
 use kernel::ports::policy_engine::EngineError;
+use policy::Upstream;
 use reqwest::Url;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -114,6 +115,23 @@ impl Endpoint {
             // What the reader has to say can quote the answer.
             Err(_) => Err(no("the answer is not JSON with one reading")),
         }
+    }
+}
+
+/// The server behind an imported tool, as every shape tells of it.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct UpstreamServer<'a> {
+    server: &'a str,
+    transport: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    addresses: &'a [String],
+}
+
+impl<'a> From<Upstream<'a>> for UpstreamServer<'a> {
+    fn from(upstream: Upstream<'a>) -> Self {
+        let Upstream { server, transport, command, addresses } = upstream;
+        Self { server, transport, command, addresses }
     }
 }
 

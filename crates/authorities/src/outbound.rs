@@ -1,4 +1,4 @@
-//! The one HTTP client behind every adapter of this crate.
+//! The one HTTP client behind every adapter of this crate, for hosts that the operator has named.
 //!
 //! Invariants
 //! - OUT-1: no redirect is followed and no proxy of the environment is used: a request, with its token, goes to the given
@@ -11,8 +11,9 @@
 
 use std::time::Duration;
 
+use ::outbound::{ClientOptions, operators_client};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, RequestBuilder, StatusCode, Url, redirect};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 
 use crate::bearer_token::BearerToken;
 
@@ -28,9 +29,7 @@ pub struct Outbound {
 }
 
 /// This machine cannot have an HTTP client.
-#[derive(Debug, thiserror::Error)]
-#[error("the HTTP client cannot be built")]
-pub struct OutboundError(#[source] reqwest::Error);
+pub use ::outbound::BuildError as OutboundError;
 
 /// How long an answer may take, first byte of the request to last byte of the answer, and how long it may be.
 #[derive(Debug, Clone, Copy)]
@@ -60,15 +59,12 @@ impl Outbound {
     /// # Errors
     /// The machine cannot have one.
     pub fn new() -> Result<Self, OutboundError> {
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(OutboundError)?;
-        Ok(Self { client })
+        let options = ClientOptions {
+            connect: Some(CONNECT_TIMEOUT),
+            idle_per_host: IDLE_CONNECTIONS_MAX,
+            ..ClientOptions::default()
+        };
+        Ok(Self { client: operators_client(options)? })
     }
 
     /// Fetches a document.

@@ -30,6 +30,9 @@ pub(crate) struct GlobalFlags {
     /// Configuration file [default: ./gantry.toml if there is one]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Read no configuration file, not even ./gantry.toml
+    #[arg(long, global = true, conflicts_with = "config")]
+    pub(crate) no_config: bool,
     /// Where data, keys and the admin token are
     #[arg(long, global = true, value_name = "DIR", env = "GANTRY_DATA_DIR", default_value = ".gantry")]
     pub(crate) data_dir: PathBuf,
@@ -42,6 +45,15 @@ pub(crate) struct GlobalFlags {
     /// File with the token to show [default: admin.token in the data directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Authorities of the server's certificate, as PEM, beside those of the web; for a server that was named
+    #[arg(long, global = true, value_name = "FILE", env = "GANTRY_CA")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate to show to a server that demands one, as PEM
+    #[arg(long, global = true, value_name = "FILE", env = "GANTRY_CLIENT_CERT", requires = "client_key")]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// Private key of that certificate, as PEM
+    #[arg(long, global = true, value_name = "FILE", env = "GANTRY_CLIENT_KEY", requires = "client_cert")]
+    pub(crate) client_key: Option<PathBuf>,
     /// Print exactly one JSON document on stdout
     #[arg(long, global = true)]
     pub(crate) json: bool,

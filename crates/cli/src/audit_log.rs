@@ -8,6 +8,7 @@ use audit::{FileLog, FileWitness, LogOptions, Witness, Witnesses};
 use kernel::RecorderHandle;
 use kernel::ports::clock::Clock;
 use kernel::ports::entropy::Entropy;
+use outbound::{ClientOptions, operators_client};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -99,12 +100,8 @@ impl UrlWitness {
                 .hint("give the URL of an HTTP service")
         };
         let url: reqwest::Url = url.parse().map_err(|error| wrong(format!("{error}")))?;
-        let client = reqwest::Client::builder()
-            .timeout(WITNESS_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .map_err(|error| wrong(error.to_string()))?;
+        let options = ClientOptions { total: Some(WITNESS_TIMEOUT), idle_per_host: 1, ..ClientOptions::default() };
+        let client = operators_client(options).map_err(|error| wrong(error.to_string()))?;
         let (notes, mut waiting) = mpsc::channel::<String>(WAITING_MAX);
         tokio::spawn(async move {
             while let Some(note) = waiting.recv().await {

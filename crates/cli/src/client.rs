@@ -6,13 +6,17 @@
 
 use std::time::Duration;
 
+use outbound::{ClientOptions, operators_client_with_tls};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::server_trust::{ServerTrust, tls_error};
 
 /// To connect; a local server answers in less than a millisecond.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Idle connections kept for the next request.
+const IDLE_CONNECTIONS_MAX: usize = 16;
 /// For an answer, unless a call says that it may take longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// More than any answer of a server of ours.
@@ -24,6 +28,7 @@ pub(crate) struct Client {
     http: reqwest::Client,
     base: String,
     token: Option<String>,
+    trust: ServerTrust,
 }
 
 /// Why there is no answer to work with.
@@ -47,22 +52,20 @@ impl From<ClientError> for Failure {
 
 impl Client {
     /// For the server at `base`.
-    pub(crate) fn new(base: &str, token: Option<String>) -> Result<Self, Failure> {
+    pub(crate) fn new(base: &str, token: Option<String>, trust: ServerTrust) -> Result<Self, Failure> {
         let url = reqwest::Url::parse(base).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(host) = url.as_ref().and_then(reqwest::Url::host_str) else {
             return Err(Failure::usage(format!("`{base}` is not the address of a server"))
                 .hint("write for example --server http://127.0.0.1:7300"));
         };
         let is_local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            // A token must not travel to wherever an answer points.
-            .redirect(reqwest::redirect::Policy::none());
-        if is_local {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|_| Failure::new("the HTTP client cannot be set up on this machine"))?;
-        Ok(Self { http, base: base.trim_end_matches('/').to_owned(), token })
+        let http = connected(&trust, !is_local, IDLE_CONNECTIONS_MAX)?;
+        Ok(Self { http, base: base.trim_end_matches('/').to_owned(), token, trust })
+    }
+
+    /// What reaches the same server in the same way, for talks of another kind that keep up to `idle` connections.
+    pub(crate) fn connector(&self, idle: usize) -> Result<reqwest::Client, Failure> {
+        connected(&self.trust, false, idle)
     }
 
     /// The server's address.
@@ -130,7 +133,10 @@ impl Client {
 
     /// What the server says about its own health; also when it says that it is not well.
     pub(crate) async fn health(&self) -> Result<Value, ClientError> {
-        let request = self.http.get(format!("{}/health", self.base)).timeout(CONNECT_TIMEOUT);
+        let mut request = self.http.get(format!("{}/health", self.base)).timeout(CONNECT_TIMEOUT);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
         let response = request.send().await.map_err(|error| self.no_answer(&error))?;
         let status = response.status();
         let bytes = self.bytes_of(response).await?;
@@ -203,7 +209,12 @@ impl Client {
     }
 
     fn no_answer(&self, error: &reqwest::Error) -> ClientError {
-        if error.is_connect() {
+        if let Some(reason) = tls_error(error) {
+            ClientError::Failed(Failure::new(format!("there is no TLS with {}: {reason}", self.base)).hint(
+                "check the address, the authority (--ca), and the certificate to show (--client-cert), if the server \
+                     demands one",
+            ))
+        } else if error.is_connect() {
             ClientError::NotRunning { base: self.base.clone() }
         } else if error.is_timeout() {
             ClientError::Failed(
@@ -224,6 +235,18 @@ impl Client {
                 .hint("name the right one with --server URL"),
         )
     }
+}
+
+/// No redirect is followed: a token must not travel to wherever an answer points.
+fn connected(trust: &ServerTrust, environment_proxy: bool, idle: usize) -> Result<reqwest::Client, Failure> {
+    let options = ClientOptions {
+        connect: Some(CONNECT_TIMEOUT),
+        idle_per_host: idle,
+        environment_proxy,
+        ..ClientOptions::default()
+    };
+    operators_client_with_tls(options, trust.config()?)
+        .map_err(|_| Failure::new("the HTTP client cannot be set up on this machine"))
 }
 
 /// One segment of a path, whatever is in it.
@@ -263,14 +286,15 @@ mod tests {
     #[test]
     fn only_addresses_of_servers_are_taken() {
         for bad in ["", "localhost", "ftp://x", "/tmp", "http://"] {
-            assert!(Client::new(bad, None).is_err(), "{bad}");
+            assert!(Client::new(bad, None, ServerTrust::default()).is_err(), "{bad}");
         }
-        assert_eq!(Client::new("http://[::1]:7300/", None).unwrap().base(), "http://[::1]:7300");
+        let client = Client::new("http://[::1]:7300/", None, ServerTrust::default()).unwrap();
+        assert_eq!(client.base(), "http://[::1]:7300");
     }
 
     #[test]
     fn answers_of_strangers_are_told_apart_from_refusals() {
-        let client = Client::new("http://127.0.0.1:1", None).unwrap();
+        let client = Client::new("http://127.0.0.1:1", None, ServerTrust::default()).unwrap();
         let text = |status, body: &str| match client.document(status, body.as_bytes()) {
             Ok(_) => "fine".to_owned(),
             Err(error) => Failure::from(error).message,

@@ -9,9 +9,11 @@
 //! Not here: where data lives (`--data-dir`, `GANTRY_DATA_DIR`), because the configuration may itself speak about it.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::plain_file;
 
 pub(crate) mod audit;
 pub(crate) mod egress;
@@ -40,6 +42,7 @@ pub(crate) mod shared_state;
 pub(crate) mod store;
 pub(crate) mod tools;
 pub(crate) mod traces;
+mod upstreams;
 pub(crate) mod usage;
 pub(crate) mod visibility;
 pub(crate) mod webhooks;
@@ -76,6 +79,7 @@ const KEYS: &[&[&Key]] = &[
     egress::KEYS,
     isolation::KEYS,
     secrets::KEYS,
+    upstreams::KEYS,
     scan::KEYS,
     model::KEYS,
     webhooks::KEYS,
@@ -112,6 +116,8 @@ pub(crate) struct Config {
     pub(crate) egress: egress::EgressSection,
     pub(crate) isolation: isolation::IsolationSection,
     pub(crate) secrets: secrets::SecretsSection,
+    /// What tenants may put behind this server.
+    pub(crate) upstreams: ::upstreams::TenantLists,
     pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
     pub(crate) webhooks: webhooks::WebhooksSection,
@@ -136,6 +142,14 @@ impl Config {
         Self::from_sources(file.as_ref(), environment, flags).map_err(|problems| not_usable(&problems))
     }
 
+    /// The same without any file.
+    pub(crate) fn without_file(
+        environment: &BTreeMap<String, String>,
+        flags: Vec<(&'static Key, Value)>,
+    ) -> Result<Self, Failure> {
+        Self::from_sources(None, environment, flags).map_err(|problems| not_usable(&problems))
+    }
+
     pub(crate) fn from_sources(
         file: Option<&ConfigFile>,
         environment: &BTreeMap<String, String>,
@@ -154,7 +168,7 @@ impl Config {
         let redaction = redaction::RedactionSection::read(&settings, &mut problems);
         let log = log::LogSection::read(&settings);
         let traces = traces::read(&settings, &mut problems);
-        let tools = tools::ToolsSection::read(&settings);
+        let tools = tools::ToolsSection::read(&settings, &mut problems);
         let jobs = jobs::read(&settings);
         if jobs.concurrency == 0 && server.as_ref().is_some_and(|server| server.limits.probes_only) {
             let nothing =
@@ -169,6 +183,7 @@ impl Config {
         let egress = egress::EgressSection::read(&settings, &mut problems);
         let isolation = isolation::IsolationSection::read(&settings, &mut problems);
         let secrets = secrets::SecretsSection::read(&settings);
+        let upstreams = upstreams::read(&settings, &mut problems);
         let scan = scan::ScanSection::read(&settings);
         let model = model::read(&settings, &mut problems);
         let webhooks = webhooks::WebhooksSection::read(&settings, &mut problems);
@@ -198,6 +213,7 @@ impl Config {
                 egress,
                 isolation,
                 secrets,
+                upstreams,
                 scan,
                 model,
                 webhooks,
@@ -224,18 +240,18 @@ fn is_section(name: &str) -> bool {
 fn find_file(named: Option<&Path>) -> Result<Option<ConfigFile>, Failure> {
     let path = named.unwrap_or_else(|| Path::new(DEFAULT_FILE));
     let name = path.display().to_string();
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
-            Err(Failure::new(format!("configuration file `{name}` is larger than {FILE_BYTES_MAX} bytes"))
-                .hint("check that it is the file you mean"))
-        }
-        Ok(_) => match std::fs::read_to_string(path) {
-            Ok(text) => Ok(Some(ConfigFile { name, text })),
-            Err(error) => Err(unreadable(&name, &error)),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => Ok(None),
-        Err(error) => Err(unreadable(&name, &error)),
+    let file = match plain_file::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => return Ok(None),
+        Err(error) => return Err(unreadable(&name, &error)),
+    };
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| unreadable(&name, &error))?;
+    if u64::try_from(text.len()).is_ok_and(|length| length <= FILE_BYTES_MAX) {
+        return Ok(Some(ConfigFile { name, text }));
     }
+    Err(Failure::new(format!("configuration file `{name}` is larger than {FILE_BYTES_MAX} bytes"))
+        .hint("check that it is the file you mean"))
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> Failure {

@@ -13,6 +13,7 @@ use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::printer::{Printer, Wishes};
 use crate::secret_file;
+use crate::server_trust::ServerTrust;
 
 /// Where a server is unless something says otherwise.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:7300";
@@ -51,7 +52,10 @@ impl Context {
 
     /// The configuration in force, with what the command's own flags say.
     pub(crate) fn config(&self, flags: Vec<(&'static Key, Value)>) -> Result<Config, Failure> {
-        let config = Config::load(self.global.config.as_deref(), &self.environment, flags)?;
+        let config = match self.global.no_config {
+            true => Config::without_file(&self.environment, flags)?,
+            false => Config::load(self.global.config.as_deref(), &self.environment, flags)?,
+        };
         for suspicion in &config.settings.suspicions {
             self.printer.warn(suspicion);
         }
@@ -83,12 +87,24 @@ impl Context {
 
     /// A client that shows the token.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Client::new(&self.server_url(), self.token()?)
+        let url = self.server_url();
+        Client::new(&url, self.token()?, self.trust_in(&url))
     }
 
     /// A client that shows none.
     pub(crate) fn anonymous_client(&self) -> Result<Client, Failure> {
-        Client::new(&self.server_url(), None)
+        let url = self.server_url();
+        Client::new(&url, None, self.trust_in(&url))
+    }
+
+    /// By what the server at this address is recognised.
+    fn trust_in(&self, url: &str) -> ServerTrust {
+        let runs_here = self.data_dir().running_server().is_some_and(|running| running.url == url);
+        ServerTrust {
+            own: runs_here.then(|| (self.data_dir(), url.to_owned())),
+            authorities: self.global.ca.clone(),
+            identity: self.global.client_cert.clone().zip(self.global.client_key.clone()),
+        }
     }
 
     /// The token that was given by flag, variable or file; never the admin token by itself.

@@ -11,6 +11,7 @@
 //!   gantry.db              the store, unless `[store] url` says otherwise
 //!   audit/                 the audit log, unless `[audit] dir` says otherwise
 //!   server.json            where the running server is; gone when it is not running
+//!   server.crt             the certificate that server shows, if it speaks TLS
 //! ```
 //!
 //! A key or token that cannot be read or makes no sense is a refusal, never a reason to make a new one: a new key would
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::secret_file::{self, SecretFileError, SecretText};
+use crate::store_seal::StoreKey;
 
 /// How an admin token begins, so that scanners and people recognise one.
 const ADMIN_PREFIX: &str = "gantry_admin_";
@@ -37,6 +39,8 @@ const ADMIN_BYTES: usize = 32;
 /// Where the root of webhook secrets is, and how long it is.
 const WEBHOOK_ROOT_FILE: &str = "webhook.key";
 const ROOT_BYTES: usize = 32;
+/// Where the certificate of the running server is.
+const CERTIFICATE_FILE: &str = "server.crt";
 
 /// The data directory.
 #[derive(Debug, Clone)]
@@ -92,6 +96,11 @@ impl DataDir {
     /// Where the key is that seals session ids of MCP.
     pub(crate) fn seal_key_file(&self) -> PathBuf {
         self.path.join("mcp.key")
+    }
+
+    /// Where the key is that seals what must not be readable in the store.
+    pub(crate) fn store_key_file(&self) -> PathBuf {
+        self.path.join("keys").join("store.key")
     }
 
     /// Makes the directory and its folders, for their owner only.
@@ -184,6 +193,23 @@ impl DataDir {
             .ok_or_else(|| garbled(&path, "it does not hold the root of webhook secrets"))
     }
 
+    /// The key that seals what must not be readable in the store, if there is one.
+    pub(crate) fn store_key(&self) -> Result<Option<StoreKey>, Failure> {
+        let path = self.store_key_file();
+        let Some(kept) = read(&path)? else { return Ok(None) };
+        StoreKey::parse(&kept.text).map(Some).ok_or_else(|| garbled(&path, "it does not hold the key of the store"))
+    }
+
+    /// The same; made if there is none.
+    pub(crate) fn store_key_or_new(&self, entropy: &dyn Entropy) -> Result<StoreKey, Failure> {
+        if let Some(key) = self.store_key()? {
+            return Ok(key);
+        }
+        let (path, text) = (self.store_key_file(), new_root(entropy));
+        secret_file::write(&path, &format!("{text}\n")).map_err(|error| refused(&error))?;
+        StoreKey::parse(&text).ok_or_else(|| garbled(&path, "it does not hold the key of the store"))
+    }
+
     // ------------------------------------------------------------------------------------------------ running server
 
     /// Where the running server said it is. The note counts only while its writer lives and holds it: after a crash
@@ -210,6 +236,16 @@ impl DataDir {
         Ok(Announced { path, _held: held })
     }
 
+    /// Where the certificate of the running server is.
+    pub(crate) fn certificate_file(&self) -> PathBuf {
+        self.path.join(CERTIFICATE_FILE)
+    }
+
+    /// Says which certificates the running server shows, so that commands recognise it.
+    pub(crate) fn tell_certificates(&self, certificates: &[String]) -> Result<(), Failure> {
+        secret_file::write(&self.certificate_file(), &certificates.concat()).map_err(|error| refused(&error))
+    }
+
     fn server_file(&self) -> PathBuf {
         self.path.join("server.json")
     }
@@ -227,6 +263,7 @@ impl Announced {
     pub(crate) fn withdraw(self) {
         // A note that stays behind is no longer held, and counts as none.
         let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.path.with_file_name(CERTIFICATE_FILE));
     }
 }
 

@@ -1,6 +1,5 @@
 //! Manifests on disk: `tool.toml`, `tool.json`, `tool.yaml` or `tool.yml`.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use contract::error::ErrorCode;
 use contract::manifest::{Manifest, ManifestError, ManifestFormat};
 
 use crate::failure::Failure;
+use crate::plain_file;
 
 /// The names a folder's manifest may have.
 pub(crate) const NAMES: [&str; 4] = ["tool.toml", "tool.json", "tool.yaml", "tool.yml"];
@@ -72,7 +72,7 @@ pub(crate) fn read(path: &Path) -> Result<Manifest, ManifestFileError> {
     }
     let format = path.extension().and_then(|extension| ManifestFormat::from_extension(extension.to_str()?));
     let format = format.ok_or_else(|| ManifestFileError::Format { name: name.clone() })?;
-    let file = File::open(path).map_err(|source| ManifestFileError::Unreadable { name: name.clone(), source })?;
+    let file = plain_file::open(path).map_err(|source| ManifestFileError::Unreadable { name: name.clone(), source })?;
     parse(&name, &text_of(&name, file)?, format)
 }
 

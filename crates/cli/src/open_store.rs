@@ -21,6 +21,7 @@ use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::usage_store::UsageStore;
 use kernel::ports::vector_store::VectorStore;
+use kernel::ports::version_use::VersionUseStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 use store::moving::MoveError;
@@ -43,6 +44,7 @@ pub(crate) struct OpenStore {
     pub(crate) checkpoints: Arc<dyn CheckpointStore>,
     pub(crate) usage: Arc<dyn UsageStore>,
     pub(crate) health: Arc<dyn HealthStore>,
+    pub(crate) version_use: Arc<dyn VersionUseStore>,
     #[expect(dead_code, reason = "search by meaning, which will ask it, is not there yet")]
     pub(crate) vectors: Arc<dyn VectorStore>,
     pub(crate) breaker_history: Arc<dyn BreakerHistory>,
@@ -90,6 +92,7 @@ impl OpenStore {
             + HealthStore
             + VectorStore
             + BreakerHistory
+            + VersionUseStore
             + 'static,
     {
         Self {
@@ -104,6 +107,7 @@ impl OpenStore {
             checkpoints: Arc::clone(store) as _,
             usage: Arc::clone(store) as _,
             health: Arc::clone(store) as _,
+            version_use: Arc::clone(store) as _,
             vectors: Arc::clone(store) as _,
             breaker_history: Arc::clone(store) as _,
             behind,

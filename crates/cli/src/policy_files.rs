@@ -5,13 +5,13 @@
 //!
 //! Not here: what the text means (`policy::Policies`), and putting it in force ([`following`]).
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use policy::{POLICY_TEXT_BYTES_MAX, Policies, PolicyProblem};
 
 use crate::failure::Failure;
+use crate::plain_file;
 
 pub(crate) mod following;
 
@@ -139,7 +139,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn text_of(file: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let most = u64::try_from(POLICY_TEXT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-    let read = File::open(file).and_then(|opened| opened.take(most).read_to_string(&mut text));
+    let read = plain_file::open(file).and_then(|opened| opened.take(most).read_to_string(&mut text));
     read.map_err(|error| {
         Failure::new(format!("policies cannot be read from `{}`: {error}", file.display()))
             .hint("policies are UTF-8 text; check the path and its permissions")

@@ -2,13 +2,13 @@
 //!
 //! A public key is no secret, so the mode of its file does not matter; whether it is a sound key does.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
 use policy::VerifyingKey;
 
 use crate::failure::Failure;
+use crate::plain_file;
 
 /// A public key of any kind we take is shorter.
 const BYTES_MAX: u64 = 16 * 1024;
@@ -21,7 +21,7 @@ pub(crate) fn name_of(path: &Path) -> Option<&str> {
 /// The text of a file with a key.
 pub(crate) fn text_of(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
+    let read = plain_file::open(path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
     match read {
         Ok(_) => Ok(text),
         Err(error) => Err(Failure::new(format!("the key file `{}` cannot be read: {error}", path.display()))

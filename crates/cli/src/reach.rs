@@ -6,6 +6,7 @@
 //!   configuration says; the folders tools and policies are loaded from are blocked.
 //! - REACH-2: every fence is absolute, and canonical where it exists: a declared path is opened without following links, so
 //!   a fence that is itself a link would stand beside the way. What is blocked is blocked under both names.
+//! - REACH-3: the homes of people, and of the user this server runs as, are open to no tool unless `allowed_paths` has them.
 //!
 //! Not here: what a declared path is compared with it for (`executors::confinement`).
 
@@ -15,8 +16,11 @@ use executors::Reach;
 
 use crate::config::Config;
 
+/// Where people's homes are.
+const HOMES: [&str; 2] = ["/root", "/home"];
+
 /// What any tool may be given at most.
-pub(crate) fn reach(config: &Config, data_dir: &Path) -> Reach {
+pub(crate) fn reach(config: &Config, data_dir: &Path, home: Option<&Path>) -> Reach {
     let section = &config.sandbox;
     // Who may write where tools or policies are loaded from may do everything.
     let control = config.tools.dirs.iter().chain(&config.policy.file).cloned();
@@ -24,6 +28,7 @@ pub(crate) fn reach(config: &Config, data_dir: &Path) -> Reach {
     Reach {
         allowed_paths: section.allowed_paths.as_ref().map(|paths| paths.iter().map(|path| canonical(path)).collect()),
         blocked_paths: blocked.flat_map(|path| [absolute(&path), canonical(&path)]).collect(),
+        homes: homes(home).iter().flat_map(|path| [absolute(path), canonical(path)]).collect(),
         private_paths: own_places(config, data_dir).iter().flat_map(|path| [absolute(path), canonical(path)]).collect(),
         egress: config.egress.bounds.clone(),
         open_networks: config.egress.open_networks.clone(),
@@ -33,6 +38,12 @@ pub(crate) fn reach(config: &Config, data_dir: &Path) -> Reach {
         // As they are: what is a link on the machine is the same link inside.
         system: section.system_paths.clone(),
     }
+}
+
+/// REACH-3. A home that is the root of everything is none.
+fn homes(home: Option<&Path>) -> Vec<PathBuf> {
+    let own = home.filter(|home| home.is_absolute() && home.parent().is_some()).map(Path::to_owned);
+    HOMES.iter().map(PathBuf::from).chain(own).collect()
 }
 
 /// REACH-1.
@@ -75,7 +86,7 @@ mod tests {
 
     fn reach_with(variables: &[(&str, &str)], data_dir: &Path) -> Reach {
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
-        reach(&Config::from_sources(None, &environment, Vec::new()).unwrap(), data_dir)
+        reach(&Config::from_sources(None, &environment, Vec::new()).unwrap(), data_dir, None)
     }
 
     #[test]
@@ -109,7 +120,19 @@ mod tests {
         std::fs::write(&name, "").unwrap();
         let file = crate::config::ConfigFile { name: name.clone(), text: String::new() };
         let config = Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
-        assert!(reach(&config, &root.join("data")).private_paths.contains(&PathBuf::from(name)));
+        assert!(reach(&config, &root.join("data"), None).private_paths.contains(&PathBuf::from(name)));
+    }
+
+    #[test]
+    fn the_home_of_the_servers_user_is_a_home_and_the_root_of_everything_is_none() {
+        let of = |home: &str| {
+            let config = Config::from_sources(None, &BTreeMap::new(), Vec::new()).unwrap();
+            reach(&config, Path::new("/srv/data"), Some(Path::new(home))).homes
+        };
+        assert!(of("/opt/gantry").contains(&PathBuf::from("/opt/gantry")));
+        for none in ["/", "", "relative"] {
+            assert!(of(none).iter().all(|home| home.starts_with("/root") || home.starts_with("/home")), "{none}");
+        }
     }
 
     #[test]

@@ -71,6 +71,10 @@ impl Redactor for Redacting {
         self.engine.value(value, schema).map_err(|error| RedactError(Box::new(error)))
     }
 
+    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
+        self.engine.fields(value, Some(schema)).map_err(|error| RedactError(Box::new(error)))
+    }
+
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.engine.text(text)
     }
@@ -117,6 +121,10 @@ struct Knowing {
 impl Redactor for Knowing {
     fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
         self.rules.value(&self.secrets.value(value.clone()), schema)
+    }
+
+    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
+        self.rules.fields(value, schema)
     }
 
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

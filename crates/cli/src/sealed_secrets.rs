@@ -1,8 +1,8 @@
 //! The secrets of an installation, sealed before they go into the store that its instances share.
 //!
 //! Whoever reads the table then holds nothing without the key, which is in no database: each instance is given it by its
-//! configuration. A sealed value is `gantry-sealed:1:` and, in base64, a random nonce and what ChaCha20-Poly1305 makes of the
-//! secret; its name is sealed with it, so that no row can pass for another.
+//! configuration. How they are sealed is in `store_seal`; the name of a secret is sealed with it, so that no row can pass for
+//! another.
 //!
 //! Invariants
 //! - SEAL-1: with a key, nothing is written but sealed, and what was there before is sealed when it is first read.
@@ -17,48 +17,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::installation_store::InstallationStore;
 use kernel::ports::registry_store::StoreError;
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use crate::failure::Failure;
+use crate::store_seal::{StoreKey, StoreSeal, is_sealed};
 
-/// What sealed values begin with, and the way they are sealed.
-const SEALED: &str = "gantry-sealed:1:";
-/// What the beginning of every way is.
-const SEALED_SOMEHOW: &str = "gantry-sealed:";
 /// Times that a value which others change at the same moment is read again.
 const READS_MAX: usize = 5;
-
-/// A key of 32 bytes.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct StoreKey([u8; 32]);
-
-impl StoreKey {
-    /// As people write it: 64 hexadecimal digits, or base64.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let bytes = of_hex(text)
-            .or_else(|| [STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD].iter().find_map(|way| way.decode(text).ok()))?;
-        bytes.try_into().ok().map(Self)
-    }
-}
-
-impl fmt::Debug for StoreKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoreKey(…)")
-    }
-}
-
-fn of_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let digits: Option<Vec<u8>> = text.as_bytes().iter().map(digit).collect();
-    let digits = digits.filter(|digits| digits.len() == 64)?;
-    digits.chunks_exact(2).map(|pair| Some(pair.first()? << 4 | pair.last()?)).collect()
-}
 
 /// Why a value of the store is no secret of ours. Says nothing of what it is.
 #[derive(Debug, thiserror::Error)]
@@ -82,13 +49,12 @@ impl From<SealError> for StoreError {
 /// A store of secrets, with seals on what it keeps if there is a key.
 pub(crate) struct SealedSecrets {
     inner: Arc<dyn InstallationStore>,
-    key: Option<LessSafeKey>,
-    entropy: Arc<dyn Entropy>,
+    seal: Option<StoreSeal>,
 }
 
 impl fmt::Debug for SealedSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SealedSecrets").field("sealing", &self.key.is_some()).finish_non_exhaustive()
+        f.debug_struct("SealedSecrets").field("sealing", &self.seal.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -99,9 +65,8 @@ impl SealedSecrets {
         key: Option<&StoreKey>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, Failure> {
-        let key = key.map(|key| UnboundKey::new(&CHACHA20_POLY1305, &key.0)).transpose();
-        let key = key.map_err(|_| Failure::new("the key of the store cannot be used"))?.map(LessSafeKey::new);
-        let secrets = Self { inner, key, entropy };
+        let seal = key.map(|key| StoreSeal::new(key, entropy)).transpose()?;
+        let secrets = Self { inner, seal };
         let kept = secrets.inner.secrets().await.map_err(|error| {
             Failure::new(format!("the secrets of this installation cannot be read: {error}"))
                 .hint("docs/postgres.md says what a database for Gantry needs")
@@ -111,7 +76,7 @@ impl SealedSecrets {
             secrets.opened(name, value).map_err(|error| refused(&error))?;
         }
         for (name, value) in &kept {
-            if secrets.key.is_some() && !value.starts_with(SEALED_SOMEHOW) {
+            if secrets.seal.is_some() && !is_sealed(value) {
                 secrets.settled(name, value.clone()).await.map_err(|error| Failure::new(error.to_string()))?;
             }
         }
@@ -119,36 +84,24 @@ impl SealedSecrets {
     }
 
     fn seal(&self, name: &str, value: &str) -> Result<String, SealError> {
-        let Some(key) = &self.key else { return Ok(value.to_owned()) };
-        let mut nonce = [0; NONCE_LEN];
-        self.entropy.fill(&mut nonce);
-        let mut sealed = value.as_bytes().to_vec();
-        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad(name), &mut sealed)
-            .map_err(|_| SealError::NotSealed(name.to_owned()))?;
-        let all: Vec<u8> = nonce.into_iter().chain(sealed).collect();
-        Ok(format!("{SEALED}{}", URL_SAFE_NO_PAD.encode(all)))
+        let Some(seal) = &self.seal else { return Ok(value.to_owned()) };
+        seal.seal(&what(name), value).ok_or_else(|| SealError::NotSealed(name.to_owned()))
     }
 
     /// The secret that a kept value is.
     fn opened(&self, name: &str, value: &str) -> Result<String, SealError> {
-        if !value.starts_with(SEALED_SOMEHOW) {
+        if !is_sealed(value) {
             return Ok(value.to_owned());
         }
-        let key = self.key.as_ref().ok_or_else(|| SealError::NoKey(name.to_owned()))?;
-        let broken = || SealError::Broken(name.to_owned());
-        let all = value.strip_prefix(SEALED).and_then(|text| URL_SAFE_NO_PAD.decode(text).ok()).ok_or_else(broken)?;
-        let (nonce, sealed) = all.split_first_chunk::<NONCE_LEN>().ok_or_else(broken)?;
-        let mut sealed = sealed.to_vec();
-        let opened =
-            key.open_in_place(Nonce::assume_unique_for_key(*nonce), aad(name), &mut sealed).map_err(|_| broken())?;
-        String::from_utf8(opened.to_vec()).map_err(|_| broken())
+        let seal = self.seal.as_ref().ok_or_else(|| SealError::NoKey(name.to_owned()))?;
+        seal.open(&what(name), value).ok_or_else(|| SealError::Broken(name.to_owned()))
     }
 
     /// The secret behind a kept value, which is sealed in the store when this answers (SEAL-1).
     async fn settled(&self, name: &str, mut kept: String) -> Result<String, StoreError> {
         for _ in 0..READS_MAX {
             let secret = self.opened(name, &kept)?;
-            if self.key.is_none() || kept.starts_with(SEALED_SOMEHOW) {
+            if self.seal.is_none() || is_sealed(&kept) {
                 return Ok(secret);
             }
             let sealed = self.seal(name, &secret)?;
@@ -186,8 +139,8 @@ impl InstallationStore for SealedSecrets {
 }
 
 /// SEAL-1: what belongs to the name is no other's.
-fn aad(name: &str) -> Aad<Vec<u8>> {
-    Aad::from(format!("gantry installation secret {name}").into_bytes())
+fn what(name: &str) -> String {
+    format!("gantry installation secret {name}")
 }
 
 fn refused(error: &SealError) -> Failure {
@@ -209,8 +162,11 @@ mod tests {
     use crate::machine::OsEntropy;
     use crate::shared_keys::tests::Shelf;
 
+    const SEALED: &str = "gantry-sealed:1:";
+    const SEALED_SOMEHOW: &str = "gantry-sealed:";
+
     fn key(number: u8) -> StoreKey {
-        StoreKey([number; 32])
+        StoreKey::parse(&format!("{number:02x}").repeat(32)).unwrap()
     }
 
     async fn open(shelf: &Arc<Shelf>, key: Option<StoreKey>) -> Result<SealedSecrets, Failure> {
@@ -220,18 +176,6 @@ mod tests {
 
     async fn raw(shelf: &Shelf) -> BTreeMap<String, String> {
         shelf.secrets().await.unwrap()
-    }
-
-    #[test]
-    fn a_key_is_read_from_hexadecimal_digits_and_base64_and_from_nothing_else() {
-        let hex = "07".repeat(32);
-        for text in [hex.as_str(), &format!(" {hex}\n"), &STANDARD.encode([7; 32]), &URL_SAFE_NO_PAD.encode([7; 32])] {
-            assert_eq!(StoreKey::parse(text), Some(key(7)), "{text}");
-        }
-        for text in ["", "hunter2", &"07".repeat(31), &"0g".repeat(32), &STANDARD.encode([7; 31])] {
-            assert_eq!(StoreKey::parse(text), None, "{text}");
-        }
-        assert!(!format!("{:?}", key(7)).contains('7'));
     }
 
     #[tokio::test]

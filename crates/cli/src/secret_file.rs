@@ -9,6 +9,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use crate::plain_file;
+
 /// No secret of ours is longer; a larger file is some other file.
 const BYTES_MAX: u64 = 16 * 1024;
 /// Permission bits of everybody but owner and group.
@@ -33,6 +35,9 @@ impl SecretFileError {
     /// What to do.
     pub(crate) fn remedy(&self) -> String {
         match self {
+            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
+                "put a plain file there".into()
+            }
             Self::Unreadable { .. } => "run as the user that owns the file".into(),
             Self::Unwritable { .. } => "check the folder's owner and mode, and the free space of its disk".into(),
             Self::Open { name, .. } => {
@@ -54,7 +59,7 @@ pub(crate) struct SecretText {
 pub(crate) fn read(path: &Path) -> Result<Option<SecretText>, SecretFileError> {
     let name = path.display().to_string();
     let unreadable = |source| SecretFileError::Unreadable { name: name.clone(), source };
-    let file = match File::open(path) {
+    let file = match plain_file::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput, no_executor};
 use kernel::ports::offerings::NothingOffered;
 use kernel::registry::Registry;
 use kernel::{
@@ -20,6 +21,20 @@ use crate::machine::{OsEntropy, SystemClock};
 
 /// The bootstrap secret of such a kernel.
 pub(crate) const ADMIN: &str = "admin";
+
+/// What process tools are bound to: a tool that nothing could run would not be admitted.
+#[derive(Debug)]
+struct Idle;
+
+#[async_trait::async_trait]
+impl Executor for Idle {
+    fn kind(&self) -> &'static str {
+        "process"
+    }
+    async fn execute(&self, _: ToolCall) -> Result<ToolOutput, ExecutorError> {
+        Err(ExecutorError::not_sent(no_executor("process")))
+    }
+}
 
 /// Opens one on a data directory.
 pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
@@ -47,7 +62,7 @@ pub(crate) async fn kernel(data: &Path) -> Arc<Kernel> {
         access: access.await.unwrap(),
         mint: Mint::new(key, Minter::default(), Arc::new(DataDirVault::new(DataDir::at(data)))),
         recorder,
-        executors: Vec::new(),
+        executors: vec![Arc::new(Idle)],
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
         availability: Arc::default(),

@@ -16,7 +16,7 @@ use crate::schema::CoercionNote;
 use crate::version::Version;
 
 /// `tool.invoke`: one call (BC-2).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InvokeRequest {
     /// `namespace.tool_id`, `tool_id`, or a registered alias.
@@ -80,6 +80,17 @@ pub enum Priority {
     High,
 }
 
+impl Priority {
+    /// The number of the manifest's scale.
+    pub fn level(self) -> u8 {
+        match self {
+            Self::Low => 3,
+            Self::Normal => 5,
+            Self::High => 8,
+        }
+    }
+}
+
 /// How the call is to be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -93,9 +104,22 @@ pub struct ExecutionOptions {
     pub wait_for_duplicate: Option<bool>,
     pub dry_run: bool,
     pub require_approval: bool,
-    pub priority: Priority,
+    /// How soon a call in the background is done; absent: what the manifest says. Calls that are waited for have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
     /// Who is told when a call that runs in the background has ended.
     pub callback: Option<Callback>,
+}
+
+impl ExecutionOptions {
+    /// The first option that only a call in the background can have, if one is given: whoever waits has no place in a queue
+    /// and need not be called back.
+    pub fn of_the_background(&self) -> Option<&'static str> {
+        if self.callback.is_some() {
+            return Some("callback");
+        }
+        self.priority.is_some_and(|priority| priority != Priority::Normal).then_some("priority")
+    }
 }
 
 /// Whom a call wants told when it has ended: a subscription, or an address with the credential that signs (ASYNC-007).

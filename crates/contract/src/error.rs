@@ -184,6 +184,24 @@ impl ErrorCode {
         self.row().http
     }
 
+    /// Can a tool itself end with this code? Those are what a manifest may declare (MAN-010).
+    pub fn is_of_tools(self) -> bool {
+        matches!(
+            self,
+            Self::E3301
+                | Self::E3401
+                | Self::E3402
+                | Self::E3403
+                | Self::E3404
+                | Self::E3406
+                | Self::E3407
+                | Self::E3408
+                | Self::E3502
+                | Self::E3503
+                | Self::E3504
+        )
+    }
+
     /// The JSON-RPC error number.
     pub fn json_rpc(self) -> i32 {
         self.row().kind.json_rpc_code()

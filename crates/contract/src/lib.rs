@@ -13,6 +13,7 @@ pub mod guard;
 pub mod idempotency;
 pub mod ids;
 pub mod json;
+pub mod license;
 pub mod manifest;
 pub mod money;
 pub mod nearest;

@@ -21,6 +21,7 @@ pub mod admission;
 mod behaviour;
 mod execution;
 mod limits;
+mod output;
 mod reading;
 
 pub use admission::{Finding, ManifestError};
@@ -82,9 +83,14 @@ pub enum InputGuard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputPolicy {
+    // As the tool answered, up to the largest size of a result.
     Raw,
+    // The same without the values of sensitive fields: those that `result_schema` marks with `x-sensitivity`, and those whose
+    // name says that they hold a secret.
     #[default]
     Standard,
+    // The same without personal data and secrets wherever they stand in a text, and with strings over 10,000 characters and
+    // arrays over 100 items cut.
     Strict,
 }
 

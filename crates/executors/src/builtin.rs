@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ManifestFormat};
 use kernel::ports::clock::Clock;
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
 use serde_json::Value;
 
@@ -86,12 +86,13 @@ impl Executor for BuiltinExecutor {
         }
     }
 
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let parameters = &call.parameters;
-        let binding = call.tool.manifest.execution.as_ref().ok_or_else(unbound)?;
-        match handler(binding)? {
-            Handler::Calculator => calculator::run(parameters).map(ToolOutput::of),
-            Handler::Datetime => datetime::run(parameters, self.clock.now()).map(ToolOutput::of),
+        let binding = call.tool.manifest.execution.as_ref().ok_or_else(unbound).map_err(ExecutorError::not_sent)?;
+        let answered = ExecutorError::answered;
+        match handler(binding).map_err(ExecutorError::not_sent)? {
+            Handler::Calculator => calculator::run(parameters).map(ToolOutput::of).map_err(answered),
+            Handler::Datetime => datetime::run(parameters, self.clock.now()).map(ToolOutput::of).map_err(answered),
             Handler::JsonParser => self.json_parser(&call).await,
             Handler::TextTransform => self.text_transform(&call).await,
             Handler::DeepReasoning => {
@@ -102,7 +103,7 @@ impl Executor for BuiltinExecutor {
 }
 
 impl BuiltinExecutor {
-    async fn json_parser(&self, call: &ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn json_parser(&self, call: &ToolCall) -> Result<ToolOutput, ExecutorError> {
         match aside(&call.parameters, json_parser::search).await? {
             json_parser::Search::Done(value) => Ok(ToolOutput::of(value)),
             json_parser::Search::AskModel { schema, otherwise } => {
@@ -111,7 +112,7 @@ impl BuiltinExecutor {
         }
     }
 
-    async fn text_transform(&self, call: &ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn text_transform(&self, call: &ToolCall) -> Result<ToolOutput, ExecutorError> {
         let offline = aside(&call.parameters, |parameters| {
             let (operation, text) = text_transform::read(parameters)?;
             Ok(text_transform::offline(&operation, text))
@@ -119,7 +120,7 @@ impl BuiltinExecutor {
         if let Some(value) = offline.await? {
             return Ok(ToolOutput::of(value));
         }
-        let (operation, text) = text_transform::read(&call.parameters)?;
+        let (operation, text) = text_transform::read(&call.parameters).map_err(ExecutorError::answered)?;
         text_transform::by_model(&operation, text, self.model.as_ref(), call.time_left).await
     }
 }
@@ -141,19 +142,21 @@ fn unbound() -> Refusal {
 }
 
 /// Runs pure work here if it is small, and on the blocking pool if it is not.
-async fn aside<T, F>(parameters: &Arc<Value>, work: F) -> Result<T, Refusal>
+async fn aside<T, F>(parameters: &Arc<Value>, work: F) -> Result<T, ExecutorError>
 where
     T: Send + 'static,
     F: FnOnce(&Value) -> Result<T, Refusal> + Send + 'static,
 {
     let text_bytes = parameters.get("text").and_then(Value::as_str).map_or(0, str::len);
     if text_bytes <= INLINE_BYTES_MAX && parameters.get("schema").is_none() {
-        return work(parameters);
+        return work(parameters).map_err(ExecutorError::answered);
     }
     let parameters = Arc::clone(parameters);
-    tokio::task::spawn_blocking(move || work(&parameters)).await.unwrap_or_else(|_| {
-        Err(Refusal::new(ErrorCode::E3404, "the tool stopped unexpectedly").hint("report this with the trace id"))
-    })
+    let done = tokio::task::spawn_blocking(move || work(&parameters)).await.map_err(|_| {
+        let refusal = Refusal::new(ErrorCode::E3404, "the tool stopped unexpectedly");
+        ExecutorError::may_have_run(refusal.hint("report this with the trace id"))
+    })?;
+    done.map_err(ExecutorError::answered)
 }
 
 #[cfg(test)]
@@ -166,7 +169,7 @@ mod tests {
         assert_eq!(manifests.len(), HANDLERS.len());
         for (manifest, (name, _, _)) in manifests.iter().zip(HANDLERS) {
             assert_eq!(manifest.tool_id, name);
-            assert_eq!(manifest.version.to_string(), "1.0.0");
+            assert_eq!(manifest.version.major(), 1, "{name}");
             assert_eq!(manifest.aliases, [format!("tool-{}", name.replace('_', "-"))]);
             assert_eq!(manifest.execution, Some(Execution::Builtin { handler: name.to_owned() }));
             assert!(!manifest.examples.is_empty() && !manifest.errors.is_empty() && !manifest.tags.is_empty());

@@ -9,6 +9,7 @@
 //! - CONF-2: blocked wins over allowed, and a path that *contains* a blocked one is blocked too.
 //! - CONF-3: a tool without a `network:` permission has no gate at all.
 //! - CONF-4: secrets are fetched for one call, by the names the manifest declares and no other.
+//! - CONF-5: nothing of a person's home is given to a tool unless the operator has listed it.
 //!
 //! Not here: how a mount or a preopened directory is made (`sandbox`, `wasm`).
 
@@ -36,6 +37,8 @@ pub struct Reach {
     pub allowed_paths: Option<Vec<PathBuf>>,
     /// Where they may not, with everything above and below.
     pub blocked_paths: Vec<PathBuf>,
+    /// Homes of people. Given to a tool only if [`allowed_paths`](Self::allowed_paths) is said and has them.
+    pub homes: Vec<PathBuf>,
     /// What is the server's own and nobody else's. Blocked, and no tool's folder or system directory may hold it either.
     pub private_paths: Vec<PathBuf>,
     /// Where tools may connect to at most.
@@ -57,6 +60,7 @@ impl Default for Reach {
         Self {
             allowed_paths: None,
             blocked_paths: Vec::new(),
+            homes: Vec::new(),
             private_paths: Vec::new(),
             egress: Bounds::default(),
             open_networks: Vec::new(),
@@ -90,10 +94,22 @@ impl Confinement {
         self.reach.system.clone()
     }
 
-    /// The declared paths, each as it may be used.
+    /// The paths that a tool declares, each as it may be used.
     pub(crate) fn mounts(&self, permissions: &Permissions) -> Result<Vec<Mount>, Refusal> {
+        Self::mounted(permissions, |path| self.admitted(path))
+    }
+
+    /// The same for a server behind Gantry, whose paths the operator has named: homes are open to it.
+    pub(crate) fn mounts_of_server(&self, permissions: &Permissions) -> Result<Vec<Mount>, Refusal> {
+        Self::mounted(permissions, |path| self.fenced(path))
+    }
+
+    fn mounted(
+        permissions: &Permissions,
+        admitted: impl Fn(&str) -> Result<(), Refusal>,
+    ) -> Result<Vec<Mount>, Refusal> {
         let one = |path: &str, access| {
-            self.admitted(path)?;
+            admitted(path)?;
             Ok(Mount { source: path.into(), target: path.into(), access })
         };
         // What may be written may also be read, because there is no way to mount it otherwise; where a path is declared
@@ -103,8 +119,25 @@ impl Confinement {
         read.map(|path| one(path, Access::Read)).chain(written.iter().map(|path| one(path, Access::Write))).collect()
     }
 
-    /// CONF-2.
+    /// CONF-5 and CONF-2.
     pub(crate) fn admitted(&self, declared: &str) -> Result<(), Refusal> {
+        let path = Path::new(declared);
+        let at_home = self.reach.homes.iter().any(|home| path.starts_with(home) || home.starts_with(path));
+        if at_home && self.reach.allowed_paths.is_none() {
+            return Err(Refusal::new(
+                ErrorCode::E3405,
+                format!(
+                    "the tool declares `{declared}`, which is somebody's home and given to no tool unless it is listed"
+                ),
+            )
+            .hint("declare a path outside of all homes, or let the operator list it in `[sandbox] allowed_paths`")
+            .retryable(false));
+        }
+        self.fenced(declared)
+    }
+
+    /// CONF-2.
+    fn fenced(&self, declared: &str) -> Result<(), Refusal> {
         let path = Path::new(declared);
         let touches = |other: &Path| path.starts_with(other) || other.starts_with(path);
         let blocked = NEVER.iter().any(|never| touches(Path::new(never)))
@@ -317,6 +350,24 @@ mod tests {
         {
             assert_eq!(confinement.admitted(path).is_ok(), admitted, "{path}");
         }
+    }
+
+    #[test]
+    fn homes_are_given_only_where_they_are_listed() {
+        let homes: Vec<PathBuf> = vec!["/people".into(), "/srv/gantry".into()];
+        let unlisted = confinement(Reach { homes: homes.clone(), ..Reach::default() });
+        for (path, admitted) in
+            [("/people", false), ("/people/ann/x", false), ("/srv/gantry/x", false), ("/srv", false), ("/data", true)]
+        {
+            assert_eq!(unlisted.admitted(path).is_ok(), admitted, "{path}");
+        }
+        let mut permissions = Permissions::default();
+        permissions.read = vec!["/people/ann/notes".into()];
+        assert!(unlisted.mounts(&permissions).is_err());
+        assert!(unlisted.mounts_of_server(&permissions).is_ok(), "whoever operates this has named it");
+        let allowed_paths = Some(vec!["/people/ann".into()]);
+        let listed = confinement(Reach { homes, allowed_paths, ..Reach::default() });
+        assert!(listed.admitted("/people/ann/notes").is_ok() && listed.admitted("/people/bob").is_err());
     }
 
     #[test]

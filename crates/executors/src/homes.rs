@@ -1,7 +1,8 @@
 //! Where tools live on disk: the folder of each loaded version, shared by every executor that runs what is in a folder.
 //!
 //! Invariants
-//! - HOMES-1: folders belong to the home tenant. Another tenant's tool of the same name never runs what is in them.
+//! - HOMES-1: a folder belongs to the tenant for which it was loaded. Another tenant's tool of the same name never runs what is
+//!   in it.
 //! - HOMES-2: a call that has its folder keeps it, whatever is said about the folder later.
 //!
 //! Not here: which folder wins when two claim a version (the loader in `cli`), and what is inside a folder.
@@ -11,40 +12,61 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::ToolId;
+use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::registry::ToolVersion;
 
+/// By tenant, id and written version.
+type Folders = HashMap<(TenantId, ToolId, String), PathBuf>;
+
 /// The folders of all loaded versions. Clones share them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Homes {
-    /// By id and written version.
-    folders: Arc<RwLock<HashMap<(ToolId, String), PathBuf>>>,
+    folders: Arc<RwLock<Folders>>,
+    /// For whom folders are set and forgotten.
+    tenant: TenantId,
+}
+
+impl Default for Homes {
+    fn default() -> Self {
+        Self { folders: Arc::default(), tenant: TenantId::home() }
+    }
 }
 
 impl Homes {
+    /// The same folders, to which those of this tenant are added.
+    #[must_use]
+    pub fn for_tenant(&self, tenant: TenantId) -> Self {
+        Self { folders: Arc::clone(&self.folders), tenant }
+    }
+
     /// Says where a version's folder is.
     pub fn set(&self, tool: &ToolId, version: &Version, folder: PathBuf) {
         let mut folders = self.folders.write().unwrap_or_else(PoisonError::into_inner);
-        folders.insert((tool.clone(), version.to_string()), folder);
+        folders.insert((self.tenant.clone(), tool.clone(), version.to_string()), folder);
     }
 
     /// Forgets a version's folder; calls that are running keep it.
     pub fn forget(&self, tool: &ToolId, version: &Version) {
         let mut folders = self.folders.write().unwrap_or_else(PoisonError::into_inner);
-        folders.remove(&(tool.clone(), version.to_string()));
+        folders.remove(&(self.tenant.clone(), tool.clone(), version.to_string()));
     }
 
     /// The folder of a version.
     ///
     /// # Errors
-    /// E3108 if none is loaded, or the tool is not the home tenant's (HOMES-1).
+    /// E3108 if none is loaded for the tenant whose tool it is (HOMES-1).
     pub fn of(&self, tool: &ToolVersion) -> Result<PathBuf, Refusal> {
         let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
-        let folder = folders.get(&(tool.id.clone(), tool.version.to_string())).filter(|_| tool.tenant.is_home());
+        let folder = folders.get(&(tool.tenant.clone(), tool.id.clone(), tool.version.to_string()));
         folder.cloned().ok_or_else(|| {
+            let hint = if tool.tenant.is_home() {
+                "start the server with `--tools DIR`, where DIR contains the tool's folder"
+            } else {
+                "the operator has to allow it: `[tools] tenants` names the folders whose tools a tenant may run"
+            };
             Refusal::new(ErrorCode::E3108, format!("the folder of `{}` {} is not loaded", tool.id, tool.version))
-                .hint("start the server with `--tools DIR`, where DIR contains the tool's folder")
+                .hint(hint)
                 .retryable(false)
         })
     }

@@ -17,9 +17,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::Usage;
+use kernel::ports::executor::{ExecutionReach, ExecutorError, Usage};
+use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, StatusCode, redirect};
+use reqwest::{Client, Response, StatusCode};
 
 mod config;
 mod secret;
@@ -108,23 +109,29 @@ impl ModelClient {
     ///
     /// # Errors
     /// Unreachable or failing server E3502, no answer in time E3503, rate limit of the server E3504.
-    pub async fn complete(&self, prompt: &Prompt, time_left: Duration) -> Result<Completion, Refusal> {
+    pub async fn complete(&self, prompt: &Prompt, time_left: Duration) -> Result<Completion, ExecutorError> {
         let model = self.model_for(prompt.reasoning);
         let body = wire::request(self.config.provider, model, prompt);
         let bytes_sent = body.len() as u64;
         let timeout = time_left.min(Duration::from_millis(self.config.timeout_ms));
-        let request = self.http()?.post(self.endpoint.clone()).headers(self.headers()).body(body).timeout(timeout);
+        let request = self
+            .http()
+            .map_err(ExecutorError::not_sent)?
+            .post(self.endpoint.clone())
+            .headers(self.headers())
+            .body(body)
+            .timeout(timeout);
         let response = request.send().await.map_err(|error| unreachable(&error))?;
         if !response.status().is_success() {
             return Err(refused(response.status(), response.headers()));
         }
         let answer = self.read(response).await?;
         let answered = wire::answer(self.config.provider, &answer).ok_or_else(|| {
-            upstream(
+            let refusal = upstream(
                 "the model server's answer could not be understood",
                 "check that `[model] provider` and `[model] base_url` fit the server",
-            )
-            .retryable(false)
+            );
+            ExecutorError::may_have_run(refusal.retryable(false))
         })?;
         Ok(Completion {
             text: answered.text,
@@ -137,13 +144,12 @@ impl ModelClient {
 
     fn http(&self) -> Result<&Client, Refusal> {
         let built = self.http.get_or_init(|| {
-            Client::builder()
-                .redirect(redirect::Policy::none())
-                .no_proxy()
-                .connect_timeout(CONNECT_TIMEOUT)
-                .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-                .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
-                .build()
+            let options = ClientOptions {
+                connect: Some(CONNECT_TIMEOUT),
+                idle_per_host: IDLE_CONNECTIONS_MAX,
+                ..ClientOptions::default()
+            };
+            outbound::operators_client(options)
                 .inspect_err(|error| tracing::error!(%error, "the HTTP client for the model cannot be built"))
                 .ok()
         });
@@ -164,16 +170,16 @@ impl ModelClient {
     }
 
     /// MODEL-2: stops at the limit, whatever length the server announced.
-    async fn read(&self, mut response: Response) -> Result<Vec<u8>, Refusal> {
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>, ExecutorError> {
         let mut answer = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
             if answer.len() + chunk.len() > self.config.max_response_bytes {
                 let limit = self.config.max_response_bytes;
-                return Err(upstream(
+                let refusal = upstream(
                     format!("the model server's answer is larger than {limit} bytes"),
                     "ask for less, or raise `[model] max_response_bytes`",
-                )
-                .retryable(false));
+                );
+                return Err(ExecutorError::may_have_run(refusal.retryable(false)));
             }
             answer.extend_from_slice(&chunk);
         }
@@ -186,7 +192,7 @@ fn upstream(message: impl Into<String>, hint: &str) -> Refusal {
 }
 
 /// No answer at all.
-fn unreachable(error: &reqwest::Error) -> Refusal {
+fn unreachable(error: &reqwest::Error) -> ExecutorError {
     let kind = if error.is_timeout() {
         "timeout"
     } else if error.is_connect() {
@@ -196,16 +202,18 @@ fn unreachable(error: &reqwest::Error) -> Refusal {
     };
     tracing::warn!(kind, causes = ?causes(error), "the model server gave no answer");
     if error.is_timeout() {
-        return Refusal::new(ErrorCode::E3503, "the model server did not answer in time")
+        let refusal = Refusal::new(ErrorCode::E3503, "the model server did not answer in time")
             .hint("ask for less, allow the call more time, or raise `[model] timeout_ms`");
+        return ExecutorError::may_have_run(refusal);
     }
     if error.is_connect() {
-        return upstream(
+        return ExecutorError::not_sent(upstream(
             "the model server cannot be reached",
             "check that it runs and that `[model] base_url` is right",
-        );
+        ));
     }
-    upstream("the model server broke off its answer", "try again; if it stays, check the model server's log")
+    let hint = "try again; if it stays, check the model server's log";
+    ExecutorError::may_have_run(upstream("the model server broke off its answer", hint))
 }
 
 /// The chain of causes without the outermost error, which names the address.
@@ -220,9 +228,13 @@ fn causes(error: &reqwest::Error) -> Vec<String> {
 }
 
 /// An answer that is a refusal, by its status alone (MODEL-3).
-fn refused(status: StatusCode, headers: &HeaderMap) -> Refusal {
+fn refused(status: StatusCode, headers: &HeaderMap) -> ExecutorError {
     tracing::warn!(status = status.as_u16(), "the model server refused");
-    let code = status.as_u16();
+    let refusal = status_refusal(status.as_u16(), headers);
+    ExecutorError { refusal, reach: ExecutionReach::of_status(status.as_u16()) }
+}
+
+fn status_refusal(code: u16, headers: &HeaderMap) -> Refusal {
     match code {
         401 | 403 => upstream(
             "the model server does not accept this server's credentials",

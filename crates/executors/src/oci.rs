@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, ProcessProtocol};
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
 use sandbox::oci::Root;
 
@@ -64,7 +64,19 @@ impl Executor for OciExecutor {
         self.homes.of(tool).map(drop)
     }
 
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
+        call.dispatch.hold();
+        let (protocol, prepared) = self.prepared(&call).await.map_err(ExecutorError::not_sent)?;
+        match protocol {
+            ProcessProtocol::Simple => talking::simply(&self.walls, &call, prepared).await,
+            ProcessProtocol::Session => talking::in_session(&self.walls, &call, prepared, None).await,
+        }
+    }
+}
+
+impl OciExecutor {
+    /// Everything up to the start of the container.
+    async fn prepared(&self, call: &ToolCall) -> Result<(ProcessProtocol, Prepared), Refusal> {
         let Some(Execution::Oci { image, command, protocol, env, .. }) = &call.tool.manifest.execution else {
             return Err(unbound());
         };
@@ -77,17 +89,14 @@ impl Executor for OciExecutor {
         })?;
         let command = command_of(command, &image)?;
         // The image's own words first: the manifest's and ours go over them.
-        let mut prepared = Prepared::for_call(&self.confinement, &call, command, env).await?;
+        let mut prepared = Prepared::for_call(&self.confinement, call, command, env).await?;
         for (name, value) in &image.env {
             prepared.spec.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
         prepared.spec.system.clear();
         prepared.spec.cwd = image.cwd.clone();
         let prepared = prepared.behind(Some(Container { runtime, root: Root::Directory(image.root.clone()) }));
-        match protocol {
-            ProcessProtocol::Simple => talking::simply(&self.walls, &call, prepared).await,
-            ProcessProtocol::Session => talking::in_session(&self.walls, &call, prepared, None).await,
-        }
+        Ok((*protocol, prepared))
     }
 }
 

@@ -19,6 +19,7 @@
 //!
 //! Not here: what declared words mean ([`confinement`](crate::confinement)), deadlines (the kernel drops the future).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, ProcessProtocol};
 use kernel::ports::clock::Clock;
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
 
 use self::prepared::Prepared;
@@ -42,12 +43,23 @@ pub mod output;
 pub(crate) mod prepared;
 mod running;
 pub mod scrub;
+mod service_failure;
 pub mod session;
 pub mod simple;
 pub mod streams;
 pub(crate) mod talking;
 mod unsandboxed;
 pub mod warm;
+
+/// The variable in which a program in simple mode finds the idempotency key of its call. A session is told with the call, and
+/// a warm process serves many, so it is in no environment there.
+const KEY_VARIABLE: &str = "IDEMPOTENCY_KEY";
+
+/// The key of the act as a program finds it in its environment. A pure tool does nothing twice, so it is told nothing.
+fn key_in_environment(call: &ToolCall) -> Option<(String, String)> {
+    let has_effects = call.tool.manifest.side_effect_policy.has_effects();
+    has_effects.then(|| (KEY_VARIABLE.to_owned(), call.idempotency_key.to_string()))
+}
 
 /// Bytes a tool may write as its result (VALID-013).
 pub const STDOUT_BYTES_MAX: usize = 1 << 20;
@@ -84,6 +96,18 @@ impl ProcessExecutor {
         &self.warm
     }
 
+    async fn prepared(
+        &self,
+        walls: &Walls,
+        call: &ToolCall,
+        (command, env): (&[String], &BTreeMap<String, String>),
+        home: &Path,
+    ) -> Result<Prepared, Refusal> {
+        let prepared = Prepared::for_call(&self.confinement, call, command, env).await?;
+        let prepared = prepared.in_folder(&self.confinement, call, home).await?;
+        Ok(prepared.behind(walls.around_program(call.isolation)?))
+    }
+
     fn admitted(&self, demand: Isolation, protocol: ProcessProtocol) -> Result<(), Refusal> {
         match &self.isolation {
             ProcessIsolation::Sandboxed(walls) => walls.around_program(demand).map(drop),
@@ -117,20 +141,19 @@ impl Executor for ProcessExecutor {
         self.homes.of(tool).map(drop)
     }
 
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let Some(Execution::Process { command, protocol, env, warm, .. }) = &call.tool.manifest.execution else {
-            return Err(unbound());
+            return Err(ExecutorError::not_sent(unbound()));
         };
+        call.dispatch.hold();
         // Asked again, because an executor that relies on having been asked would run unsandboxed by mistake.
-        self.admitted(call.isolation, *protocol)?;
-        let home = self.homes.of(&call.tool)?;
+        self.admitted(call.isolation, *protocol).map_err(ExecutorError::not_sent)?;
+        let home = self.homes.of(&call.tool).map_err(ExecutorError::not_sent)?;
         let walls = match &self.isolation {
             ProcessIsolation::Unsandboxed => return unsandboxed::run(&call, command, env, &home).await,
             ProcessIsolation::Sandboxed(walls) => walls,
         };
-        let prepared = Prepared::for_call(&self.confinement, &call, command, env).await?;
-        let prepared =
-            prepared.in_folder(&self.confinement, &call, &home).await?.behind(walls.around_program(call.isolation)?);
+        let prepared = self.prepared(walls, &call, (command, env), &home).await.map_err(ExecutorError::not_sent)?;
         match protocol {
             ProcessProtocol::Simple => talking::simply(walls, &call, prepared).await,
             ProcessProtocol::Session => {

@@ -1,7 +1,8 @@
 //! What a server behind Gantry is given that runs here as a program: the same words, mounts, gate and limits as a tool has.
 //!
 //! It differs from a tool in that it outlives its calls, and has no folder of its own: what it needs of the machine it
-//! declares, or it is in a system directory.
+//! declares, or it is in a system directory. Its paths were named by the operator, or are among those the operator has listed
+//! for the tenant that named them (`upstreams::admission`), so people's homes are open to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl Confinement {
         for system in &spec.system {
             self.without_private(system, "a system directory")?;
         }
-        spec.mounts = self.mounts(permissions)?;
+        spec.mounts = self.mounts_of_server(permissions)?;
         spec.limits = self.limits_of(limits);
         let gate = self.gate_of_program(permissions, limits)?;
         if gate.is_some() {

@@ -86,10 +86,16 @@ impl Walls {
     }
 
     /// Starts a program behind the walls that were chosen for it.
-    pub(crate) async fn spawn(&self, spec: Spec, container: Option<&Container>) -> Result<Child, ContainerError> {
+    /// `begins` is told before anything does.
+    pub(crate) async fn spawn(
+        &self,
+        spec: Spec,
+        container: Option<&Container>,
+        begins: impl FnOnce() + Send,
+    ) -> Result<Child, ContainerError> {
         match container {
-            None => Ok(self.sandbox.spawn(spec).await?),
-            Some(Container { runtime, root }) => runtime.spawn(&self.sandbox, spec, root.clone()).await,
+            None => Ok(self.sandbox.spawn_noting(spec, begins).await?),
+            Some(Container { runtime, root }) => runtime.spawn_noting(&self.sandbox, spec, root.clone(), begins).await,
         }
     }
 }

@@ -22,9 +22,9 @@ use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation};
 use kernel::permissions::Permissions;
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use wasmtime::component::Linker;
 
@@ -43,6 +43,7 @@ use self::state::State;
 use self::streams::{LogStream, ResultStream};
 use crate::confinement::Confinement;
 use crate::homes::Homes;
+use crate::process::scrub::Scrubber;
 use crate::process::session::Scrubbed;
 
 mod compiled_cache;
@@ -168,7 +169,34 @@ impl WasmExecutor {
         call: &ToolCall,
         component: &str,
         env: &BTreeMap<String, String>,
-    ) -> Result<ToolOutput, Refusal> {
+    ) -> Result<ToolOutput, ExecutorError> {
+        call.dispatch.hold();
+        let Ready { turn, guest, scrubber, cpu_millicores } =
+            self.prepared(call, component, env).await.map_err(ExecutorError::not_sent)?;
+        let threads = self.engine.guest_threads().ok_or_else(|| ExecutorError::not_sent(going()))?;
+        let ticking = self.engine.ticking();
+        let cpu = CpuTime::default();
+        let metered = Metered::new(guest.run(cpu.clone()), cpu, cpu_millicores);
+        call.dispatch.release();
+        let task = threads.spawn(async move {
+            // Held until the guest's memory is back in the pool, however it ends.
+            let _held = (turn, ticking);
+            metered.await
+        });
+        let ended = Running(task).ended().await.map_err(ExecutorError::may_have_run)?;
+        match verdict::judge(call, ended) {
+            Ok(output) => Ok(ToolOutput { value: scrubber.value(output.value), usage: output.usage }),
+            Err(error) => Err(error.map(|refusal| scrubber.refusal(refusal))),
+        }
+    }
+
+    /// Everything up to the first instruction of the guest, its turn included.
+    async fn prepared(
+        &self,
+        call: &ToolCall,
+        component: &str,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Ready, Refusal> {
         let permissions = call.tool.permissions()?;
         let bounds = Bounds::of(&call.limits, &self.config)?;
         let folder = self.homes.of(&call.tool)?;
@@ -180,22 +208,9 @@ impl WasmExecutor {
         let secrets = self.confinement.secrets(call, permissions).await?;
         let scrubber = Arc::new(secrets.scrubber());
         let companion = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(&scrubber)));
-        let host = Host::of(companion, Secrets::of(&secrets)?, call.resume.clone());
+        let host = Host::of(companion, Secrets::of(&secrets)?, call);
         let guest = self.guest(call, loaded, host, env, bounds)?;
-        let ticking = self.engine.ticking();
-        let threads = self.engine.guest_threads().ok_or_else(going)?;
-        let cpu = CpuTime::default();
-        let metered = Metered::new(guest.run(cpu.clone()), cpu, bounds.cpu_millicores);
-        let task = threads.spawn(async move {
-            // Held until the guest's memory is back in the pool, however it ends.
-            let _held = (turn, ticking);
-            metered.await
-        });
-        let ended = Running(task).ended().await?;
-        match verdict::judge(call, ended) {
-            Ok(output) => Ok(ToolOutput { value: scrubber.value(output.value), usage: output.usage }),
-            Err(refusal) => Err(scrubber.refusal(refusal)),
-        }
+        Ok(Ready { turn, guest, scrubber, cpu_millicores: bounds.cpu_millicores })
     }
 
     /// Everything one call consists of.
@@ -245,14 +260,25 @@ impl Executor for WasmExecutor {
         self.homes.of(tool).map(drop)
     }
 
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
-        let Some(Execution::Wasm { component, env }) = &call.tool.manifest.execution else { return Err(unbound()) };
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
+        let Some(Execution::Wasm { component, env }) = &call.tool.manifest.execution else {
+            return Err(ExecutorError::not_sent(unbound()));
+        };
         // The kernel drops the call at its deadline; asked here too, because a guest must not rely on somebody else's clock.
         tokio::time::timeout(call.time_left, self.run(&call, component, env)).await.unwrap_or_else(|_| {
-            Err(Refusal::new(ErrorCode::E3402, "the tool did not answer in time")
-                .hint("allow more time, or let the tool do less; a component that is called for the first time may still be compiling"))
+            let refusal = Refusal::new(ErrorCode::E3402, "the tool did not answer in time")
+                .hint("allow more time, or let the tool do less; a component that is called for the first time may still be compiling");
+            Err(ExecutorError { refusal, reach: call.dispatch.reach() })
         })
     }
+}
+
+/// A call that can begin.
+struct Ready {
+    turn: OwnedSemaphorePermit,
+    guest: Guest,
+    scrubber: Arc<Scrubber>,
+    cpu_millicores: u64,
 }
 
 /// A guest on its threads. Dropping it stops the guest (WASM-2).

@@ -10,7 +10,7 @@
 //!   failed is thrown away with everything in it: the batch is handed over again to a new one.
 //! - KAFKA-3: a delivery is bounded in time, although the library's own patience is not.
 //!
-//! Not here: TLS and SASL, which this build of the library does not have; a proxy beside the server can speak them.
+//! TLS and SASL are the library's, with the feature `tls`; what is configured of them is in [`security`].
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +24,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::future_producer::{DeliveryFuture, FutureProducer, FutureRecord};
 use tokio::runtime::Handle;
+
+pub mod security;
+
+pub use security::{KafkaSecurity, KafkaTls, SaslLogin, SaslMechanism};
 
 /// The topic, unless configured otherwise.
 pub const TOPIC_DEFAULT: &str = "tool-execution-audit";
@@ -50,6 +54,8 @@ pub struct KafkaConfig {
     pub mode: KafkaMode,
     /// How long a batch may take.
     pub timeout: Duration,
+    /// How brokers and we recognise each other.
+    pub security: KafkaSecurity,
 }
 
 /// Why there is no sink.
@@ -94,6 +100,9 @@ impl KafkaSink {
             .set("linger.ms", LINGER_MS)
             .set("reconnect.backoff.max.ms", RECONNECT_MS_MAX)
             .set_log_level(RDKafkaLogLevel::Warning);
+        for (name, value) in config.security.properties() {
+            client.set(name, value);
+        }
         client.create_native_config().map_err(KafkaSinkError)?;
         Ok(Self { config, client, idle: Mutex::new(None) })
     }

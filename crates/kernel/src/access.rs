@@ -17,6 +17,7 @@ mod decisions;
 mod naming;
 mod service;
 mod snapshot;
+mod tool_reach;
 
 pub(crate) use decisions::{Call, Decision};
 pub use service::{Access, AccessParts, AccessSettings};

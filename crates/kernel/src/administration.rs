@@ -8,12 +8,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use contract::envelope::AgentContext;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId, TraceId};
 use policy::{Action, BearerSecret};
 
 use crate::identity::Principal;
 use crate::invoke::Kernel;
+use crate::phases::context_agrees_with_the_token;
 use crate::ports::audit_sink::{AuditAction, AuditRecord, Who};
 use crate::ports::entropy::new_trace_id;
 use crate::registry::ToolVersion;
@@ -47,6 +49,12 @@ impl Kernel {
     /// Recognises the caller of anything that is not a tool call.
     pub async fn recognise(&self, actor: Actor<'_>) -> Result<Arc<Principal>, Refusal> {
         self.identity().recognise(self.access(), actor.credential, actor.source, self.clock().now()).await
+    }
+
+    /// Recognises the caller, and refuses a context that says it is somebody else.
+    pub async fn agrees_with_token(&self, actor: Actor<'_>, context: &AgentContext) -> Result<(), Refusal> {
+        let caller = self.recognise(actor).await?;
+        context_agrees_with_the_token(&caller, context)
     }
 
     /// Recognises the caller and checks that its role lets it act. A refusal is recorded.
@@ -93,11 +101,11 @@ impl Kernel {
             Ok(slot) => slot,
             Err(unrecordable) => return unrecordable,
         };
-        slot.record(AuditRecord {
-            code: Some(refusal.code),
-            ..self.act(actor, caller, AuditAction::ActRefused, None, Some(note))
-        });
-        refusal
+        let record = self.act(actor, caller, AuditAction::ActRefused, None, Some(note));
+        match slot.record(AuditRecord { code: Some(refusal.code), ..record }).await {
+            Ok(()) => refusal,
+            Err(unrecordable) => unrecordable,
+        }
     }
 
     /// The record of something that is done on nobody's token, in somebody's name.

@@ -16,13 +16,20 @@ use contract::ids::{TenantId, ToolId};
 pub use policy::WhyUnavailable;
 use tokio::sync::watch;
 
+use crate::ports::registry_store::Quarantine;
+
 /// Whose tool: the tenant it was published by, and its id.
 pub type ToolKey = (TenantId, ToolId);
+
+/// What people have taken out of use (REG-024).
+pub(crate) type Quarantined = HashMap<ToolKey, Arc<Quarantine>>;
 
 /// What cannot be called at the moment. Everything else can.
 #[derive(Debug)]
 pub struct Availability {
     missing: ArcSwap<HashMap<ToolKey, WhyUnavailable>>,
+    /// Apart, because a server that comes back must not put back into use what a person has taken out of it.
+    quarantined: ArcSwap<Quarantined>,
     /// Orders writers. Readers never take it.
     writing: Mutex<()>,
     generation: watch::Sender<u64>,
@@ -30,19 +37,44 @@ pub struct Availability {
 
 impl Default for Availability {
     fn default() -> Self {
-        Self { missing: ArcSwap::default(), writing: Mutex::new(()), generation: watch::Sender::new(0) }
+        Self {
+            missing: ArcSwap::default(),
+            quarantined: ArcSwap::default(),
+            writing: Mutex::new(()),
+            generation: watch::Sender::new(0),
+        }
     }
 }
 
 impl Availability {
     /// Why a tool cannot be called, if it cannot.
     pub fn why_not(&self, tenant: &TenantId, tool: &ToolId) -> Option<WhyUnavailable> {
+        if self.quarantine_of(tenant, tool).is_some() {
+            return Some(WhyUnavailable::Quarantined);
+        }
         let missing = self.missing.load();
         // Almost always empty; then no key is made.
         if missing.is_empty() {
             return None;
         }
         missing.get(&(tenant.clone(), tool.clone())).copied()
+    }
+
+    /// The quarantine that a person has put a tool into, if one has.
+    pub fn quarantine_of(&self, tenant: &TenantId, tool: &ToolId) -> Option<Arc<Quarantine>> {
+        let quarantined = self.quarantined.load();
+        if quarantined.is_empty() {
+            return None;
+        }
+        quarantined.get(&(tenant.clone(), tool.clone())).cloned()
+    }
+
+    /// Says what people have taken out of use: all of it, whatever was said before.
+    pub(crate) fn set_quarantined(&self, quarantined: &Arc<Quarantined>) {
+        let _order = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if *self.quarantined.swap(Arc::clone(quarantined)) != **quarantined {
+            self.generation.send_modify(|generation| *generation += 1);
+        }
     }
 
     /// Says of some tools why they cannot be called, or with `None` that they can. All of it at once.
@@ -100,5 +132,23 @@ mod tests {
         availability.set([(key("demo.echo"), None)]);
         assert_eq!(availability.why_not(&home, &tool), None);
         assert_eq!(*availability.generation().borrow(), generation + 1);
+    }
+
+    #[test]
+    fn what_a_person_has_taken_out_of_use_stays_out_whatever_its_server_says() {
+        let availability = Availability::default();
+        let (home, tool) = key("demo.echo");
+        let held = Quarantine {
+            tenant: home.clone(),
+            tool: tool.clone(),
+            reason: "it lies".into(),
+            by: "admin".parse().unwrap(),
+            at: crate::ports::clock::UnixMillis(1),
+        };
+        availability.set_quarantined(&Arc::new([(key("demo.echo"), Arc::new(held))].into()));
+        availability.set([(key("demo.echo"), None)]);
+        assert_eq!(availability.why_not(&home, &tool), Some(WhyUnavailable::Quarantined));
+        availability.set_quarantined(&Arc::default());
+        assert_eq!(availability.why_not(&home, &tool), None);
     }
 }

@@ -40,7 +40,7 @@ pub(crate) use checkpointing::Checkpointing;
 pub(crate) use keeper::{Keeper, tend};
 use resuming::Resumed;
 
-use crate::ports::checkpoint_store::CheckpointStore;
+use crate::ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointStore};
 
 /// How long each kind is kept (CKPT-015).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +80,42 @@ pub struct Checkpoints {
     retention: CheckpointRetention,
     /// Calls that save at the moment, in this process.
     running: Arc<Running>,
+    /// Do other processes save into the same store?
+    is_shared: bool,
 }
 
 impl Checkpoints {
     /// On a store.
     pub fn new(store: Arc<dyn CheckpointStore>, retention: CheckpointRetention) -> Self {
-        Self { store, retention, running: Arc::default() }
+        Self { store, retention, running: Arc::default(), is_shared: false }
+    }
+
+    /// On a store that other processes save into, too.
+    #[must_use]
+    pub fn shared(self, is_shared: bool) -> Self {
+        Self { is_shared, ..self }
+    }
+
+    /// Does the invocation run, here or in another process?
+    async fn is_running(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, Refusal> {
+        if self.running.has(tenant, invocation) {
+            return Ok(true);
+        }
+        if !self.is_shared {
+            return Ok(false);
+        }
+        self.store.is_claimed(tenant, invocation).await.map_err(|error| error.refusal())
+    }
+}
+
+impl Checkpoints {
+    /// The fence under which an attempt saves, once the store knows that it runs.
+    async fn claimed(&self, tenant: &TenantId, invocation: InvocationId, fence: Option<u64>) -> Result<u64, Refusal> {
+        let held = self.store.claim(tenant, invocation, fence, ATTEMPT_LEASE).await.map_err(|error| error.refusal())?;
+        held.ok_or_else(|| {
+            Refusal::new(ErrorCode::E3908, "another attempt at this invocation is running")
+                .hint("wait for its end, or cancel it first; nothing was run")
+        })
     }
 }
 

@@ -1,169 +1,182 @@
-//! How many calls of one agent that run code of a tool's author run at once (EXEC-005, decision 0034).
+//! How many calls run at once: all calls that come through the doors of this server (`server.calls_max`), and of these and of
+//! jobs those that run code of a tool's author (EXEC-005, decisions 0034 and 0055).
 //!
-//! Limits of a call say how much *one* call may use; without a number of calls they bound nothing. One more than allowed is
-//! refused and does not wait: a tool may call tools in its agent's name, and a call that waits for a place its own parent
-//! holds would wait for ever. A job has no parent that waits for it: it may wait for its place before it begins, for as long
-//! as the queue lets it (`jobs::bench`). Counted per instance, because what is protected are the cores and the memory of this
-//! machine.
+//! Limits of a call say how much *one* call may use; without a number of calls they bound nothing. Both numbers are shared
+//! fairly (`fair_places`): by tenants, and within a tenant by agents. An agent is the root of its delegation chain, because
+//! names below it are of its own making. A call that finds no place waits for it within its own time, in a bounded line. A
+//! tool that calls tools in its agent's name, all of whose places are held by calls like itself, hears so when the inner
+//! call's time is over. Counted per instance, because what is protected are the cores and the memory of this machine.
 //!
 //! Invariants
-//! - CONC-1: of one (tenant, subject) never more than the limit hold a place.
+//! - CONC-1: of one agent never more than its limit hold a place for code of a tool's author.
 //! - CONC-2: a place is given back whichever way the call ends; an agent without calls takes up no memory.
 //!
-//! Not here: which calls need a place (`phases/execute`), how many sandboxes live at once whosever they are (`sandbox`).
+//! Not here: who is next (`fair_places`), which calls need a place (`phases/execute`), how many sandboxes live at once,
+//! warm ones included (`sandbox`), and jobs, which wait in their queue (`jobs::bench`).
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{Subject, TenantId};
+use policy::Caller;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-/// Agents are spread over so many locks, each held for one look-up.
-const SHARDS: usize = 16;
+use crate::fair_places::{FairPlaces, Place, PlaceBounds, PlaceUsage};
+use crate::ports::clock::Clock;
 
-/// Whose calls are counted together.
-type Agent = (TenantId, Subject);
+/// Calls at once, and calls that wait, unless the server's configuration says otherwise.
+const CALLS_MAX: usize = 1024;
+/// Calls in processes and guests at once, unless the configuration says otherwise.
+const SANDBOXED_MAX: usize = 256;
+/// Calls that wait for a place in a process or guest, as a multiple of the places.
+const SANDBOXED_WAITING: usize = 4;
+/// After which a caller who found no place may try again.
+const RETRY_AFTER_MS: u64 = 1_000;
 
-/// The calls that run, by agent.
+/// The calls that run.
 #[derive(Debug)]
 pub(crate) struct Concurrency {
-    limit: u32,
-    hasher: RandomState,
-    shards: [Mutex<HashMap<Agent, u32>>; SHARDS],
-    /// Somebody has given a place back.
-    freed: Notify,
+    calls: Arc<FairPlaces>,
+    sandboxed: Arc<FairPlaces>,
+    per_agent: u32,
 }
 
-/// One running call's place. Dropping it gives it back.
+/// Why a call that waited has no place.
 #[derive(Debug)]
-pub(crate) struct Place {
-    calls: Arc<Concurrency>,
-    agent: Agent,
+pub(crate) enum NoPlace {
+    Refused(Refusal),
+    /// Nobody wants its result any more.
+    Cancelled,
 }
 
 impl Concurrency {
-    /// At most `limit` calls of one agent.
-    pub(crate) fn new(limit: u32) -> Arc<Self> {
-        Arc::new(Self { limit, hasher: RandomState::new(), shards: Default::default(), freed: Notify::new() })
-    }
-
-    /// A place for one more call of this agent, if it has one left.
-    pub(crate) fn place(self: &Arc<Self>, tenant: &TenantId, subject: &Subject) -> Result<Place, Refusal> {
-        let agent = (tenant.clone(), subject.clone());
-        let Some(mut shard) = self.shard(&agent) else { return Err(self.refusal()) };
-        match shard.entry(agent.clone()) {
-            Entry::Occupied(running) if *running.get() >= self.limit => return Err(self.refusal()),
-            Entry::Vacant(_) if self.limit == 0 => return Err(self.refusal()),
-            entry => *entry.or_default() += 1,
-        }
-        drop(shard);
-        Ok(Place { calls: Arc::clone(self), agent })
-    }
-
-    /// The same, as soon as there is one. It may never be: whoever calls bounds the wait.
-    pub(crate) async fn place_in_time(self: &Arc<Self>, tenant: &TenantId, subject: &Subject) -> Place {
-        loop {
-            // Before the look: what is given back after it is heard of.
-            let freed = self.freed.notified();
-            if let Ok(place) = self.place(tenant, subject) {
-                return place;
-            }
-            freed.await;
+    /// At most `per_agent` calls of one agent run code of a tool's author.
+    pub(crate) fn new(per_agent: u32) -> Self {
+        let calls = PlaceBounds { capacity: CALLS_MAX, per_flow: CALLS_MAX, waiting: CALLS_MAX };
+        Self {
+            calls: FairPlaces::new(calls),
+            sandboxed: FairPlaces::new(sandboxed(SANDBOXED_MAX, per_agent)),
+            per_agent,
         }
     }
 
-    fn shard(&self, agent: &Agent) -> Option<MutexGuard<'_, HashMap<Agent, u32>>> {
-        // Taken from the hash's low bits, so it is below the number of shards; the cast loses only bits that are masked.
-        let number = usize::try_from(self.hasher.hash_one(agent) % SHARDS as u64).unwrap_or_default();
-        self.shards.get(number).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+    /// So many calls run, and so many wait.
+    pub(crate) fn bound_calls(&self, most: usize, waiting: usize) {
+        self.calls.bound(PlaceBounds { capacity: most, per_flow: most, waiting });
     }
 
-    pub(crate) fn refusal(&self) -> Refusal {
-        let limit = self.limit;
+    /// So many calls run code of a tool's author.
+    pub(crate) fn bound_sandboxed(&self, most: usize) {
+        self.sandboxed.bound(sandboxed(most, self.per_agent));
+    }
+
+    /// How much of each is used, under its name.
+    pub(crate) fn usage(&self) -> [(&'static str, PlaceUsage); 2] {
+        [("calls", self.calls.usage()), ("sandboxed_calls", self.sandboxed.usage())]
+    }
+
+    /// A place among the calls of this server.
+    pub(crate) async fn call(
+        &self,
+        caller: &Caller,
+        clock: &dyn Clock,
+        cancellation: &CancellationToken,
+        within: Duration,
+    ) -> Result<Place, NoPlace> {
+        // Most calls find one, and need none of what waiting needs.
+        if let Some(place) = self.calls.take_quietly(caller.tenant(), caller.root_subject().as_str()) {
+            return Ok(place);
+        }
+        Box::pin(waited(&self.calls, caller, clock, cancellation, within))
+            .await?
+            .ok_or_else(|| NoPlace::Refused(busy()))
+    }
+
+    /// A place for code of a tool's author, if there is one now.
+    pub(crate) fn sandboxed_now(&self, caller: &Caller) -> Result<Place, Refusal> {
+        let place = self.sandboxed.take_quietly(caller.tenant(), caller.root_subject().as_str());
+        place.ok_or_else(|| self.no_sandbox())
+    }
+
+    /// The same, now or in its turn.
+    pub(crate) async fn sandboxed(
+        &self,
+        caller: &Caller,
+        clock: &dyn Clock,
+        cancellation: &CancellationToken,
+        within: Duration,
+    ) -> Result<Place, NoPlace> {
+        waited(&self.sandboxed, caller, clock, cancellation, within)
+            .await?
+            .ok_or_else(|| NoPlace::Refused(Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..self.no_sandbox() }))
+    }
+
+    /// The words for a caller who waited in vain, or would have.
+    fn no_sandbox(&self) -> Refusal {
+        let limit = self.per_agent;
         Refusal::new(
             ErrorCode::E3003,
-            format!("{limit} calls of this agent run in processes or guests of this server, and no more may at once"),
+            format!(
+                "{limit} calls of this agent run in processes or guests of this server, or others hold all places; none \
+                 became free in time"
+            ),
         )
-        .hint("call again when one of them has ended; nothing was run")
+        .hint("call again when one of them has ended, with more time if it can wait; nothing was run")
         .details(json!({ "concurrent_calls_per_agent": limit }))
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some(mut shard) = self.calls.shard(&self.agent) else { return };
-        if let Some(running) = shard.get_mut(&self.agent) {
-            *running = running.saturating_sub(1);
-            if *running == 0 {
-                shard.remove(&self.agent);
-            }
-        }
-        drop(shard);
-        self.calls.freed.notify_waiters();
+fn sandboxed(most: usize, per_agent: u32) -> PlaceBounds {
+    let per_flow = usize::try_from(per_agent).unwrap_or(usize::MAX);
+    PlaceBounds { capacity: most, per_flow, waiting: most.saturating_mul(SANDBOXED_WAITING) }
+}
+
+/// `None` if too many wait, or the time was over first.
+async fn waited(
+    places: &Arc<FairPlaces>,
+    caller: &Caller,
+    clock: &dyn Clock,
+    cancellation: &CancellationToken,
+    within: Duration,
+) -> Result<Option<Place>, NoPlace> {
+    tokio::select! {
+        biased;
+        place = places.wait(caller.tenant(), caller.root_subject().as_str()) => Ok(place.ok()),
+        () = cancellation.cancelled() => Err(NoPlace::Cancelled),
+        () = clock.sleep(within) => Ok(None),
     }
+}
+
+fn busy() -> Refusal {
+    let refusal = Refusal::new(ErrorCode::E3001, "too many calls run at the moment, and none ended in time")
+        .hint("nothing was run; try again in a second");
+    Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    fn running(calls: &Concurrency) -> usize {
-        calls.shards.iter().map(|shard| shard.lock().unwrap().len()).sum()
-    }
-
     #[test]
-    fn the_next_call_is_refused_with_the_limit_and_may_be_tried_again() {
-        let calls = Concurrency::new(2);
-        let (tenant, agent) = ("acme".parse().unwrap(), "agent-1".parse().unwrap());
-        let first = calls.place(&tenant, &agent).unwrap();
-        let _second = calls.place(&tenant, &agent).unwrap();
-        let refusal = calls.place(&tenant, &agent).unwrap_err();
+    fn a_call_without_a_place_is_told_the_limit_and_when_to_come_again() {
+        let refusal = Concurrency::new(2).no_sandbox();
         assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3003, None), "as the table has it: retryable");
         assert_eq!(refusal.details.as_deref(), Some(&json!({ "concurrent_calls_per_agent": 2 })));
-        drop(first);
-        calls.place(&tenant, &agent).unwrap();
+        assert_eq!(
+            (refusal.retry_after_ms, busy().retry_after_ms),
+            (None, Some(1_000)),
+            "a job has a pause of its own"
+        );
     }
 
     #[test]
-    fn the_same_name_in_another_tenant_is_another_agent() {
-        let calls = Concurrency::new(1);
-        let agent = "agent-1".parse().unwrap();
-        let _ours = calls.place(&"acme".parse().unwrap(), &agent).unwrap();
-        calls.place(&"zeta".parse().unwrap(), &agent).unwrap();
-        calls.place(&"acme".parse().unwrap(), &agent).unwrap_err();
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
-
-        /// CONC-1 and CONC-2 against a model that counts.
-        #[test]
-        fn no_agent_ever_holds_more_than_the_limit_and_nothing_is_left(
-            limit in 0_u32..4,
-            steps in prop::collection::vec((0_usize..5, any::<bool>()), 0..80),
-        ) {
-            let calls = Concurrency::new(limit);
-            let tenant = "acme".parse().unwrap();
-            let agents: Vec<Subject> = (0..5).map(|n| format!("agent-{n}").parse().unwrap()).collect();
-            let mut held: Vec<Vec<Place>> = agents.iter().map(|_| Vec::new()).collect();
-            for (agent, begins) in steps {
-                if begins {
-                    let place = calls.place(&tenant, &agents[agent]);
-                    prop_assert_eq!(place.is_ok(), held[agent].len() < limit as usize);
-                    held[agent].extend(place.ok());
-                } else {
-                    held[agent].pop();
-                }
-                prop_assert_eq!(running(&calls), held.iter().filter(|places| !places.is_empty()).count());
-            }
-            held.clear();
-            prop_assert_eq!(running(&calls), 0);
-        }
+    fn the_places_are_those_of_the_configuration() {
+        let calls = Concurrency::new(2);
+        calls.bound_calls(3, 4);
+        calls.bound_sandboxed(5);
+        let bounds =
+            calls.usage().map(|(_, usage)| (usage.bounds.capacity, usage.bounds.per_flow, usage.bounds.waiting));
+        assert_eq!(bounds, [(3, 3, 4), (5, 2, 20)]);
     }
 }

@@ -8,7 +8,7 @@ use contract::cost::Estimate;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use contract::manifest::LifecycleState;
-use policy::{Action, WhyUnavailable};
+use policy::{Action, PolicyOverrides, WhyUnavailable};
 
 use crate::access::{AccessSnapshot, View};
 use crate::administration::Actor;
@@ -33,6 +33,14 @@ pub struct Unreachable {
     pub why: WhyUnavailable,
 }
 
+/// A tool that a tenant has, looked at by one of its agents (VIS-007).
+#[derive(Debug, Clone)]
+pub struct TenantTool {
+    pub tool: Reachable,
+    /// Why the caller may not use it; `None`: it may, as far as activations decide.
+    pub why_unavailable: Option<WhyUnavailable>,
+}
+
 /// What would become of a call, without running it.
 #[derive(Debug)]
 pub struct Explanation {
@@ -50,64 +58,77 @@ impl Kernel {
     /// Tier 2: what a tenant has.
     pub async fn tenant_tools(&self, actor: Actor<'_>, tenant: &TenantId) -> Result<Vec<Reachable>, Refusal> {
         let caller = self.recognise(actor).await?;
-        if caller.tenant() != tenant && !(caller.tenant().is_home() && caller.may(Action::SeeAccess)) {
-            return Err(nobody("tenant", tenant.as_str()));
-        }
-        if self.access().snapshot().tenant(tenant).is_none() {
-            return Err(nobody("tenant", tenant.as_str()));
-        }
         let access = self.access().snapshot().clone();
+        may_look_at(&access, &caller, tenant)?;
         let view = access.view(tenant, caller.subject());
         Ok(self.of_tenant(view, tenant).into_iter().map(|(_, current)| reachable(current, None)).collect())
     }
 
+    /// Tier 2 by name: a tool that a tenant has, whether the caller may use it or not (VIS-007).
+    pub async fn tenant_tool(&self, actor: Actor<'_>, tenant: &TenantId, name: &str) -> Result<TenantTool, Refusal> {
+        let caller = self.recognise(actor).await?;
+        let access = self.access().snapshot().clone();
+        may_look_at(&access, &caller, tenant)?;
+        let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
+        let views: Vec<View<'_>> = hands.map(|hand| access.view(tenant, hand)).collect();
+        let has = |tool: &Tool| views.iter().all(|view| view.has(&tool.tenant, &tool.id));
+        let registry = self.registry().snapshot();
+        let found = registry.find(tenant, name).filter(|tool| has(tool));
+        let now = self.clock().now();
+        // What was removed is history, not something to be enabled.
+        let there = |current: &&Arc<ToolVersion>| current.lifecycle.state(now) != LifecycleState::Removed;
+        let found = found.and_then(|tool| Some((tool, tool.current(now).filter(there)?)));
+        let (tool, current) = found.ok_or_else(|| registry.not_found(tenant, name, has))?;
+        let why_unavailable = self.reach_of(&views, tool, current).err();
+        Ok(TenantTool { tool: reachable(Arc::clone(current), None), why_unavailable })
+    }
+
     /// Tier 3: what an agent may use, as far as activations decide.
     pub async fn agent_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Reachable>, Refusal> {
-        let (access, tenant) = self.look_at(actor, agent).await?;
-        let view = access.view(&tenant, agent);
-        let of_tenant = self.of_tenant(view, &tenant).into_iter();
+        let looked = self.look_at(actor, agent).await?;
+        let views = looked.views();
+        let of_tenant = views.first().map(|view| self.of_tenant(*view, &looked.tenant)).unwrap_or_default();
         Ok(of_tenant
+            .into_iter()
             .filter_map(|(tool, current)| {
-                let overrides = self.reach_of(view, &tool, &current).ok()?;
-                Some(reachable(current, overrides))
+                let overrides = self.reach_of(&views, &tool, &current).ok()?;
+                Some(reachable(current, Some(&overrides)))
             })
             .collect())
     }
 
     /// Tier 2 without tier 3, with the reason for each (VIS-008, VIS-012).
     pub async fn unavailable_tools(&self, actor: Actor<'_>, agent: &Subject) -> Result<Vec<Unreachable>, Refusal> {
-        let (access, tenant) = self.look_at(actor, agent).await?;
-        let view = access.view(&tenant, agent);
-        let of_tenant = self.of_tenant(view, &tenant).into_iter();
+        let looked = self.look_at(actor, agent).await?;
+        let views = looked.views();
+        let of_tenant = views.first().map(|view| self.of_tenant(*view, &looked.tenant)).unwrap_or_default();
         Ok(of_tenant
+            .into_iter()
             .filter_map(|(tool, current)| {
-                let why = self.reach_of(view, &tool, &current).err()?;
+                let why = self.reach_of(&views, &tool, &current).err()?;
                 Some(Unreachable { current, why })
             })
             .collect())
     }
 
-    /// What would become of this call if it were made now? Nothing is run, nothing is spent.
+    /// What would become of this call if it were made now? Nothing is run, spent, counted or reserved.
     pub async fn explain(&self, arrival: Arrival<'_>) -> Result<Explanation, Refusal> {
         let mut facts = Facts::begin(self, &arrival);
         let actor = Actor { credential: arrival.credential, source: arrival.source, trace_id: facts.trace_id() };
         // Whoever is not recognised gets that for an answer, not an explanation.
         self.recognise(actor).await?;
         let carried = async {
-            let received = phases::receive(self, &mut facts, arrival).await?;
+            let received = phases::receive_in_theory(self, &mut facts, arrival).await?;
             let validated = phases::validate(&mut facts, received)?;
-            phases::authorize(self, validated).await
+            phases::authorize_in_theory(self, validated).await
         };
         Ok(match carried.await {
-            Ok(authorized) => {
-                let decision = authorized.decision();
-                Explanation {
-                    refusal: None,
-                    policies: decision.determining.clone(),
-                    obligations: decision.obligations.iter().map(ToString::to_string).collect(),
-                    estimate: Some(authorized.estimate()),
-                }
-            }
+            Ok((decision, estimate)) => Explanation {
+                refusal: None,
+                policies: decision.determining.clone(),
+                obligations: decision.obligations.iter().map(ToString::to_string).collect(),
+                estimate: Some(estimate),
+            },
             Err(refusal) => {
                 Explanation { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new(), estimate: None }
             }
@@ -115,11 +136,14 @@ impl Kernel {
     }
 
     /// An agent may look at itself; whoever sees access, at every agent of its own tenant.
-    async fn look_at(&self, actor: Actor<'_>, agent: &Subject) -> Result<(Arc<AccessSnapshot>, TenantId), Refusal> {
+    async fn look_at(&self, actor: Actor<'_>, agent: &Subject) -> Result<LookedAt, Refusal> {
         let caller: Arc<Principal> = self.recognise(actor).await?;
         let access = self.access().snapshot().clone();
         if caller.subject() == agent {
-            return Ok((access, caller.tenant().clone()));
+            // What one of those does not reach who handed the token on cannot be called with it.
+            let delegators = caller.chain().iter().map(|link| link.sub.clone());
+            let hands = std::iter::once(agent.clone()).chain(delegators).collect();
+            return Ok(LookedAt { access, tenant: caller.tenant().clone(), hands });
         }
         if !caller.may(Action::SeeAccess) {
             return Err(nobody("agent", agent.as_str()));
@@ -130,7 +154,9 @@ impl Kernel {
             tenants.extend(access.tenants().into_iter().map(|record| record.tenant.clone()));
         }
         let tenant = tenants.into_iter().find(|tenant| access.knows(tenant, agent));
-        tenant.map(|tenant| (access, tenant)).ok_or_else(|| nobody("agent", agent.as_str()))
+        tenant
+            .map(|tenant| LookedAt { access, tenant, hands: vec![agent.clone()] })
+            .ok_or_else(|| nobody("agent", agent.as_str()))
     }
 
     fn of_tenant(&self, view: View<'_>, tenant: &TenantId) -> Vec<(Arc<Tool>, Arc<ToolVersion>)> {
@@ -148,13 +174,19 @@ impl Kernel {
             .collect()
     }
 
-    fn reach_of<'a>(
+    /// The overrides of everybody in whose name the tool would be called, joined.
+    fn reach_of(
         &self,
-        view: View<'a>,
+        views: &[View<'_>],
         tool: &Tool,
         current: &ToolVersion,
-    ) -> Result<Option<&'a policy::PolicyOverrides>, WhyUnavailable> {
-        let overrides = view.reach(&tool.id, || current.manifest.side_effect_policy)?;
+    ) -> Result<PolicyOverrides, WhyUnavailable> {
+        let mut overrides = PolicyOverrides::default();
+        for view in views {
+            if let Some(own) = view.reach(&tool.id, || current.manifest.side_effect_policy)? {
+                overrides = overrides.merge(own);
+            }
+        }
         if let Some(why) = self.availability().why_not(&tool.tenant, &tool.id) {
             return Err(why);
         }
@@ -168,7 +200,27 @@ impl Kernel {
     }
 }
 
-fn reachable(current: Arc<ToolVersion>, overrides: Option<&policy::PolicyOverrides>) -> Reachable {
+/// A token may look at its own tenant, whoever sees access in the home tenant at every one.
+fn may_look_at(access: &AccessSnapshot, caller: &Principal, tenant: &TenantId) -> Result<(), Refusal> {
+    let allowed = caller.tenant() == tenant || (caller.tenant().is_home() && caller.may(Action::SeeAccess));
+    if allowed && access.tenant(tenant).is_some() { Ok(()) } else { Err(nobody("tenant", tenant.as_str())) }
+}
+
+/// An agent, as somebody may look at it.
+struct LookedAt {
+    access: Arc<AccessSnapshot>,
+    tenant: TenantId,
+    /// The agent, and whoever handed on the token with which it looks at itself.
+    hands: Vec<Subject>,
+}
+
+impl LookedAt {
+    fn views(&self) -> Vec<View<'_>> {
+        self.hands.iter().map(|hand| self.access.view(&self.tenant, hand)).collect()
+    }
+}
+
+fn reachable(current: Arc<ToolVersion>, overrides: Option<&PolicyOverrides>) -> Reachable {
     let manifest = &current.manifest;
     let confirmation = manifest.requires_confirmation == Some(true)
         || overrides.is_some_and(|overrides| overrides.requires_confirmation == Some(true));

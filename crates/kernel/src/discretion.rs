@@ -96,6 +96,10 @@ impl Redactor for Discretion {
         Ok(if self.told().is_empty() { shown } else { clear(self.told(), shown) })
     }
 
+    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
+        self.rules.fields(value, schema)
+    }
+
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match without(self.told(), text) {
             None => self.rules.text(text),

@@ -166,6 +166,7 @@ impl InboundJobs {
             kind: kind.as_str(),
             tenant: self.parts.tenant.clone(),
             label: kind.as_str().to_owned(),
+            flow: format!("inbound {}", kind.as_str()),
             payload,
             delay: Duration::ZERO,
             attempts_max: STARTS_MAX,

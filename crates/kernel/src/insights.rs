@@ -45,6 +45,7 @@ use crate::ports::executor::Usage;
 use crate::ports::health_store::HealthStore;
 use crate::ports::registry_store::StoreError;
 use crate::ports::usage_store::{Day, UsageBatch, UsageStore, UsageSum};
+use crate::ports::version_use::VersionUseStore;
 use crate::registry::ToolVersion;
 use crate::webhooks::Webhooks;
 use parting::Parting;
@@ -52,7 +53,7 @@ use tally::{Addition, Tally, Whose};
 
 pub use asking::{HealthView, ToolAnalysis, UsageAsked};
 pub use happening::Happening;
-pub use parting::REPORT_EVERY;
+pub use parting::{EndingVersion, REPORT_EVERY};
 pub use recommending::{Reason, Recommendation};
 
 /// How often sums are written: what a crash may lose of them.
@@ -74,6 +75,8 @@ const QUEUES_MAX: usize = 1_024;
 pub struct InsightParts {
     pub usage: Arc<dyn UsageStore>,
     pub health: Arc<dyn HealthStore>,
+    /// Where all instances count calls of versions that end.
+    pub version_use: Arc<dyn VersionUseStore>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub thresholds: HealthSettings,
@@ -118,7 +121,7 @@ impl Insights {
         Ok(Self {
             health,
             tally: Tally::default(),
-            parting: Parting::since(parts.clock.now()),
+            parting: Parting::default(),
             parts,
             webhooks: OnceLock::new(),
             unwritten: tokio::sync::Mutex::new(None),
@@ -214,6 +217,7 @@ impl Insights {
 
     /// Writes what was counted. What cannot be written stays, and is tried again under the same name.
     pub async fn flush(&self) -> Result<(), StoreError> {
+        self.flush_parting().await?;
         let mut unwritten = self.unwritten.lock().await;
         // At most two: what was left over, and what has come since.
         for _ in 0..2 {

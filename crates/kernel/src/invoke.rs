@@ -14,8 +14,9 @@ use tracing::Instrument as _;
 
 use crate::access::Access;
 use crate::availability::Availability;
-use crate::checkpoints::Checkpoints;
-use crate::concurrency::{Concurrency, Place};
+use crate::checkpoints::{Checkpointing, Checkpoints};
+use crate::concurrency::Concurrency;
+use crate::fair_places::{Place, PlaceUsage};
 use crate::identity::{Identity, Principal};
 use crate::insights::Insights;
 use crate::isolation::IsolationPolicy;
@@ -27,7 +28,7 @@ use crate::ports::audit_log::AuditLog;
 use crate::ports::clock::Clock;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::Entropy;
-use crate::ports::executor::Executor;
+use crate::ports::executor::{ExecutionReach, Executor};
 use crate::ports::observer::{Observer, Phase};
 use crate::ports::offerings::Offerings;
 use crate::ports::record_archive::RecordArchive;
@@ -68,7 +69,7 @@ pub struct KernelParts {
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) parts: KernelParts,
-    pub(crate) concurrency: Arc<Concurrency>,
+    pub(crate) concurrency: Concurrency,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
@@ -108,6 +109,8 @@ pub struct Failed {
     pub trace_id: TraceId,
     /// Was the tool begun? If not, nothing can have happened.
     pub begun: bool,
+    /// How far it came, if it was begun.
+    pub reach: ExecutionReach,
 }
 
 impl Failed {
@@ -121,6 +124,7 @@ impl Kernel {
     /// From its parts.
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
+        parts.registry.show_quarantines_in(&parts.availability);
         Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None, archive: None, resilience: None }
     }
 
@@ -143,6 +147,21 @@ impl Kernel {
     pub fn with_resilience(mut self, resilience: Arc<Resilience>) -> Self {
         self.resilience = Some(resilience);
         self
+    }
+
+    /// So many calls that come through doors run at once, and so many wait for their turn.
+    pub fn bound_calls(&self, most: usize, waiting: usize) {
+        self.concurrency.bound_calls(most, waiting);
+    }
+
+    /// So many calls run code of a tool's author at once.
+    pub fn bound_sandboxed_calls(&self, most: usize) {
+        self.concurrency.bound_sandboxed(most);
+    }
+
+    /// How many calls run and wait, of each kind that is bounded.
+    pub fn places(&self) -> [(&'static str, PlaceUsage); 2] {
+        self.concurrency.usage()
     }
 
     /// Breakers, limits and retries, if there are any.
@@ -202,11 +221,13 @@ impl Kernel {
     pub(crate) async fn invoke_as(
         &self,
         caller: Arc<Principal>,
-        place: Option<Place>,
+        (place, fence): (Option<Place>, u64),
         arrival: Arrival<'_>,
     ) -> Result<Returned, Box<Failed>> {
         let mut facts = Facts::begin(self, &arrival);
         facts.place = place;
+        facts.is_job = true;
+        facts.checkpointing = Checkpointing::of_attempt(fence);
         let line = facts.line();
         self.through(facts, Some(caller), arrival).instrument(line).await
     }
@@ -225,7 +246,7 @@ impl Kernel {
         facts.enter(self, Phase::Return);
         facts.checkpointing.conclude(&mut carried).await;
         let settled = phases::settle(self, &mut facts, carried).await;
-        phases::finish(self, facts, settled)
+        phases::finish(self, facts, settled).await
     }
 
     /// Lets a call in and runs nothing: the phases before execution, for a call that is to be done later.
@@ -240,19 +261,45 @@ impl Kernel {
             Ok(authorized) => Ok((facts, authorized)),
             Err(refusal) => {
                 facts.journey.stopped();
-                Err(self.turn_away(facts, refusal))
+                Err(self.turn_away(facts, refusal).await)
             }
         }
     }
 
     /// Ends a call that was let in and cannot be kept.
-    pub(crate) fn turn_away(&self, facts: Facts, refusal: Refusal) -> Box<Failed> {
+    pub(crate) async fn turn_away(&self, facts: Facts, refusal: Refusal) -> Box<Failed> {
         let (invocation_id, trace_id) = (facts.invocation_id(), facts.trace_id());
-        match phases::finish(self, facts, phases::Settled::refused(refusal.clone())) {
+        // Boxed: few calls are turned away, and every call would carry the room.
+        match Box::pin(phases::finish(self, facts, phases::Settled::refused(refusal.clone()))).await {
             Err(failed) => failed,
-            Ok(_) => {
-                Box::new(Failed { refusal, status: InvocationStatus::Error, invocation_id, trace_id, begun: false })
-            }
+            Ok(_) => Box::new(Failed {
+                refusal,
+                status: InvocationStatus::Error,
+                invocation_id,
+                trace_id,
+                begun: false,
+                reach: ExecutionReach::NotSent,
+            }),
+        }
+    }
+
+    /// Ends a call of which nothing was read, because nobody was recognised: it is recorded like every call.
+    pub async fn refuse_unread(&self, trace: TraceContext, refusal: Refusal) -> Box<Failed> {
+        let arrival = Arrival {
+            credential: None,
+            source: None,
+            request: InvokeRequest::default(),
+            trace: Some(trace),
+            parent_left: None,
+            audience: None,
+            cancellation: CancellationToken::new(),
+        };
+        let mut facts = Facts::begin(self, &arrival);
+        facts.enter(self, Phase::Receive);
+        facts.journey.stopped();
+        match facts.reserve_record(self).await {
+            Ok(()) => self.turn_away(facts, refusal).await,
+            Err(unrecordable) => self.turn_away(facts, unrecordable).await,
         }
     }
 
@@ -273,10 +320,14 @@ impl Kernel {
         arrival: Arrival<'_>,
     ) -> Result<Verified, Refusal> {
         facts.enter(self, Phase::Receive);
+        let waited_for = known.is_none();
         let received = match known {
             None => phases::receive(self, facts, arrival).await?,
             Some(caller) => phases::receive_again(self, facts, caller, arrival).await?,
         };
+        if waited_for {
+            received.has_nothing_of_the_background()?;
+        }
         let authorized = self.admit_received(facts, received).await?;
         facts.enter(self, Phase::Execute);
         let executed = phases::execute(self, facts, authorized).await?;

@@ -61,7 +61,7 @@ pub use entrance::LateEntrance;
 pub use handler::{JobFailure, JobHandler, Progressing, RunningJob};
 pub use promotion::Called;
 pub use settings::JobsSettings;
-pub use view::{Accepted, InvocationView, JobListing, PollingInfo};
+pub use view::{Accepted, InvocationView, JobListing, PollingInfo, status_told_by};
 pub(crate) use warrant::WarrantKey;
 pub use workers::Workers;
 
@@ -112,6 +112,8 @@ pub struct SystemJob {
     pub tenant: TenantId,
     /// What lists show.
     pub label: String,
+    /// Whose turns it takes within its tenant.
+    pub flow: String,
     pub payload: Value,
     pub priority: JobPriority,
     pub delay: Duration,

@@ -44,10 +44,10 @@ pub(crate) use brief::Noted;
 use brief::{Brief, Look};
 pub(crate) use kept::{Kept, KeptResult, did_not_happen};
 pub use key::MISSING_KEY;
-pub(crate) use key::{CallKey, demanded};
+pub(crate) use key::{CallKey, act_key, demanded, key_scope};
 use owed::Owed;
 pub use recovery::Recovered;
-pub(crate) use settlement::{cause, settlement, surely_did_nothing};
+pub(crate) use settlement::{cause, settlement};
 use waiting::{Seat, WaitingRoom};
 
 /// How long a process that says nothing counts as alive.
@@ -106,8 +106,6 @@ pub(crate) struct First {
 pub(crate) struct Held {
     pub(crate) invocation: InvocationId,
     fence: Fence,
-    /// Did the tool start? Before, nothing can have happened.
-    pub(crate) started: bool,
     _seat: Seat,
 }
 
@@ -195,7 +193,7 @@ impl Bookkeeper {
                     self.observer.ledger(LedgerEvent::Begun);
                     let invocation = wish.intent.invocation;
                     let seat = self.waiting.take_seat(invocation);
-                    return Ok(Claim::Run(Held { invocation, fence, started: false, _seat: seat }));
+                    return Ok(Claim::Run(Held { invocation, fence, _seat: seat }));
                 }
                 Begun::Held(entry) => match entry.state {
                     EntryState::InFlight if wish.wait => {

@@ -137,7 +137,8 @@ impl Kernel {
         slot.record(AuditRecord {
             code: answer.as_ref().err().map(|refusal| refusal.code),
             ..self.act(actor, &caller, AuditAction::OfferingAsked, None, note)
-        });
+        })
+        .await?;
         answer
     }
 
@@ -156,7 +157,8 @@ impl Kernel {
         slot.record(AuditRecord {
             code: watch.as_ref().err().map(|refusal| refusal.code),
             ..self.act(actor, &caller, AuditAction::OfferingAsked, None, Some("resources/subscribe".to_owned()))
-        });
+        })
+        .await?;
         watch
     }
 

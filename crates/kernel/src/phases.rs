@@ -78,13 +78,14 @@ mod validate;
 mod verify;
 
 pub use authorize::{Authorized, authorize};
+pub(crate) use authorize::{authorize_in_theory, context_agrees_with_the_token};
 pub(crate) use execute::takes_place;
 pub use execute::{Executed, execute};
 pub use facts::Facts;
 pub(crate) use facts::status_of;
 pub use finish::{Returned, finish};
-pub(crate) use receive::receive_again;
 pub use receive::{Received, receive};
+pub(crate) use receive::{receive_again, receive_in_theory};
 pub use settle::{Settled, settle};
 pub(crate) use summary::summarise;
 pub use validate::{Validated, validate};

@@ -1,60 +1,121 @@
-//! The way into the audit log: a bounded queue with room reserved before a call runs (DESIGN §6.5, X-25).
+//! The way into the audit log: room reserved before a call runs, and a record that is written before the call is answered
+//! (DESIGN §6.5, X-25).
 //!
 //! A call first takes a [`Slot`]. Holding one means its record *will* fit, so a call that cannot be recorded never
-//! starts. One task writes batches to the [`AuditSink`]; when the sink fails it keeps the batch and tries again, and new
-//! calls are refused meanwhile, and so they are while the sink has no room for what would come, though it still takes what
-//! was let in. Records are never dropped and never sampled.
+//! starts. Its answer leaves once the record is *written*: the end of this process cannot take it any more. Where something
+//! was changed, the answer waits until the record is *durable*, so that the end of the machine cannot either.
+//!
+//! Records are written in groups, without a timer. Whoever hands one in writes all that wait, on its own thread, unless
+//! somebody does already: then that one writes it too. A call that is not alone lets the others go first that are ready to
+//! run, and those hand in theirs. What cannot be written at once (a full file, a busy or a failing disk) goes to the
+//! *writer task*, which also syncs: soon, or at once if somebody waits for it. When the sink fails, whoever waits is told so
+//! (E3801), the task keeps the group and tries again, and new calls are refused meanwhile; so they are while the sink has no
+//! room for what would come, though it still takes what was let in. Records are never dropped and never sampled.
+//!
+//! Invariants
+//! - RECORD-1: records are written in the order in which they were handed in, by one at a time (`Queue::is_busy`).
+//! - RECORD-2: whoever was told that its record is written, or durable, is right.
+//! - RECORD-3: a record that was handed in is written, also if nobody waits for it any more.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::ports::audit_sink::{AuditRecord, AuditSink};
-use crate::ports::clock::Clock;
+use crate::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
+use crate::ports::clock::{Clock, UnixMillis};
 use crate::ports::observer::Observer;
 
 /// Records that may wait. At the limit callers wait [`SLOT_WAIT`], then get E3803.
-const QUEUE_MAX: usize = 8_192;
-/// Records written at once.
-const BATCH_MAX: usize = 2_048;
+const QUEUE_MAX: u32 = 8_192;
 /// How long a call waits for room.
 const SLOT_WAIT: Duration = Duration::from_secs(1);
-/// How long records gather before the next batch is written, also if some came while the last one was: a write to disk costs
-/// more than hundreds of records, and to wake the writer for every call more than its record. A record somebody waits for
-/// cuts it short.
+/// How long written records gather before they are synced: a sync costs more than hundreds of records. A record somebody
+/// waits for cuts it short.
 const LINGER: Duration = Duration::from_millis(20);
+/// Groups that one call writes for others. Then the writer task goes on, so that no call works for ever; and groups that the
+/// task writes before it syncs.
+const GROUPS_MAX: usize = 8;
 /// So often a sink without room is asked again.
 const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a failed write: doubles from the first to the last.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
+/// What somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The end of this process cannot take the record any more.
+    Written,
+    /// The end of the machine cannot either.
+    Durable,
+}
+
+/// Hears `true` once it is as it was wanted, `false` if that cannot be said soon.
+type Told = oneshot::Sender<bool>;
+
+#[derive(Debug)]
 struct Entry {
     record: AuditRecord,
-    /// Told once the record is durable.
-    durable: Option<oneshot::Sender<()>>,
+    until: Until,
+    /// Gone once the sink has failed.
+    told: Option<Told>,
+    /// Given back once the record is written.
+    room: OwnedSemaphorePermit,
+}
+
+/// Records that are written at once.
+#[derive(Debug)]
+struct Group {
+    records: Arc<[AuditRecord]>,
+    waiting: Vec<(Until, Told)>,
+    room: Vec<OwnedSemaphorePermit>,
+}
+
+/// What waits to be written, and what was written and waits to be durable.
+#[derive(Debug, Default)]
+struct Queue {
+    entries: Vec<Entry>,
+    /// Somebody writes. Whoever sets it writes until nothing waits, or leaves the rest to the writer task.
+    is_busy: bool,
+    /// Left to the writer task, which then is the one who writes.
+    left: Option<Group>,
+    /// Something was written since the last sync began; the time of its first record.
+    unsynced: Option<UnixMillis>,
+    until_durable: Vec<Told>,
 }
 
 /// Hands out slots.
 #[derive(Debug)]
 pub struct Recorder {
-    queue: mpsc::Sender<Entry>,
-    writable: Arc<AtomicBool>,
-    urgent: Arc<Notify>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sink: Arc<dyn AuditSink>,
     clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    writable: AtomicBool,
+    is_closing: AtomicBool,
+    room: Arc<Semaphore>,
+    queue: Mutex<Queue>,
+    /// There is something to do for the writer task.
+    work: Notify,
+    /// It must not wait any longer.
+    urgent: Notify,
 }
 
 /// Room for one record.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    permit: mpsc::OwnedPermit<Entry>,
-    urgent: Arc<Notify>,
+pub struct Slot {
+    room: OwnedSemaphorePermit,
+    shared: Arc<Shared>,
 }
 
-/// Owns the writing task.
+/// Owns the writer task.
 #[derive(Debug)]
 pub struct RecorderHandle {
     closing: Arc<Notify>,
@@ -62,68 +123,95 @@ pub struct RecorderHandle {
 }
 
 impl Recorder {
-    /// Starts the writing task.
+    /// Starts the writer task.
     pub fn start(
         sink: Arc<dyn AuditSink>,
         clock: Arc<dyn Clock>,
         observer: Arc<dyn Observer>,
     ) -> (Self, RecorderHandle) {
-        let (queue, entries) = mpsc::channel(QUEUE_MAX);
-        let writable = Arc::new(AtomicBool::new(sink.has_room()));
-        let (closing, urgent) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let writer = Writer {
+        let shared = Arc::new(Shared {
+            writable: AtomicBool::new(sink.has_room()),
+            is_closing: AtomicBool::new(false),
             sink,
-            clock: Arc::clone(&clock),
+            clock,
             observer,
-            writable: Arc::clone(&writable),
-            urgent: Arc::clone(&urgent),
-            closing: Arc::clone(&closing),
-        };
-        let task = tokio::spawn(writer.run(entries));
-        (Self { queue, writable, urgent, clock }, RecorderHandle { closing, task })
+            room: Arc::new(Semaphore::new(QUEUE_MAX as usize)),
+            queue: Mutex::default(),
+            work: Notify::new(),
+            urgent: Notify::new(),
+        });
+        let closing = Arc::new(Notify::new());
+        let task = tokio::spawn(run(Arc::clone(&shared), Arc::clone(&closing)));
+        (Self { shared }, RecorderHandle { closing, task })
     }
 
     /// Takes room for one record, or says why the call must not run.
     pub(crate) async fn reserve(&self) -> Result<Slot, Refusal> {
-        if !self.writable.load(Ordering::Relaxed) {
-            return Err(Refusal::new(ErrorCode::E3801, "the audit log cannot be written, so no call is run")
-                .hint(
-                    "an operator must look at the disk of the audit directory, which may be full; calls resume by themselves once \
-                     it can be written",
-                ));
+        let shared = &self.shared;
+        if !shared.writable.load(Ordering::Relaxed) {
+            return Err(unwritable("the audit log cannot be written, so no call is run"));
         }
-        let queue = self.queue.clone();
-        let permit = match queue.try_reserve_owned() {
-            Ok(permit) => permit,
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(shutting_down()),
-            Err(mpsc::error::TrySendError::Full(queue)) => tokio::select! {
-                permit = queue.reserve_owned() => permit.map_err(|_| shutting_down())?,
-                () = self.clock.sleep(SLOT_WAIT) => {
+        let room = match Arc::clone(&shared.room).try_acquire_owned() {
+            Ok(room) => room,
+            Err(TryAcquireError::Closed) => return Err(shutting_down()),
+            Err(TryAcquireError::NoPermits) if shared.is_closing.load(Ordering::Acquire) => return Err(shutting_down()),
+            Err(TryAcquireError::NoPermits) => tokio::select! {
+                room = Arc::clone(&shared.room).acquire_owned() => room.map_err(|_| shutting_down())?,
+                () = shared.clock.sleep(SLOT_WAIT) => {
                     return Err(Refusal::new(ErrorCode::E3803, "too many calls wait to be recorded"));
                 }
             },
         };
-        Ok(Slot { permit, urgent: Arc::clone(&self.urgent) })
+        if shared.is_closing.load(Ordering::Acquire) {
+            return Err(shutting_down());
+        }
+        Ok(Slot { room, shared: Arc::clone(shared) })
     }
 
     /// Can records be written at the moment?
     pub fn is_writable(&self) -> bool {
-        self.writable.load(Ordering::Relaxed) && !self.queue.is_closed()
+        self.shared.writable.load(Ordering::Relaxed) && !self.shared.is_closing.load(Ordering::Acquire)
     }
 }
 
+// -------------------------------------------------------------------------------------------------------------- Slot
+
 impl Slot {
-    /// Hands the record in. It will be written; nobody waits for it.
-    pub(crate) fn record(self, record: AuditRecord) {
-        self.permit.send(Entry { record, durable: None });
+    /// Hands the record in and waits until it is written.
+    pub(crate) async fn record(self, record: AuditRecord) -> Result<(), Refusal> {
+        self.record_until(record, Until::Written).await
     }
 
     /// Hands the record in and waits until it is durable.
     pub(crate) async fn record_durably(self, record: AuditRecord) -> Result<(), Refusal> {
-        let (durable, written) = oneshot::channel();
-        self.permit.send(Entry { record, durable: Some(durable) });
-        self.urgent.notify_one();
-        written.await.map_err(|_| shutting_down())
+        self.record_until(record, Until::Durable).await
+    }
+
+    /// Hands the record in and waits. If the sink fails meanwhile the record is written later, and the caller hears that.
+    pub(crate) async fn record_until(self, record: AuditRecord, until: Until) -> Result<(), Refusal> {
+        let Self { room, shared } = self;
+        let (told, heard) = oneshot::channel();
+        shared.lock().entries.push(Entry { record, until, told: Some(told), room });
+        // Dropped when the others had their turn, or when nobody wants to know any more.
+        let turn = Turn(&shared);
+        if !shared.is_alone() {
+            tokio::task::yield_now().await;
+        }
+        drop(turn);
+        match heard.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(unwritable("this ended, but it cannot be recorded, so there is no answer")),
+            Err(_) => Err(shutting_down()),
+        }
+    }
+}
+
+/// The end of it writes what waits.
+struct Turn<'a>(&'a Shared);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.write_waiting();
     }
 }
 
@@ -142,195 +230,236 @@ fn shutting_down() -> Refusal {
         .hint("send the call to another replica, or again in a moment")
 }
 
-struct Writer {
-    sink: Arc<dyn AuditSink>,
-    clock: Arc<dyn Clock>,
-    observer: Arc<dyn Observer>,
-    writable: Arc<AtomicBool>,
-    /// Somebody waits for a record to be durable.
-    urgent: Arc<Notify>,
-    closing: Arc<Notify>,
+fn unwritable(message: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3801, message).hint(
+        "an operator must look at the disk of the audit directory, which may be full; calls resume by themselves once it can \
+         be written",
+    )
 }
 
-impl Writer {
-    async fn run(self, mut entries: mpsc::Receiver<Entry>) {
-        let mut open = true;
-        let mut batch = Vec::with_capacity(BATCH_MAX);
-        loop {
-            let taken = tokio::select! {
-                biased;
-                taken = entries.recv_many(&mut batch, BATCH_MAX) => taken,
-                () = self.closing.notified(), if open => {
-                    open = false;
-                    entries.close();
-                    continue;
-                }
-                () = self.clock.sleep(ROOM_LOOK_EVERY), if open && !self.sink.has_room() => {
-                    self.sink.make_room().await;
-                    self.let_in();
-                    continue;
-                }
-            };
-            if taken == 0 {
+// ------------------------------------------------------------------------------------------------------------- Queue
+
+impl Queue {
+    /// The next group for the one who writes. None if nothing waits, and then nobody writes any more.
+    fn next(&mut self) -> Option<Group> {
+        self.is_busy = !self.entries.is_empty();
+        if !self.is_busy {
+            return None;
+        }
+        let entries = std::mem::take(&mut self.entries);
+        let (mut waiting, mut room) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
+        let records = entries
+            .into_iter()
+            .map(|entry| {
+                waiting.extend(entry.told.map(|told| (entry.until, told)));
+                room.push(entry.room);
+                entry.record
+            })
+            .collect();
+        Some(Group { records, waiting, room })
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ Shared
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is nobody else on the way with a record?
+    fn is_alone(&self) -> bool {
+        self.room.available_permits() + 1 >= QUEUE_MAX as usize
+    }
+
+    /// Writes what waits, here and now, unless somebody does already. What would have to be waited for is left to the writer
+    /// task.
+    fn write_waiting(&self) {
+        let mut next = {
+            let mut queue = self.lock();
+            if queue.is_busy { None } else { queue.next() }
+        };
+        let mut written = 0;
+        while let Some(group) = next {
+            if written == GROUPS_MAX || !matches!(self.sink.write_now(&group.records), Some(Ok(()))) {
+                self.lock().left = Some(group);
+                self.work.notify_one();
                 return;
             }
-            self.observer.audit_queue(entries.len());
-            self.write(batch.drain(..)).await;
-            if open && entries.len() < BATCH_MAX && self.gather().await {
-                open = false;
-                entries.close();
-            }
+            written += 1;
+            next = self.have_written(group);
         }
     }
 
-    /// Lets records gather for a moment. True if the end was asked for meanwhile.
-    async fn gather(&self) -> bool {
-        tokio::select! {
-            biased;
-            () = self.closing.notified() => true,
-            () = self.urgent.notified() => false,
-            () = self.clock.sleep(LINGER) => false,
+    /// The group is written: tells who waits for that, and answers the next group.
+    fn have_written(&self, group: Group) -> Option<Group> {
+        let Group { records, waiting, room } = group;
+        let mut queue = self.lock();
+        let is_first = queue.unsynced.is_none();
+        queue.unsynced = queue.unsynced.or_else(|| records.first().map(|record| record.at));
+        let mut is_urgent = false;
+        let mut until_written = Vec::with_capacity(waiting.len());
+        for (until, told) in waiting {
+            match until {
+                Until::Written => until_written.push(told),
+                Until::Durable => {
+                    is_urgent = true;
+                    queue.until_durable.push(told);
+                }
+            }
         }
+        let next = queue.next();
+        drop(queue);
+        drop(room);
+        self.let_in();
+        for told in until_written {
+            // A caller that has gone away does not want to know.
+            let _ = told.send(true);
+        }
+        if is_first {
+            self.work.notify_one();
+        }
+        if is_urgent {
+            self.urgent.notify_one();
+        }
+        next
     }
 
     /// Calls are let in from now on, or not.
     fn let_in(&self) {
         let room = self.sink.has_room();
-        let before = self.writable.swap(room, Ordering::Relaxed);
-        match (before, room) {
-            (true, false) => tracing::error!("the disk of the audit log is full, so no call is run"),
-            (false, true) => tracing::warn!("the audit log can be written, and calls are run"),
-            _ => {}
+        if self.writable.load(Ordering::Relaxed) == room {
+            return;
+        }
+        self.writable.store(room, Ordering::Relaxed);
+        if room {
+            tracing::warn!("the audit log can be written, and calls are run");
+        } else {
+            tracing::error!("the disk of the audit log is full, so no call is run");
         }
     }
 
-    async fn write(&self, batch: impl Iterator<Item = Entry>) {
-        let mut waiting = Vec::new();
-        let records: Arc<[AuditRecord]> = batch
-            .map(|entry| {
-                waiting.extend(entry.durable);
-                entry.record
-            })
-            .collect();
-        let oldest = records.first().map(|record| record.at);
+    /// What the writer task has to write: what was left to it, else what waits if nobody writes.
+    fn left(&self) -> Option<Group> {
+        let mut queue = self.lock();
+        match queue.left.take() {
+            Some(group) => Some(group),
+            None if queue.is_busy => None,
+            None => queue.next(),
+        }
+    }
+
+    /// Writes what was left, however long it takes.
+    async fn write_left(&self) {
+        let mut next = self.left();
+        let mut written = 0;
+        while let Some(mut group) = next {
+            if written == GROUPS_MAX {
+                self.lock().left = Some(group);
+                self.work.notify_one();
+                return;
+            }
+            let mut pause = RETRY_PAUSE.0;
+            while let Err(error) = match self.sink.write_now(&group.records) {
+                Some(Ok(())) => Ok(()),
+                _ => self.sink.write(Arc::clone(&group.records)).await,
+            } {
+                self.failed(&error, group.waiting.drain(..).map(|(_, told)| told), &mut pause).await;
+            }
+            written += 1;
+            next = self.have_written(group);
+        }
+    }
+
+    /// Makes durable what was written.
+    async fn sync(&self) {
+        let (oldest, mut until_durable) = {
+            let mut queue = self.lock();
+            self.observer.audit_queue(queue.entries.len());
+            (queue.unsynced.take(), std::mem::take(&mut queue.until_durable))
+        };
+        let Some(oldest) = oldest else { return };
         let mut pause = RETRY_PAUSE.0;
-        while let Err(error) = self.sink.append(Arc::clone(&records)).await {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                records = records.len(),
-                "audit records wait to be written"
-            );
-            self.observer.audit_append_failed();
-            self.writable.store(false, Ordering::Relaxed);
-            self.clock.sleep(pause).await;
-            pause = (pause * 2).min(RETRY_PAUSE.1);
+        while let Err(error) = self.sink.sync().await {
+            self.failed(&error, until_durable.drain(..), &mut pause).await;
         }
         self.let_in();
-        if let Some(oldest) = oldest {
-            self.observer.audit_delivered(self.clock.now().since(oldest));
+        self.observer.audit_delivered(self.clock.now().since(oldest));
+        for told in until_durable {
+            let _ = told.send(true);
         }
-        for durable in waiting {
-            // A caller that has gone away does not want to know.
-            let _ = durable.send(());
+        self.sink.maintain().await;
+        self.let_in();
+    }
+
+    /// The sink could not do it. Nobody waits for a disk that somebody has to look at.
+    async fn failed(&self, error: &AuditError, waiting: impl Iterator<Item = Told>, pause: &mut Duration) {
+        tracing::error!(error = error as &dyn std::error::Error, "audit records wait to be written");
+        self.observer.audit_append_failed();
+        self.writable.store(false, Ordering::Relaxed);
+        waiting.for_each(tell_failed);
+        {
+            let mut queue = self.lock();
+            queue.until_durable.drain(..).for_each(tell_failed);
+            queue.entries.iter_mut().filter_map(|entry| entry.told.take()).for_each(tell_failed);
         }
+        self.clock.sleep(*pause).await;
+        *pause = (*pause * 2).min(RETRY_PAUSE.1);
+    }
+
+    /// Lets written records gather for a moment, unless somebody waits.
+    async fn gather(&self) {
+        let is_waited_for = {
+            let queue = self.lock();
+            !queue.until_durable.is_empty() || queue.left.is_some()
+        };
+        if is_waited_for {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = self.urgent.notified() => {}
+            () = self.work.notified() => {}
+            () = self.clock.sleep(LINGER) => {}
+        }
+    }
+}
+
+fn tell_failed(told: Told) {
+    let _ = told.send(false);
+}
+
+/// The writer task.
+async fn run(shared: Arc<Shared>, closing: Arc<Notify>) {
+    let mut is_open = true;
+    loop {
+        tokio::select! {
+            biased;
+            () = shared.work.notified() => {}
+            () = shared.urgent.notified() => {}
+            () = closing.notified(), if is_open => {
+                is_open = false;
+                shared.is_closing.store(true, Ordering::Release);
+            }
+            // Every slot that was handed out has come back.
+            _ = shared.room.acquire_many(QUEUE_MAX), if !is_open => {
+                shared.write_left().await;
+                shared.sync().await;
+                return;
+            }
+            () = shared.clock.sleep(ROOM_LOOK_EVERY), if is_open && !shared.sink.has_room() => {
+                shared.sink.make_room().await;
+                shared.let_in();
+            }
+        }
+        shared.write_left().await;
+        if is_open && shared.lock().unsynced.is_some() {
+            shared.gather().await;
+            shared.write_left().await;
+        }
+        shared.sync().await;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::Pin;
-    use std::sync::Mutex;
-
-    use async_trait::async_trait;
-    use contract::ids::TraceId;
-
-    use super::*;
-    use crate::ports::audit_sink::{AuditAction, AuditError};
-    use crate::ports::clock::UnixMillis;
-    use crate::ports::observer::Unwatched;
-
-    /// No wait lasts longer than others need for their turn.
-    #[derive(Debug)]
-    struct Hasty;
-
-    impl Clock for Hasty {
-        fn now(&self) -> UnixMillis {
-            UnixMillis(1_800_000_000_000)
-        }
-        fn monotonic(&self) -> Duration {
-            Duration::ZERO
-        }
-        fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-            Box::pin(tokio::task::yield_now())
-        }
-    }
-
-    /// A disk with room for so many records more; what is written takes none of the room that others were promised.
-    #[derive(Debug, Default)]
-    struct SmallDisk {
-        written: Mutex<usize>,
-        full: AtomicBool,
-        freed: AtomicBool,
-    }
-
-    #[async_trait]
-    impl AuditSink for SmallDisk {
-        async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
-            *self.written.lock().unwrap() += records.len();
-            Ok(())
-        }
-
-        fn has_room(&self) -> bool {
-            !self.full.load(Ordering::SeqCst)
-        }
-
-        async fn make_room(&self) {
-            if self.freed.load(Ordering::SeqCst) {
-                self.full.store(false, Ordering::SeqCst);
-            }
-        }
-    }
-
-    fn record() -> AuditRecord {
-        AuditRecord {
-            at: UnixMillis(0),
-            action: AuditAction::InvocationFinished,
-            trace_id: TraceId::from_bytes([7; 16]),
-            invocation_id: None,
-            who: None,
-            tool: None,
-            version: None,
-            status: None,
-            code: None,
-            parameters_digest: None,
-            parameters: None,
-            judged: None,
-            duration_ms: None,
-            usage: None,
-            cost: None,
-            note: None,
-        }
-    }
-
-    #[tokio::test]
-    async fn while_there_is_no_room_nothing_is_let_in_and_what_was_let_in_is_written() {
-        let disk = Arc::new(SmallDisk::default());
-        let (recorder, handle) =
-            Recorder::start(Arc::clone(&disk) as Arc<dyn AuditSink>, Arc::new(Hasty), Arc::new(Unwatched));
-        let (first, second) = (recorder.reserve().await.unwrap(), recorder.reserve().await.unwrap());
-        disk.full.store(true, Ordering::SeqCst);
-        first.record_durably(record()).await.unwrap();
-        assert_eq!(recorder.reserve().await.unwrap_err().code, ErrorCode::E3801);
-        assert!(!recorder.is_writable());
-        second.record_durably(record()).await.unwrap();
-        assert_eq!(*disk.written.lock().unwrap(), 2, "it was promised");
-        // Somebody deletes something, and calls are let in without being asked for.
-        disk.freed.store(true, Ordering::SeqCst);
-        while !recorder.is_writable() {
-            tokio::task::yield_now().await;
-        }
-        recorder.reserve().await.unwrap().record(record());
-        handle.close().await;
-        assert_eq!(*disk.written.lock().unwrap(), 3);
-    }
-}
+mod tests;

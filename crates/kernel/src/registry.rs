@@ -5,6 +5,8 @@
 
 mod following;
 mod lifecycle;
+mod match_warnings;
+mod quarantine;
 mod rules;
 mod service;
 mod snapshot;

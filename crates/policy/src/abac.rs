@@ -65,6 +65,54 @@ pub struct ToolFacts<'a> {
     pub effects: SideEffectPolicy,
     pub required_permissions: &'a [String],
     pub provider: &'a str,
+    /// What a call may touch (AUTH-006).
+    pub reach: ToolReach<'a>,
+    /// Whether the manifest says what comes back (MAN-009).
+    pub output_schema: OutputSchema,
+}
+
+/// What a call of a tool may touch, by itself or through the server behind it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ToolReach<'a> {
+    /// In the words of manifests: what the tool requires, what its network policy opens, and what the server behind it was
+    /// given.
+    pub permissions: &'a [String],
+    /// The hosts among them, in lower case: names, addresses, `*.example.com`, or `*` for every host.
+    pub hosts: &'a [String],
+    /// The server behind an imported tool.
+    pub upstream: Option<Upstream<'a>>,
+}
+
+/// The server behind an imported tool, as far as policies may know it: no argument, header or query, where secrets stand.
+#[derive(Debug, Clone, Copy)]
+pub struct Upstream<'a> {
+    /// Its name in this installation.
+    pub server: &'a str,
+    /// `stdio`, `http` or `sse`.
+    pub transport: &'a str,
+    /// The program, if it is one.
+    pub command: Option<&'a str>,
+    /// Where it is reached, if it is elsewhere: every address, fallbacks included.
+    pub addresses: &'a [String],
+}
+
+/// Whether a tool's results have a declared shape (MAN-009).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OutputSchema {
+    #[default]
+    Declared,
+    /// Anything may come back: nobody has said what.
+    Unconstrained,
+}
+
+impl OutputSchema {
+    /// As policies write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Declared => "declared",
+            Self::Unconstrained => "unconstrained",
+        }
+    }
 }
 
 /// How dangerous a call is by its class alone; policies can ask for it.

@@ -192,6 +192,12 @@ impl Caller {
         &self.chain
     }
 
+    /// The root of the delegation chain: the subject an authority named, before any token exchange. Whatever is counted for
+    /// a subject is counted for the root too, because names below it are of the holder's own making.
+    pub fn root_subject(&self) -> &Subject {
+        self.chain.last().map_or(&self.subject, |link| &link.sub)
+    }
+
     /// SHA-256 of tenant, subject, user, session, roles, tools, scopes and limits in their canonical form.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest

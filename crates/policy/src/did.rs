@@ -14,7 +14,7 @@ pub use document::DidDocument;
 use std::fmt;
 use std::str::FromStr;
 
-use contract::ids::SUBJECT_CHARS_MAX;
+use contract::ids::{SUBJECT_CHARS_MAX, Subject};
 
 use crate::jose::{SigningKey, VerifyingKey};
 
@@ -99,6 +99,22 @@ impl fmt::Debug for Did {
     }
 }
 
+/// The one rule for subjects, of agents and of people: what looks like a DID, in any case of letters, must be one, and a
+/// `did:key` must hold a key. Every other name is free. Answers the DID if it is one.
+///
+/// Asked wherever a subject is let in: when a token is made, when one is accepted, and when an agent is introduced.
+pub fn did_of_subject(subject: &Subject) -> Result<Option<Did>, InvalidDidError> {
+    let text = subject.as_str();
+    if !text.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("did:")) {
+        return Ok(None);
+    }
+    let did: Did = text.parse()?;
+    if did.method() == "key" {
+        did.self_certified_key()?;
+    }
+    Ok(Some(did))
+}
+
 /// Letters, digits, `.-_:` and whole percent encodings.
 fn is_specific_id(id: &str) -> bool {
     let mut bytes = id.bytes();
@@ -153,6 +169,29 @@ mod tests {
             &long,
         ] {
             assert!(bad.parse::<Did>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_subject_that_looks_like_a_did_must_be_one() {
+        let own = Did::of_key(&SigningKey::from_seed(&[7; 32])).to_string();
+        for (subject, expected) in [
+            ("admin", Ok(false)),
+            ("Jürgen", Ok(false)),
+            ("dido:x", Ok(false)),
+            ("did:example:ann", Ok(true)),
+            ("did:web:agents.example.com", Ok(true)),
+            (&own, Ok(true)),
+            ("did:", Err(InvalidDidError::Syntax)),
+            ("did:key", Err(InvalidDidError::Syntax)),
+            ("did:web:", Err(InvalidDidError::Syntax)),
+            ("DID:example:ann", Err(InvalidDidError::Syntax)),
+            ("dId:", Err(InvalidDidError::Syntax)),
+            ("did:key:z6Mkbroken", Err(InvalidDidError::Key)),
+            ("did:key:x", Err(InvalidDidError::Key)),
+        ] {
+            let found = did_of_subject(&subject.parse().unwrap()).map(|did| did.is_some());
+            assert_eq!(found, expected, "{subject}");
         }
     }
 

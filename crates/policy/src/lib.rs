@@ -20,15 +20,16 @@ mod visibility;
 
 pub use abac::{
     ARGUMENT_PATH_BYTES_MAX, ARGUMENTS_MAX, Case, CaseOutcome, ContextNeeds, DENIED, ExpectationProblem, Expectations,
-    Expected, Obligation, ObligationError, PERMIT_ALL, POLICIES_MAX, POLICY_BYTES_MAX, POLICY_TEXT_BYTES_MAX, Policies,
-    PolicyProblem, Position, Question, Risk, SCHEMA, ToolFacts, UNDECIDED, Verdict,
+    Expected, Obligation, ObligationError, OutputSchema, PERMIT_ALL, POLICIES_MAX, POLICY_BYTES_MAX,
+    POLICY_TEXT_BYTES_MAX, Policies, PolicyProblem, Position, Question, Risk, SCHEMA, ToolFacts, ToolReach, UNDECIDED,
+    Upstream, Verdict,
 };
 pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
 pub use caller::{Caller, CallerKind, Warrant};
 pub use delegation::{CHAIN_LINKS_MAX, ChainError, Delegator, NarrowingWish, Rights, Widening, first_widening, narrow};
-pub use did::{Did, DidDocument, InvalidDidError};
+pub use did::{Did, DidDocument, InvalidDidError, did_of_subject};
 pub use grant::{ToolGrant, ToolPattern, ToolPatternError};
 pub use jose::{Algorithm, KeyError, KeySet, SigningKey, TOKEN_BYTES_MAX, VerifyingKey, key_id};
 pub use message_code::{CODE_BYTES, is_message_code, message_code};

@@ -4,7 +4,10 @@
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_policy::{ContextNeeds, Obligation, PERMIT_ALL, Policies, Question, Role, Scope, ToolFacts, Verdict};
+use gantry_policy::{
+    ContextNeeds, Obligation, OutputSchema, PERMIT_ALL, Policies, Question, Role, Scope, ToolFacts, ToolReach,
+    Upstream, Verdict,
+};
 use serde_json::{Value, json};
 
 /// 2026-01-07 is a Wednesday.
@@ -53,6 +56,17 @@ impl Asked {
                 effects: SideEffectPolicy::Compensatable,
                 required_permissions: &["tool:refund".to_owned()],
                 provider: "process",
+                reach: ToolReach {
+                    permissions: &["tool:refund".to_owned(), "network:https://pay.example".to_owned()],
+                    hosts: &["pay.example".to_owned()],
+                    upstream: Some(Upstream {
+                        server: "refunds",
+                        transport: "stdio",
+                        command: Some("refunds-mcp"),
+                        addresses: &[],
+                    }),
+                },
+                output_schema: OutputSchema::Unconstrained,
             },
             arguments: &self.arguments,
             now_ms: self.now_ms,
@@ -76,6 +90,19 @@ fn conditions_see_everything_the_schema_promises() {
         "customer": { "email": "bob@acme.com" }, "items": [{ "price": 5 }],
     }));
     for (condition, holds) in [
+        (r#"resource.hosts.contains("pay.example")"#, true),
+        (r#"["pay.example", "cdn.example"].containsAll(resource.hosts)"#, true),
+        (r#"["cdn.example"].containsAll(resource.hosts)"#, false),
+        (r#"resource.permissions.contains("network:https://pay.example")"#, true),
+        (r#"resource.required_permissions.contains("network:https://pay.example")"#, false),
+        (r#"resource has upstream && resource.upstream.server == "refunds""#, true),
+        (r#"resource has upstream && resource.upstream.transport == "http""#, false),
+        (
+            r#"resource has upstream && resource.upstream has command && resource.upstream.command == "refunds-mcp""#,
+            true,
+        ),
+        (r#"resource has upstream && resource.upstream.addresses.isEmpty()"#, true),
+        (r#"resource.output_schema == "unconstrained""#, true),
         (r#"principal in Tenant::"acme""#, true),
         (r#"principal in Tenant::"other""#, false),
         (r#"principal == Agent::"did:web:acme.example:a""#, true),

@@ -4,7 +4,7 @@
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_policy::{Policies, Question, ToolFacts};
+use gantry_policy::{OutputSchema, Policies, Question, ToolFacts, ToolReach};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -53,6 +53,8 @@ fn allows(policies: &str, arguments: &Value) -> bool {
             effects: SideEffectPolicy::Irreversible,
             required_permissions: &[],
             provider: "process",
+            reach: ToolReach::default(),
+            output_schema: OutputSchema::Declared,
         },
         arguments,
         now_ms: 0,

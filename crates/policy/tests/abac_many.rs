@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
-use gantry_policy::{Policies, Question, ToolFacts, Verdict};
+use gantry_policy::{OutputSchema, Policies, Question, ToolFacts, ToolReach, Verdict};
 use serde_json::json;
 
 fn decide(policies: &Policies, agent: &str, tool: &str) -> Verdict {
@@ -27,6 +27,8 @@ fn decide(policies: &Policies, agent: &str, tool: &str) -> Verdict {
             effects: SideEffectPolicy::Idempotent,
             required_permissions: &[],
             provider: "process",
+            reach: ToolReach::default(),
+            output_schema: OutputSchema::Declared,
         },
         arguments: &json!({ "amount": 50, "to": "ann@acme.com" }),
         now_ms: 0,

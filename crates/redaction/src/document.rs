@@ -63,10 +63,27 @@ impl Engine {
 
     /// The same, without a copy of a value in which nothing has to go.
     pub fn shown<'a>(&self, value: &'a Value, schema: Option<&Value>) -> Result<Cow<'a, Value>, RedactionError> {
-        let mut walk = Walk { engine: self, root: schema, room: Room::default() };
-        let schemas: Vec<&Value> = schema.into_iter().collect();
-        let shown = walk.value(value, &schemas, Place { depth: 0, nested: 0, hint: Hint::default() })?;
-        Ok(shown.map_or(Cow::Borrowed(value), Cow::Owned))
+        Ok(self.walked(value, schema, false)?.map_or(Cow::Borrowed(value), Cow::Owned))
+    }
+
+    /// The value with [`REDACTED`] in place of what its sensitive fields hold: those that `schema` marks, and those whose name
+    /// says so, also in JSON that stands in a string. Texts and names are not looked at. Nothing if there are none.
+    pub fn fields(&self, value: &Value, schema: Option<&Value>) -> Result<Option<Value>, RedactionError> {
+        self.walked(value, schema, true)
+    }
+
+    fn walked(
+        &self,
+        value: &Value,
+        schema: Option<&Value>,
+        fields_only: bool,
+    ) -> Result<Option<Value>, RedactionError> {
+        let mut walk = Walk { engine: self, root: schema, room: Room::default(), fields_only };
+        let schemas: Vec<&Value> = schema.map_or_else(Vec::new, |schema| walk.spread(&[schema]));
+        if marks(&schemas).0 && !value.is_null() {
+            return Ok(Some(Value::String(REDACTED.to_owned())));
+        }
+        walk.value(value, &schemas, Place { depth: 0, nested: 0, hint: Hint::default() })
     }
 
     /// The value with [`REDACTED`] in place of every member with one of these names, at every depth. Nothing else changes.
@@ -99,6 +116,18 @@ struct Walk<'a> {
     engine: &'a Engine,
     root: Option<&'a Value>,
     room: Room,
+    /// Only what fields hold is looked at, not what stands in texts, numbers and names.
+    fields_only: bool,
+}
+
+/// Whether the schemas mark what they describe as sensitive, and whether one says that it is open.
+fn marks(schemas: &[&Value]) -> (bool, bool) {
+    let (mut marked, mut open) = (false, false);
+    for mark in schemas.iter().filter_map(|schema| schema.get("x-sensitivity")) {
+        let asks = is_marked(Some(mark));
+        (marked, open) = (marked || asks, open || !asks);
+    }
+    (marked, open)
 }
 
 impl<'a> Walk<'a> {
@@ -121,7 +150,7 @@ impl<'a> Walk<'a> {
     }
 
     fn number(&mut self, number: &Number, hint: Hint) -> Option<String> {
-        if number.as_u64().is_some_and(|number| number < SMALLEST_NUMBER) {
+        if self.fields_only || number.as_u64().is_some_and(|number| number < SMALLEST_NUMBER) {
             return None;
         }
         let text = number.to_string();
@@ -139,8 +168,11 @@ impl<'a> Walk<'a> {
     ) -> Result<Option<Vec<Value>>, RedactionError> {
         let mut redacted: Option<Vec<Value>> = None;
         let mut follows_option = false;
+        let (marked, _) = marks(schemas);
         for (index, item) in items.iter().enumerate() {
             let shown = match item {
+                Value::Null => None,
+                _ if marked => Some(Value::String(REDACTED.to_owned())),
                 Value::String(text) if follows_option && !text.is_empty() => Some(Value::String(REDACTED.to_owned())),
                 _ => self.value(item, schemas, place)?,
             };
@@ -185,11 +217,7 @@ impl<'a> Walk<'a> {
         for (name, member) in members {
             let facts = self.engine.facts(name);
             let schemas = self.of_member(schemas, name);
-            let (mut marked, mut open) = (false, false);
-            for mark in schemas.iter().filter_map(|schema| schema.get("x-sensitivity")) {
-                let asks = is_marked(Some(mark));
-                (marked, open) = (marked || asks, open || !asks);
-            }
+            let (marked, open) = marks(&schemas);
             let hides = facts.hides || (labelled && name == LABELLED);
             let told = marked || (hides && !open && holds(name, facts.counts_tokens, member));
             let shown = if told {
@@ -197,9 +225,10 @@ impl<'a> Walk<'a> {
             } else {
                 self.value(member, &schemas, Place { hint: facts.hint, ..place })?
             };
-            renamed |= facts.shown.is_some();
-            if shown.is_some() || facts.shown.is_some() {
-                changed.push((name, facts.shown, shown));
+            let new_name = facts.shown.filter(|_| !self.fields_only);
+            renamed |= new_name.is_some();
+            if shown.is_some() || new_name.is_some() {
+                changed.push((name, new_name, shown));
             }
         }
         if changed.is_empty() {
@@ -218,8 +247,14 @@ impl<'a> Walk<'a> {
             let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };
             if let Some(redacted) = self.value(&inner, &[], below)? {
                 let redacted = redacted.to_string();
+                if self.fields_only {
+                    return Ok(Some(redacted));
+                }
                 return Ok(self.engine.text_in(&redacted, place.hint, &mut self.room).or(Some(redacted)));
             }
+        }
+        if self.fields_only {
+            return Ok(None);
         }
         Ok(self.engine.text_in(text, place.hint, &mut self.room))
     }

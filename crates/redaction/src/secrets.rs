@@ -1,18 +1,21 @@
 //! Secrets: keys of known providers, keys and tokens of known forms, and whatever is assigned to a name that says so.
 //!
 //! Everything that a secret can begin with, or that can stand in the middle of one, is found in one pass (`marks`). Only there
-//! are the shapes looked at, and each of them reads a bounded number of bytes.
+//! are the shapes looked at. Each look reads a bounded number of bytes, or bytes that no other look reads; what is found is
+//! hidden to its end (`open_end`).
 //!
 //! Not here: values that are handed in (`engine`), and members of JSON with names of secrets (`document`).
 
 mod assignment;
 mod forms;
 mod marks;
+mod open_end;
 mod plausible;
 mod providers;
 
 use crate::finding::{Finding, Kind};
 use marks::Marks;
+use open_end::{Hidden, OpenEnd};
 use providers::{PROVIDERS, Shape};
 
 /// Parts of names after which a value is looked for.
@@ -54,6 +57,8 @@ struct Read {
     named: usize,
     /// And up to here each of the forms that reads far: a form is not looked for in what it has read.
     forms: [usize; FORMS.len()],
+    /// What is hidden.
+    hidden: Hidden,
 }
 
 /// Finds secrets.
@@ -102,14 +107,17 @@ impl Detector {
             }
             Some(Trigger::Form(form)) if read.forms.get(*form).is_some_and(|until| start >= *until) => {
                 let alone = |place| (start, place);
+                let whole = |(until, place): (usize, forms::Place)| {
+                    (until, place.map(|(start, end)| (start, end, OpenEnd::None)))
+                };
                 let (until, place) = match FORMS.get(*form).copied().unwrap_or_default() {
                     "-----begin " => alone(forms::private_key(bytes, start)),
-                    "eyj" => forms::web_token(bytes, start),
-                    "zxlk" => forms::wrapped_web_token(bytes, start),
-                    "://" => alone(forms::user_of_url(bytes, end)),
-                    "bearer " => alone(forms::bearer(bytes, start, end)),
-                    "basic " => alone(forms::basic(bytes, start, end)),
-                    "curl " => forms::user_of_curl(bytes, end),
+                    "eyj" => whole(forms::web_token(bytes, start)),
+                    "zxlk" => whole(forms::wrapped_web_token(bytes, start)),
+                    "://" => whole((start, forms::user_of_url(bytes, end))),
+                    "bearer " => whole((start, forms::bearer(bytes, start, end))),
+                    "basic " => whole((start, forms::basic(bytes, start, end))),
+                    "curl " => whole(forms::user_of_curl(bytes, end)),
                     "kind" => (forms::kubernetes_secret(bytes, start, found), None),
                     _ => forms::putty_key(bytes, start),
                 };
@@ -121,7 +129,8 @@ impl Detector {
             Some(Trigger::Provider(shape)) => shape.around(bytes, start, end),
             _ => None,
         };
-        if let Some((start, end)) = place {
+        if let Some((start, end, rest)) = place {
+            let end = read.hidden.end_of(bytes, end, rest);
             found.push(Finding { kind: Kind::Secret, start, end });
         }
     }

@@ -254,6 +254,88 @@ fn what_is_assigned_to_a_secret_name_goes() {
     }
 }
 
+/// Characters that are random enough, as many as are wanted.
+fn random(length: usize) -> String {
+    let mut state = 0x2545_f491_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        let letters = b"abcdefghijkmnopqrstuvwyzABCDEFGHJKLMNPQRSTUVWYZ23456789";
+        char::from(*letters.get(usize::try_from(state).unwrap() % letters.len()).unwrap())
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[test]
+fn a_secret_of_any_length_is_hidden_to_its_end() {
+    for length in [200, 255, 256, 257, 300, 511, 512, 513, 600, 2_047, 2_048, 2_049, 5_000, 17_000, 40_000] {
+        let secret = random(length);
+        let forms = [
+            (format!("password={secret}"), "password="),
+            (format!("export API_TOKEN={secret}\nnext"), "export API_TOKEN="),
+            (format!("password = \"{secret}\" next"), "password = \""),
+            (format!("{{\"client_secret\":\"{secret}\"}}"), "{\"client_secret\":\""),
+            (format!("password='{secret}"), "password='"),
+            (format!("Authorization: Bearer {secret} next"), "Authorization: Bearer "),
+            (format!("sk-proj-{secret} next"), ""),
+            (format!("postgres://app:{secret}@db/x"), "postgres://"),
+            (format!("curl -u admin:{secret} https://example.org"), "curl -u "),
+            (format!("eyJhbGciOiJIUzI1NiJ9.eyJ{secret}.{secret} next"), ""),
+            (format!("-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----"), ""),
+        ];
+        for (text, before) in forms {
+            let shown = ENGINE.text(&text).into_owned();
+            let tail = secret.get(length - 12..).unwrap();
+            assert!(shown.starts_with(before) && !shown.contains(tail), "{length}: {}…", text.get(..40).unwrap());
+            assert!(shown.len() < 120, "{length}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn what_stands_inside_of_a_value_does_not_end_it() {
+    let cases = [
+        (r#"{"password":"hunter2!\"quoted\"tail9"}"#, "tail9"),
+        (r#""{\"password\":\"hunter2!\\\"quoted\\\"tail9\"}""#, "tail9"),
+        ("password=hunter2=tail9 next", "tail9"),
+        ("password=hunter2äßtail9 next", "tail9"),
+        ("password=\"hunter2xyz\ntail9\" next", "tail9"),
+        ("password   \t         :            hunter2tail9", "tail9"),
+        (r#"\\\\\\\"password\\\\\\\":\\\\\\\"hunter2tail9\\\\\\\""#, "tail9"),
+        ("password_of_the_database_of_the_second_site_in_the_north_of_the_country=hunter2tail9", "tail9"),
+    ];
+    for (text, tail) in cases {
+        let shown = ENGINE.text(text).into_owned();
+        assert!(!shown.contains(tail), "{text} is shown as {shown}");
+    }
+}
+
+#[test]
+fn fields_are_masked_by_mark_and_name_and_nothing_else_is() {
+    let value = json!({
+        "api_key": "sk-secret123456",
+        "note": "ask a@b.org, the password is Tr0ub4dor&3x",
+        "people": ["ann", "bob", null],
+        "inner": "{\"password\":\"supersecret\",\"mail\":\"a@b.org\"}",
+        "page_token": "abc",
+        "a@b.org": 4_111_111_111_111_111_u64,
+    });
+    let schema = json!({ "properties": {
+        "people": { "items": { "x-sensitivity": "pii" } }, "page_token": { "x-sensitivity": "none" } } });
+    let shown = ENGINE.fields(&value, Some(&schema)).unwrap().unwrap();
+    assert_eq!(shown["api_key"], REDACTED);
+    assert_eq!(shown["people"], json!([REDACTED, REDACTED, null]));
+    let inner: Value = serde_json::from_str(shown["inner"].as_str().unwrap()).unwrap();
+    assert_eq!(inner, json!({ "password": REDACTED, "mail": "a@b.org" }));
+    for same in ["note", "page_token", "a@b.org"] {
+        assert_eq!(shown[same], value[same], "{same}");
+    }
+    assert_eq!(ENGINE.fields(&json!({ "a": [1, "a@b.org"] }), Some(&schema)).unwrap(), None);
+    let whole = json!({ "type": "string", "x-sensitivity": "secret" });
+    assert_eq!(ENGINE.fields(&json!("x"), Some(&whole)).unwrap(), Some(json!(REDACTED)));
+}
+
 #[test]
 fn what_only_looks_like_a_secret_stays() {
     let cases = [
@@ -412,6 +494,11 @@ fn work_grows_with_the_text_and_not_faster() {
         "GB82",
         "00 ",
         "|",
+        "token:",
+        "password=\"q7Zt4x\n",
+        "secret='q7Zt4x8Kp\\'",
+        "sk-q7Zt4x8Kp",
+        "data:\nkind: Secret\n a: q7Zt4x8Kp\n",
     ];
     let cost = |text: &str| {
         let once = |_| {
@@ -475,6 +562,21 @@ proptest! {
         let value = json!({ "a": [{ "b": format!("{before} {secret} {after}") }], secret.as_str(): 1 });
         let shown = ENGINE.value(&value, None).unwrap().to_string();
         prop_assert!(!shown.contains(&secret), "{shown}");
+    }
+
+    #[test]
+    fn no_length_ends_the_hiding_of_a_value(
+        before in "[ -~]{0,20}", secret in "[a-zA-Z0-9]{8}([a-zA-Z0-9+/_.:=-]{0,400}|[a-zA-Z0-9]{1000,5000})",
+        quote in prop::sample::select(vec!["", "\"", "'"]), name in "(password|client_secret|access_token)"
+    ) {
+        // Random enough that the name's rule takes it for a secret.
+        let secret = format!("q7Zt4{secret}");
+        let text = format!("{before} {name}={quote}{secret}{quote}");
+        let shown = ENGINE.text(&text).into_owned();
+        let tail = secret.get(secret.len() - 8..).unwrap();
+        // Some are taken for no secret at all; of those that are hidden, nothing is left.
+        let is_hidden = !shown.contains(secret.get(..12).unwrap());
+        prop_assert!(!is_hidden || !shown.ends_with(&format!("{tail}{quote}")), "{text} is shown as {shown}");
     }
 
     #[test]

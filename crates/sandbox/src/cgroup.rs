@@ -1,7 +1,7 @@
 //! Control groups behind one seam: memory, CPU, processes and disk of a sandbox, limited and counted.
 //!
 //! Three kinds of machine: version 2 (what production has), version 1 or both side by side (what many machines still
-//! have), and neither (an ordinary user without delegation), where limits of the single process are all there is.
+//! have), and neither (an ordinary user without delegation), where the launcher looks at the processes itself (`launcher::oversight`).
 //!
 //! Every group of ours lies below a directory named for the launcher that made it, `gantry-<process>-<its start>`. A
 //! launcher that starts removes those whose launcher is gone, so a crash of everything leaves nothing for long.
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Step, StepFailure};
+use crate::inside::seccomp::CountedMemory;
 use crate::spec::{Access, Limits, Spec};
 use crate::wire::{GroupUsage, Stillness};
 
@@ -86,6 +87,16 @@ impl Groups {
         if let (Self::V1(hierarchy), Kind::V1(kind)) = (self, &mut group.kind) {
             group.dirs.extend(hierarchy.make_freezable(kind, first));
         }
+    }
+
+    /// Is there no group for any sandbox?
+    pub(crate) fn are_absent(&self) -> bool {
+        matches!(self, Self::Absent(_))
+    }
+
+    /// Whose memory is counted.
+    pub(crate) fn counted_memory(&self) -> CountedMemory {
+        if self.are_absent() { CountedMemory::OfProcesses } else { CountedMemory::OfGroup }
     }
 
     /// Removes everything of this launcher, and of launchers that are gone.

@@ -60,6 +60,8 @@ pub struct Usage {
     pub memory_peak_bytes: u64,
     /// Processes the kernel ended for want of memory.
     pub oom_kills: u64,
+    /// Times that it was ended because it could not be held to its share of the processor.
+    pub cpu_overruns: u64,
     /// Processes or threads it was not allowed to start.
     pub pids_refused: u64,
 }
@@ -226,6 +228,7 @@ impl Child {
             cpu: Duration::from_micros(cpu),
             memory_peak_bytes: memory,
             oom_kills: group.oom_kills,
+            cpu_overruns: group.cpu_overruns,
             pids_refused: group.pids_refused,
         }
     }

@@ -99,7 +99,10 @@ pub enum SpawnError {
     /// The launcher could not be started.
     #[error("the sandbox launcher cannot be started")]
     NoLauncher(#[source] std::io::Error),
-    /// Descriptors or memory ran out on our side.
+    /// The launcher could not be given the order, so nothing has begun.
+    #[error("the sandbox launcher could not be asked")]
+    NotOrdered(#[source] std::io::Error),
+    /// Descriptors or memory ran out on our side. The program may have begun, and was ended.
     #[error("the system refused what a child needs")]
     System(#[source] std::io::Error),
 }

@@ -13,11 +13,14 @@
 //!   waits.
 //! - LAUNCH-3: one thread, always: [`system::clone`] relies on it.
 //! - LAUNCH-4: it waits for nobody's disk while it serves: what could take long is done in the first process.
+//! - LAUNCH-5: where there are no control groups, it looks at every sandbox now and then and keeps its limits itself
+//!   ([`oversight`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
@@ -33,6 +36,7 @@ use self::living::{Sandbox, Spare};
 use self::sweeper::Sweeper;
 
 mod living;
+mod oversight;
 mod sweeper;
 
 /// First processes that wait for an order, so that it need not wait for them. They hold nothing of anybody.
@@ -71,6 +75,8 @@ struct Launcher {
     signals: OwnedFd,
     filter: Result<seccomp::Program, StepFailure>,
     groups: Groups,
+    /// When it began: times of looks are told since then.
+    started: Instant,
     /// Who we are, if not root.
     user: Option<(u32, u32)>,
     sandboxes: HashMap<i32, Sandbox>,
@@ -91,11 +97,13 @@ impl Launcher {
     fn new() -> io::Result<Self> {
         let orders = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
         let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let groups = Groups::prepare(&cgroup::stem());
         Ok(Self {
             orders,
             signals: system::child_signals()?,
-            filter: seccomp::compile(),
-            groups: Groups::prepare(&cgroup::stem()),
+            filter: seccomp::compile(groups.counted_memory()),
+            groups,
+            started: started(),
             user: (!identity::is_root()).then_some(user),
             sandboxes: HashMap::new(),
             spares: VecDeque::new(),
@@ -129,6 +137,7 @@ impl Launcher {
                 (false, false) => Some(Timespec { tv_sec: 0, tv_nsec: REMOVAL_RETRY_NANOS }),
                 (false, true) => None,
             };
+            let patience = self.until_next_look(patience);
             let woken = rustix::event::poll(&mut watched, patience.as_ref());
             if woken.is_err_and(|error| error != rustix::io::Errno::INTR) {
                 return;
@@ -147,6 +156,7 @@ impl Launcher {
             if order && !self.order() {
                 return;
             }
+            self.oversee();
             // Only when nobody waits for anything else.
             if idle && wants_spares {
                 self.refill();
@@ -228,7 +238,9 @@ impl Launcher {
             });
             match given {
                 Ok(()) => {
-                    self.sandboxes.insert(spare.pid, Sandbox::new(Some(control), spare));
+                    let limits = crate::oci::group_limits(&order.spec);
+                    let overseen = self.groups.are_absent().then(|| (limits, self.started.elapsed()));
+                    self.sandboxes.insert(spare.pid, Sandbox::new(Some(control), spare, overseen));
                     return Ok(());
                 }
                 Err(failure) => {
@@ -273,7 +285,7 @@ impl Launcher {
                 filter,
                 group: &group,
                 membership: &membership,
-                limits_by_process: matches!(self.groups, Groups::Absent(_)),
+                limits_by_process: self.groups.are_absent(),
                 orders: theirs,
                 user: self.user,
             }),
@@ -307,7 +319,7 @@ impl Launcher {
     fn let_go(&mut self, spare: Spare) {
         // The one failure is that it is gone already.
         let _ = rustix::process::pidfd_send_signal(&spare.process, Signal::KILL);
-        self.sandboxes.insert(spare.pid, Sandbox::new(None, spare));
+        self.sandboxes.insert(spare.pid, Sandbox::new(None, spare, None));
     }
 
     fn let_spares_go(&mut self) {
@@ -325,7 +337,7 @@ impl Launcher {
         match wire::receive::<Question>(control, &mut buffer) {
             Ok(Some((Question::UsageSoFar, _))) => {
                 let _ = wire::send(control.as_fd(), &Word::Usage(sandbox.usage()), &[]);
-                sandbox.group.forget_peak();
+                sandbox.forget_peak();
             }
             Ok(Some((Question::Freeze, _))) => {
                 let _ = wire::send(control.as_fd(), &Word::Stillness(sandbox.group.freeze()), &[]);
@@ -342,6 +354,25 @@ impl Launcher {
                 sandbox.group.thaw();
                 sandbox.control = None;
             }
+        }
+    }
+
+    /// How long to wait at most: until a sandbox without a group should be looked at.
+    fn until_next_look(&self, patience: Option<Timespec>) -> Option<Timespec> {
+        let due = self.sandboxes.values().filter_map(Sandbox::due).min();
+        let Some(due) = due else { return patience };
+        let wait = Timespec::try_from(due.saturating_sub(self.started.elapsed())).ok()?;
+        Some(patience.map_or(wait, |patience| patience.min(wait)))
+    }
+
+    /// LAUNCH-5.
+    fn oversee(&mut self) {
+        if !self.groups.are_absent() {
+            return;
+        }
+        let now = self.started.elapsed();
+        for sandbox in self.sandboxes.values_mut().filter(|sandbox| sandbox.due().is_some_and(|due| due <= now)) {
+            sandbox.look(now);
         }
     }
 
@@ -362,7 +393,8 @@ impl Launcher {
                 && !end.is_some_and(|end| end.alone)
             {
                 // Who has let go meanwhile does not want to know.
-                let _ = wire::send(control.as_fd(), &Word::Gone { usage: sandbox.usage(), end }, &[]);
+                let usage = sandbox.usage_at_end(end.as_ref());
+                let _ = wire::send(control.as_fd(), &Word::Gone { usage, end }, &[]);
             }
             mounts.into_iter().for_each(|namespace| self.sweeper.let_go(namespace));
             self.empties.push(sandbox.group);
@@ -390,4 +422,10 @@ impl Launcher {
         }
         self.groups.leave();
     }
+}
+
+/// Now, for spans of this process alone.
+#[expect(clippy::disallowed_methods, reason = "the launcher measures spans of its own; nothing of it is recorded")]
+fn started() -> Instant {
+    Instant::now()
 }

@@ -231,8 +231,19 @@ impl Runtime {
     /// Starts a program in a container of its own. As [`Sandbox::spawn`]: comes back when it runs, or with the step that
     /// failed.
     pub async fn spawn(&self, sandbox: &Sandbox, spec: Spec, root: Root) -> Result<Child, ContainerError> {
+        self.spawn_noting(sandbox, spec, root, || {}).await
+    }
+
+    /// The same, as [`Sandbox::spawn_noting`].
+    pub async fn spawn_noting(
+        &self,
+        sandbox: &Sandbox,
+        spec: Spec,
+        root: Root,
+        begins: impl FnOnce() + Send,
+    ) -> Result<Child, ContainerError> {
         let platform = self.proved(sandbox).await?.platform;
-        Ok(sandbox.spawn(self.around(spec, platform, root)).await?)
+        Ok(sandbox.spawn_noting(self.around(spec, platform, root), begins).await?)
     }
 
     fn around(&self, spec: Spec, platform: Platform, root: Root) -> Spec {

@@ -7,6 +7,13 @@ use std::path::Path;
 
 use crate::inside::{identity, landlock, seccomp};
 
+/// What holds without control groups.
+const OVERSEEN: &str = "memory and CPU of a tool's processes are added up several times a second and kept by stopping or ending them; \
+                        disk bandwidth cannot be limited, and no process is kept warm";
+
+/// The name of the mechanism that keeps limits over all processes of a tool.
+pub const CONTROL_GROUPS: &str = "control groups";
+
 /// How a mechanism stands on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
@@ -32,7 +39,7 @@ pub fn offers() -> Vec<Offer> {
         offer("user namespaces", user_namespaces()),
         offer("seccomp", seccomp()),
         offer("Landlock", landlock_standing()),
-        offer("control groups", control_groups()),
+        offer(CONTROL_GROUPS, control_groups()),
     ]
 }
 
@@ -62,7 +69,7 @@ fn user_namespaces() -> Standing {
 
 fn seccomp() -> Standing {
     let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
-    match seccomp::compile() {
+    match seccomp::compile(seccomp::CountedMemory::OfGroup) {
         Err(_) => Standing::Missing("no system call filter for this processor".to_owned()),
         Ok(_) if actions.contains("errno") => Standing::There("an allowlist of system calls".to_owned()),
         Ok(_) => Standing::Missing("this kernel was built without filter".to_owned()),
@@ -91,12 +98,10 @@ fn control_groups() -> Standing {
         if identity::is_root() {
             return Standing::There("version 1: memory, CPU and processes are limited together".to_owned());
         }
-        return Standing::Weaker(
-            "version 1, which only root can use: limits are kept per process (rlimits)".to_owned(),
-        );
+        return Standing::Weaker(format!("version 1, which only root can use: {OVERSEEN}"));
     }
     let Some(group) = second else {
-        return Standing::Weaker("none: limits are kept per process (rlimits)".to_owned());
+        return Standing::Weaker(format!("none: {OVERSEEN}"));
     };
     let dir = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
     let controllers = fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
@@ -104,12 +109,12 @@ fn control_groups() -> Standing {
     let writable = rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok();
     match (offered, writable) {
         (true, true) => Standing::There("version 2: memory, CPU and processes are limited together".to_owned()),
-        (true, false) => Standing::Weaker(
-            "version 2, but not delegated to this user (`Delegate=yes` in the unit): limits are kept per process (rlimits)"
-                .to_owned(),
-        ),
-        (false, _) => Standing::Weaker(
-            "version 2 without the controllers memory, cpu and pids here: limits are kept per process (rlimits)".to_owned(),
-        ),
+        (true, false) => Standing::Weaker(format!(
+            "version 2, but not delegated to this user (`Delegate=yes` in the unit, or \
+                     `systemd-run --user --scope -p Delegate=yes gantry serve`): {OVERSEEN}"
+        )),
+        (false, _) => {
+            Standing::Weaker(format!("version 2 without the controllers memory, cpu and pids here: {OVERSEEN}"))
+        }
     }
 }

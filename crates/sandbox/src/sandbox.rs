@@ -68,6 +68,11 @@ impl Sandbox {
     ///
     /// If as many live as may, this waits for room; the caller bounds that wait. Dropping the future leaves nothing.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
+        self.spawn_noting(spec, || {}).await
+    }
+
+    /// The same, and says so when the wait for room is over: before it nothing has begun.
+    pub async fn spawn_noting(&self, spec: Spec, begins: impl FnOnce() + Send) -> Result<Child, SpawnError> {
         let slot = Arc::clone(&self.inner.room).acquire_owned().await.ok();
         let order =
             serde_json::to_vec(&Order { spec }).map_err(|_| SpawnError::Unusable("it has a path that is no text"))?;
@@ -75,6 +80,7 @@ impl Sandbox {
             return Err(SpawnError::Unusable("it is too long"));
         }
         let mut link = self.link()?;
+        begins();
         let mut taken = attempt(&link, &order).await;
         if matches!(taken, Err(Attempt::NotTaken)) {
             // Nothing has begun: once more with a new launcher.
@@ -83,7 +89,7 @@ impl Sandbox {
             taken = attempt(&link, &order).await;
         }
         let (control, streams) = taken.map_err(|failure| match failure {
-            Attempt::NotTaken => SpawnError::LauncherDied,
+            Attempt::NotTaken => SpawnError::NotOrdered(io::ErrorKind::BrokenPipe.into()),
             Attempt::Failed(error) => error,
         })?;
         let born = Child::born(control, streams, Held { _slot: slot, _link: Arc::clone(&link) }).await;
@@ -130,7 +136,7 @@ enum Attempt {
 
 /// Sends an order with fresh streams.
 async fn attempt(link: &Link, order: &[u8]) -> Result<(OwnedFd, [OwnedFd; 3]), Attempt> {
-    let system = |error: io::Error| Attempt::Failed(SpawnError::System(error));
+    let system = |error: io::Error| Attempt::Failed(SpawnError::NotOrdered(error));
     let (ours, theirs) = wire::pair().map_err(system)?;
     let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| system(error.into()));
     let ((their_stdin, stdin), (stdout, their_stdout), (stderr, their_stderr)) = (pipe()?, pipe()?, pipe()?);

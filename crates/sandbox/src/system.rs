@@ -246,3 +246,15 @@ pub(crate) fn apply_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Bytes of a page of memory.
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: `sysconf` reads a number and touches no memory of ours.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Units of CPU time in `/proc` per second.
+pub(crate) fn ticks_per_second() -> u64 {
+    // SAFETY: as above.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
+}

@@ -95,6 +95,8 @@ pub(crate) struct GroupUsage {
     pub(crate) cpu_micros: Option<u64>,
     pub(crate) memory_peak_bytes: Option<u64>,
     pub(crate) oom_kills: u64,
+    /// Times that it was ended because it could not be held to its share of the processor.
+    pub(crate) cpu_overruns: u64,
     pub(crate) pids_refused: u64,
 }
 

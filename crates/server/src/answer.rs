@@ -50,6 +50,11 @@ impl Answer {
         Self::of(StatusCode::OK, HeaderValue::from_static(content_type), body)
     }
 
+    /// 204, without a body.
+    pub(crate) fn nothing() -> Self {
+        Self::of(StatusCode::NO_CONTENT, HeaderValue::from_static("application/json"), Body::empty())
+    }
+
     /// Another place to look.
     pub(crate) fn see_other(place: &'static str) -> Self {
         Self::of(StatusCode::SEE_OTHER, HeaderValue::from_static("text/plain"), Body::empty())
@@ -71,7 +76,9 @@ impl Answer {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, self.content_type);
+        if self.status != StatusCode::NO_CONTENT {
+            headers.insert(CONTENT_TYPE, self.content_type);
+        }
         for (name, value) in self.headers {
             headers.insert(name, value);
         }

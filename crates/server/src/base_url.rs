@@ -1,16 +1,21 @@
 //! The address under which a caller has found this server, for answers that must name it: the metadata of RFC 9728 and
 //! the challenge that leads there.
 //!
-//! It is taken from the caller's own `host` header, and from what a TLS proxy in front says about the scheme. Whoever
+//! It is taken from the caller's own `host` header; the scheme from the connection, or from what a TLS proxy in front says. Whoever
 //! lies there misleads nobody else: such answers are made anew for each request and may not be kept.
 
 use http::header::{HOST, HeaderName};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
 /// What proxies say about the scheme the caller has used.
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// Longest host that is repeated.
 const HOST_BYTES_MAX: usize = 255;
+
+/// Left by the accept loop in requests that came over TLS.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OverTls;
 
 /// Where this server is, as the caller sees it. Written out only when somebody wants to know.
 #[derive(Debug, Clone)]
@@ -20,6 +25,12 @@ pub(crate) struct BaseUrl {
 }
 
 impl BaseUrl {
+    /// Of a request, which knows whether it came over TLS.
+    pub(crate) fn of_request(parts: &Parts) -> Self {
+        let told = Self::of(&parts.headers);
+        Self { over_tls: told.over_tls || parts.extensions.get::<OverTls>().is_some(), ..told }
+    }
+
     /// From the headers of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let over_tls =

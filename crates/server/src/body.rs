@@ -1,7 +1,7 @@
 //! Request bodies: bounded in size and time, read once. All are JSON, except that the token endpoint of OAuth takes forms.
 //!
-//! The order is chosen so that strangers cost little: no token, no reading; a token that has not been checked buys
-//! [`UNCHECKED_BYTES_MAX`] and no more; a length beyond the limit is refused before the first byte.
+//! The order is chosen so that strangers cost little: whoever is not recognised has nothing read; a length beyond the limit is
+//! refused before the first byte.
 //!
 //! Not here: the JSON grammar and its limits (`contract::json`), what members mean (`members`).
 
@@ -19,9 +19,6 @@ use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
 use crate::members::typed;
 use crate::problem::Refused;
-
-/// A longer body is read only after its caller has been recognised.
-const UNCHECKED_BYTES_MAX: u64 = 16 * 1024;
 
 /// A body that has been read.
 #[derive(Debug)]
@@ -48,23 +45,25 @@ impl JsonBody {
 impl Incoming {
     /// The body as JSON; `None` if it is empty.
     pub(crate) async fn json_if_any(&mut self, door: &Door, who: &Credential) -> Result<Option<JsonBody>, Refused> {
-        if !who.is_there() {
-            door.kernel().recognise(who.actor()).await?;
-        }
-        let announced = self.body.size_hint().exact();
-        if announced != Some(0) {
-            json_is_announced(&self.parts.headers)?;
-        }
-        if announced.is_none_or(|bytes| bytes > UNCHECKED_BYTES_MAX) {
-            door.kernel().recognise(who.actor()).await?;
-        }
-        let text = self.bytes(door, door.config().body_bytes_max).await?;
+        let text = self.json_text(door, who).await?;
         if text.is_empty() {
             return Ok(None);
         }
         let limits = door.json_limits();
         let value = json::read(&text, &limits).map_err(|error| not_json(&error))?;
         Ok(Some(JsonBody { value, text, limits }))
+    }
+
+    /// The text of a body that is announced as JSON. Nobody's body is read: whoever has not been recognised yet is now.
+    pub(crate) async fn json_text(&mut self, door: &Door, who: &Credential) -> Result<Bytes, Refused> {
+        if !self.recognised {
+            door.kernel().recognise(who.actor()).await?;
+            self.recognised = true;
+        }
+        if self.body.size_hint().exact() != Some(0) {
+            json_is_announced(&self.parts.headers)?;
+        }
+        self.bytes(door, door.config().body_bytes_max).await
     }
 
     /// The body as it came, within limits of size and time.

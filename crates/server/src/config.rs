@@ -8,14 +8,21 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// Most names in `allowed_hosts`.
+const HOSTS_MAX: usize = 100;
+
 /// Limits of the door. What happens at each limit is said with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Open connections. Default 4096, 1 to 1,000,000. At the limit new ones wait in the listener's backlog.
+    /// Open connections. Default 4096, 1 to 1,000,000. At the limit an idle one makes room for the next, strangers first;
+    /// if all are busy, new ones wait in the listener's backlog.
     pub connections_max: usize,
-    /// Calls that run at the same time. Default 1024, 1 to 1,000,000. At the limit: E3001 with `retry_after_ms`.
+    /// Calls that run at the same time. Default 1024, 1 to 1,000,000. One tenant may hold three quarters; further calls wait
+    /// within their time.
     pub calls_max: usize,
+    /// Calls that wait for their turn. Default 1024, 0 to 1,000,000. At the limit: E3001 with `retry_after_ms`.
+    pub calls_waiting_max: usize,
     /// Bytes of one request body. Default 1 MiB, 1 KiB to 64 MiB. At the limit: E3005, and the rest is not read.
     pub body_bytes_max: usize,
     /// Header lines of one request. Default 64, 8 to 100. At the limit: E3004.
@@ -31,6 +38,11 @@ pub struct ServerConfig {
     /// Milliseconds a connection may be idle between two requests. Default 75,000, 10 to 3,600,000. At the limit it is
     /// closed.
     pub idle_timeout_ms: u64,
+    /// TLS handshakes under way; only after its handshake a connection counts against `connections_max`. Default 256, 1 to
+    /// 100,000. At the limit new ones wait, and the oldest that has taken more than a second makes room.
+    pub tls_handshakes_max: usize,
+    /// Milliseconds for a TLS handshake. Default 10,000, 10 to 600,000. At the limit the connection is closed.
+    pub tls_handshake_timeout_ms: u64,
     /// Milliseconds that calls have to finish once shutdown began. Default 30,000, 0 to 3,600,000. At the limit they are
     /// aborted.
     pub drain_timeout_ms: u64,
@@ -39,18 +51,25 @@ pub struct ServerConfig {
     pub lame_duck_ms: u64,
     /// May `/metrics` be read without a token? Default: only when listening on a loopback address.
     pub metrics_public: Option<bool>,
+    /// Names under which clients find this server, besides the loopback ones; in lower case and without port. Asked for when
+    /// it listens on a loopback address, or when there is any. At most 100. Another name: E3206.
+    pub allowed_hosts: Vec<String>,
     /// Answer probes and metrics, and nothing else: the door of a worker. Default false. Everything else: E3010.
     pub probes_only: bool,
 }
 
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("server.{key} is `{given}`: use {least} to {most}")]
-pub struct ConfigError {
-    key: &'static str,
-    given: u64,
-    least: u64,
-    most: u64,
+pub enum ConfigError {
+    /// A number out of range.
+    #[error("server.{key} is `{given}`: use {least} to {most}")]
+    Range { key: &'static str, given: u64, least: u64, most: u64 },
+    /// A host that is none, or too many of them.
+    #[error(
+        "server.allowed_hosts: `{given}` cannot be taken: use at most {HOSTS_MAX} names or addresses in lower case, without \
+         scheme, port and path"
+    )]
+    Host { given: String },
 }
 
 impl Default for ServerConfig {
@@ -58,15 +77,19 @@ impl Default for ServerConfig {
         Self {
             connections_max: 4096,
             calls_max: 1024,
+            calls_waiting_max: 1024,
             body_bytes_max: 1 << 20,
             headers_max: 64,
             header_bytes_max: 32 * 1024,
             header_read_timeout_ms: 10_000,
             body_read_timeout_ms: 30_000,
             idle_timeout_ms: 75_000,
+            tls_handshakes_max: 256,
+            tls_handshake_timeout_ms: 10_000,
             drain_timeout_ms: 30_000,
             lame_duck_ms: 0,
             metrics_public: None,
+            allowed_hosts: Vec::new(),
             probes_only: false,
         }
     }
@@ -79,18 +102,28 @@ impl ServerConfig {
         let ranges = [
             ("connections_max", wide(self.connections_max), 1, 1_000_000),
             ("calls_max", wide(self.calls_max), 1, 1_000_000),
+            ("calls_waiting_max", wide(self.calls_waiting_max), 0, 1_000_000),
             ("body_bytes_max", wide(self.body_bytes_max), 1024, 64 << 20),
             ("headers_max", wide(self.headers_max), 8, 100),
             ("header_bytes_max", wide(self.header_bytes_max), 4 * 1024, 256 * 1024),
             ("header_read_timeout_ms", self.header_read_timeout_ms, 10, 600_000),
             ("body_read_timeout_ms", self.body_read_timeout_ms, 10, 600_000),
             ("idle_timeout_ms", self.idle_timeout_ms, 10, 3_600_000),
+            ("tls_handshakes_max", wide(self.tls_handshakes_max), 1, 100_000),
+            ("tls_handshake_timeout_ms", self.tls_handshake_timeout_ms, 10, 600_000),
             ("drain_timeout_ms", self.drain_timeout_ms, 0, 3_600_000),
             ("lame_duck_ms", self.lame_duck_ms, 0, 600_000),
         ];
-        match ranges.into_iter().find(|(_, given, least, most)| given < least || given > most) {
+        if let Some((key, given, least, most)) =
+            ranges.into_iter().find(|(_, given, least, most)| given < least || given > most)
+        {
+            return Err(ConfigError::Range { key, given, least, most });
+        }
+        let is_no_host = |text: &String| crate::origin::host_of(text).as_deref() != Some(text.as_str());
+        let beyond = self.allowed_hosts.get(HOSTS_MAX);
+        match self.allowed_hosts.iter().find(|text| is_no_host(text)).or(beyond) {
             None => Ok(()),
-            Some((key, given, least, most)) => Err(ConfigError { key, given, least, most }),
+            Some(given) => Err(ConfigError::Host { given: given.chars().take(100).collect() }),
         }
     }
 
@@ -104,6 +137,10 @@ impl ServerConfig {
 
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_millis(self.idle_timeout_ms)
+    }
+
+    pub(crate) fn tls_handshake_timeout(&self) -> Duration {
+        Duration::from_millis(self.tls_handshake_timeout_ms)
     }
 
     pub(crate) fn drain_timeout(&self) -> Duration {
@@ -128,5 +165,9 @@ mod tests {
     fn a_key_out_of_range_is_named_with_its_range() {
         let config = ServerConfig { headers_max: 4000, ..ServerConfig::default() };
         assert_eq!(config.validate().unwrap_err().to_string(), "server.headers_max is `4000`: use 8 to 100");
+        for (host, fine) in [("tools.example.com", true), ("192.0.2.7", true), ("a:80", false), ("A.example", false)] {
+            let config = ServerConfig { allowed_hosts: vec![host.to_owned()], ..ServerConfig::default() };
+            assert_eq!(config.validate().is_ok(), fine, "{host}");
+        }
     }
 }

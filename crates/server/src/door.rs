@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
+use http::HeaderMap;
 use kernel::Kernel;
 use kernel::crew::Crew;
 use kernel::inbound_jobs::InboundJobs;
@@ -17,10 +18,12 @@ use kernel::webhooks::Webhooks;
 use telemetry::LogControl;
 use tokio::sync::Semaphore;
 
-use crate::answer::Handled;
 use crate::config::ServerConfig;
+use crate::connections::Connections;
 use crate::mcp::config::McpConfig;
 use crate::mcp::{Mcp, McpState};
+use crate::origin::{self, HostNames};
+use crate::problem::{Refused, wrong_way};
 use crate::routes::health::Probe;
 use crate::settle::{Orphans, Settling};
 
@@ -28,6 +31,8 @@ use crate::settle::{Orphans, Settling};
 const WATCHERS_MAX: usize = 512;
 /// How long a caller should wait when too many calls run.
 const BUSY_RETRY_AFTER_MS: u64 = 1000;
+/// Room for what is no call of a tool, at least.
+const SPARE_MIN: usize = 64;
 
 /// Makes the text of `/metrics`.
 #[derive(Clone)]
@@ -81,6 +86,7 @@ pub struct Door {
     config: ServerConfig,
     metrics: MetricsText,
     calls: Arc<Semaphore>,
+    connections: Arc<Connections>,
     orphans: Arc<Orphans>,
     counters: Arc<Counters>,
     probe: Probe,
@@ -107,7 +113,10 @@ impl Door {
 
     /// A door to `kernel`. Both configurations have been validated.
     pub fn with_mcp(kernel: Arc<Kernel>, metrics: MetricsText, config: ServerConfig, mcp: McpConfig) -> Arc<Self> {
-        let calls = Arc::new(Semaphore::new(config.calls_max));
+        // Who runs and who waits is the kernel's to decide, once it knows whose call it is; here is a bound for all of it.
+        kernel.bound_calls(config.calls_max, config.calls_waiting_max);
+        let calls = Arc::new(Semaphore::new(all_calls(&config)));
+        let connections = Connections::new(config.connections_max);
         let mcp = Mcp::new(mcp, &kernel);
         Arc::new(Self {
             mcp,
@@ -115,6 +124,7 @@ impl Door {
             config,
             metrics,
             calls,
+            connections,
             orphans: Arc::default(),
             counters: Arc::default(),
             probe: Probe::default(),
@@ -245,6 +255,10 @@ impl Door {
         &self.probe
     }
 
+    pub(crate) fn connections(&self) -> &Arc<Connections> {
+        &self.connections
+    }
+
     pub(crate) fn orphans(&self) -> &Orphans {
         &self.orphans
     }
@@ -269,6 +283,17 @@ impl Door {
         self.on_loopback.load(Ordering::Relaxed)
     }
 
+    /// Refuses a request that calls this server by a name that is not its own (DNS rebinding). One rule for every door.
+    pub(crate) fn called_by_name(&self, headers: &HeaderMap, is_mcp: bool) -> Result<(), Refused> {
+        let (rest, mcp) = (&self.config.allowed_hosts, &self.mcp.config.allowed_hosts);
+        let on_loopback = self.is_on_loopback();
+        let named_only = on_loopback || !rest.is_empty() || (is_mcp && !mcp.is_empty());
+        if origin::host_is_fine(headers, HostNames { allowed: [rest, mcp], named_only, on_loopback }) {
+            return Ok(());
+        }
+        Err(wrong_way("host", if is_mcp { "mcp.allowed_hosts" } else { "server.allowed_hosts" }))
+    }
+
     pub(crate) fn listens_on_loopback(&self, yes: bool) {
         self.on_loopback.store(yes, Ordering::Relaxed);
     }
@@ -288,11 +313,14 @@ impl Door {
 
     /// How many calls run at the moment.
     pub(crate) fn calls_running(&self) -> usize {
-        self.config.calls_max.saturating_sub(self.calls.available_permits())
+        all_calls(&self.config).saturating_sub(self.calls.available_permits())
     }
 
     /// Carries `work` to its end, if there is room for one more.
-    pub(crate) async fn settle(&self, work: impl Future<Output = Handled> + Send + 'static) -> Handled {
+    pub(crate) async fn settle<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Refused>> + Send + 'static,
+    ) -> Result<T, Refused> {
         let permit = Arc::clone(&self.calls).try_acquire_owned().map_err(|_| busy())?;
         let work = async move {
             let outcome = work.await;
@@ -313,6 +341,13 @@ impl Door {
         });
         Ok(())
     }
+}
+
+/// Everything that is carried to its end: calls that run, calls that wait, and as much again of what is short, as
+/// administration is, or is turned away by the kernel.
+fn all_calls(config: &ServerConfig) -> usize {
+    let spare = config.calls_max.max(SPARE_MIN);
+    config.calls_max.saturating_add(config.calls_waiting_max).saturating_add(spare).min(Semaphore::MAX_PERMITS)
 }
 
 fn busy() -> Refusal {

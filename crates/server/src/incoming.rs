@@ -31,6 +31,8 @@ pub(crate) struct Incoming {
     pub(crate) trace_id: TraceId,
     trace: TraceContext,
     source: Option<IpAddr>,
+    /// Has whoever asks been recognised already?
+    pub(crate) recognised: bool,
 }
 
 /// The other end of a connection, left in each of its requests by the accept loop.
@@ -57,6 +59,11 @@ enum Shown {
 }
 
 impl Peer {
+    /// The address.
+    pub(crate) fn address(self) -> IpAddr {
+        self.0
+    }
+
     /// An IPv4 address that came in an IPv6 coat is still that address.
     pub(crate) fn of(address: SocketAddr) -> Self {
         Self(address.ip().to_canonical())
@@ -76,7 +83,7 @@ impl Incoming {
         let fresh = || TraceContext::begun(new_trace_id(door.kernel().entropy()));
         let trace = continued_trace(&parts.headers).unwrap_or_else(fresh);
         let source = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
-        Self { parts, body, trace_id: trace.trace_id, trace, source }
+        Self { parts, body, trace_id: trace.trace_id, trace, source, recognised: false }
     }
 
     /// What the rendering of a refusal needs.
@@ -85,7 +92,7 @@ impl Incoming {
         Asked {
             trace_id: self.trace_id,
             showed_credential: headers.contains_key(AUTHORIZATION),
-            base: BaseUrl::of(headers),
+            base: BaseUrl::of_request(&self.parts),
             resource: String::new(),
         }
     }
@@ -111,7 +118,7 @@ impl Incoming {
 
     /// The address under which the caller has found this server.
     pub(crate) fn base(&self) -> BaseUrl {
-        BaseUrl::of(&self.parts.headers)
+        BaseUrl::of_request(&self.parts)
     }
 
     /// The parameters in the query string; only `known` ones are accepted.
@@ -169,11 +176,6 @@ impl Credential {
     /// Was anything shown, a token or not?
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self.shown, Shown::Nothing)
-    }
-
-    /// Was a token shown at all?
-    pub(crate) fn is_there(&self) -> bool {
-        self.secret().is_some()
     }
 }
 

@@ -1,4 +1,5 @@
-//! The doors: how agents and people reach the kernel. There are two, REST (API-001…012, API-014) and MCP (`mcp`).
+//! The doors: how agents and people reach the kernel. There are three: REST (API-001…012, API-014), JSON-RPC (`routes::json_rpc`)
+//! and MCP (`mcp`).
 //!
 //! A door is thin: it parses, calls the kernel and renders. Whether something may be done, retried or stored is decided
 //! below; an `if` about that does not belong here. Start at [`serve`]; the list of what can be asked is the table in
@@ -13,24 +14,29 @@
 //! - DOOR-2: a call that the kernel has begun is carried to its end, also when the client has gone away.
 //! - DOOR-3: credentials are never logged, echoed or kept.
 //!
-//! Not here: TLS (a proxy in front, for now), other doors (JSON-RPC, gRPC), MCP servers as tools (`upstreams`).
+//! Not here: where certificates are (`cli`), other doors (gRPC), MCP servers as tools (`upstreams`).
 
 mod answer;
 mod base_url;
 mod body;
 mod config;
+mod connections;
 mod door;
 mod incoming;
 mod mcp;
 mod members;
 mod openapi;
+mod origin;
 mod pace;
+mod places_text;
 mod problem;
 mod query;
 mod routes;
 mod serve;
 mod settle;
+mod tls;
 pub mod tool_view;
+mod visibility_view;
 
 pub use config::{ConfigError, ServerConfig};
 pub use door::{Door, FreeSpace, MetricsText};
@@ -38,3 +44,4 @@ pub use mcp::config::{Exposure, McpConfig, McpConfigError, McpMode};
 pub use mcp::{McpState, StdioError, serve_stdio};
 pub use openapi::openapi;
 pub use serve::{Drained, serve};
+pub use tls::{DoorListener, HandshakeCounts, TlsError, TlsIdentity, TlsMaterial, TlsState};

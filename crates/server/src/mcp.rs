@@ -26,7 +26,7 @@
 use std::sync::{Arc, OnceLock};
 
 use contract::canonical::Digest;
-use kernel::{Kernel, Principal};
+use kernel::{Kernel, PlaceUsage, Principal};
 use tokio_util::sync::CancellationToken;
 
 use crate::incoming::Credential;
@@ -42,7 +42,6 @@ mod listing;
 mod moving;
 mod names;
 mod news;
-mod origin;
 mod pages;
 mod quota;
 mod relaying;
@@ -85,7 +84,7 @@ pub(crate) struct Mcp {
     seal: Seal,
     /// There if sessions may go on at other instances.
     session_ids: OnceLock<SessionIds>,
-    listeners: Arc<Quota>,
+    listeners: Quota,
     /// Ends streams that only listen.
     ending: CancellationToken,
 }
@@ -180,6 +179,11 @@ impl Mcp {
             parked_bytes,
             listings: self.listings.remembered().0,
         }
+    }
+
+    /// How many of the places for sessions and for listeners are taken.
+    pub(crate) fn places(&self) -> (PlaceUsage, PlaceUsage) {
+        (self.sessions.usage(), self.listeners.usage())
     }
 
     fn listing(&self, kernel: &Kernel, visit: &Visit) -> Arc<Listing> {

@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 use crate::problem::{OauthError, http_status};
 use crate::routes::{Access, Asks, Gives, Operation, Parameter, Place, Verb, operations};
 
-/// Codes that every operation can answer.
-const ALWAYS: &[ErrorCode] = &[ErrorCode::E3000];
+/// Codes that every operation can answer: a failure of ours, and a name that is not ours.
+const ALWAYS: &[ErrorCode] = &[ErrorCode::E3000, ErrorCode::E3206];
 /// Codes that come with a token.
 const WITH_TOKEN: &[ErrorCode] =
     &[ErrorCode::E3003, ErrorCode::E3201, ErrorCode::E3202, ErrorCode::E3203, ErrorCode::E3206, ErrorCode::E3207];
@@ -148,6 +148,10 @@ fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
         responses.insert(status.to_string(), json!({ "description": lines.join("; "), "content": refusal }));
     }
     for (status, meaning) in operation.good {
+        if *status == 204 {
+            responses.insert(status.to_string(), json!({ "description": meaning }));
+            continue;
+        }
         let content = match operation.gives {
             Gives::Json(schema) | Gives::Oauth(schema) => {
                 json!({ "application/json": { "schema": schema(generator) } })

@@ -12,14 +12,16 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::tls::ClientStream;
 
 /// How a request begins whose client cancels it by going away.
 const CONVERSATION: &[u8] = b"POST /mcp";
@@ -28,36 +30,79 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How much of it.
 const LINGER_BYTES_MAX: usize = 32 << 20;
 
-/// What the service tells the connection. Both run in one task, so the order of memory does not matter.
-#[derive(Debug, Default)]
+/// What the service tells the connection, in whose task it runs, and whoever looks for connections that are idle.
+#[derive(Debug)]
 pub(crate) struct Progress {
     asked: AtomicU32,
     answered: AtomicU32,
     linger: AtomicBool,
+    /// A request of it was answered under a token.
+    known: AtomicBool,
+    /// When it became idle, in the order of all connections.
+    idle_since: AtomicU64,
     /// Another handle on the socket, while a request is on it whose client's going away matters.
     socket: Mutex<Option<OwnedFd>>,
 }
 
+/// The order in which connections become idle.
+static IDLE_ORDER: AtomicU64 = AtomicU64::new(0);
+
+impl Default for Progress {
+    /// Of a fresh connection: idle from now on.
+    fn default() -> Self {
+        Self {
+            asked: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            linger: AtomicBool::new(false),
+            known: AtomicBool::new(false),
+            idle_since: AtomicU64::new(IDLE_ORDER.fetch_add(1, Ordering::Relaxed)),
+            socket: Mutex::default(),
+        }
+    }
+}
+
 impl Progress {
+    /// A request was answered under a token.
+    pub(crate) fn prove(&self) {
+        self.known.store(true, Ordering::Relaxed);
+    }
+
+    /// Was a request of it answered under a token?
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// When it became idle, in the order of all connections; `None` while a request is under way.
+    pub(crate) fn idle_since(&self) -> Option<u64> {
+        let is_idle = self.asked.load(Ordering::Acquire) == self.answered.load(Ordering::Acquire);
+        is_idle.then(|| self.idle_since.load(Ordering::Relaxed))
+    }
+
     /// The headers of a request are complete.
     pub(crate) fn asked(&self) {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.asked.fetch_add(1, Ordering::Release);
     }
 
     /// Its answer is ready; that of a stream is when the stream has ended ([`Answering`]).
     pub(crate) fn answered(&self) {
-        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.idle_since.store(IDLE_ORDER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        self.answered.fetch_add(1, Ordering::Release);
     }
 
-    /// Completes when the client has closed its side, if this can be seen. What a client sends ahead hides it.
+    /// Completes when the client has closed its side, if this can be seen. What a client sends ahead, or says in TLS before it
+    /// closes, is left for hyper.
     pub(crate) async fn gone(&self) {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
         let stream = socket.and_then(|socket| TcpStream::from_std(socket.into()).ok());
         if let Some(stream) = stream {
-            // Zero bytes are the end; an error is one too.
-            if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
-                return;
+            while let Ok(ready) = stream.ready(Interest::READABLE).await {
+                if ready.is_read_closed() || ready.is_error() {
+                    return;
+                }
+                // Bytes and no end yet: waits for the next event, which is more bytes or the end.
+                let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
             }
+            return;
         }
         std::future::pending().await
     }
@@ -89,7 +134,7 @@ enum Waiting {
 /// A stream that loses patience.
 #[derive(Debug)]
 pub(crate) struct Paced {
-    stream: TcpStream,
+    stream: ClientStream,
     progress: Arc<Progress>,
     head_limit: Duration,
     idle_limit: Duration,
@@ -106,7 +151,12 @@ pub(crate) struct Paced {
 
 impl Paced {
     /// A fresh connection: its first headers are due at once.
-    pub(crate) fn new(stream: TcpStream, progress: Arc<Progress>, head_limit: Duration, idle_limit: Duration) -> Self {
+    pub(crate) fn new(
+        stream: ClientStream,
+        progress: Arc<Progress>,
+        head_limit: Duration,
+        idle_limit: Duration,
+    ) -> Self {
         Self {
             stream,
             progress,
@@ -233,12 +283,15 @@ impl AsyncWrite for Paced {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.poll_written(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.closing_since.is_none() {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            // TLS has a last word to write, which a client may leave unread.
+            let closed = Pin::new(&mut self.stream).poll_shutdown(cx);
+            ready!(self.poll_written(closed, cx))?;
         }
         if self.progress.linger.load(Ordering::Relaxed) {
             ready!(self.poll_linger(cx));

@@ -100,6 +100,11 @@ impl Refused {
         self
     }
 
+    /// The row of the error table that it is of.
+    pub(crate) fn code(&self) -> ErrorCode {
+        self.0.refusal.code
+    }
+
     /// The body of the answer.
     pub(crate) fn body(&self, trace_id: TraceId) -> ErrorResponse {
         let Parts { refusal, status, invocation_id, .. } = &*self.0;
@@ -182,6 +187,13 @@ fn challenge(code: ErrorCode, showed_credential: bool, base: &BaseUrl, resource:
         text += &format!(", resource_metadata=\"{base}{RESOURCE_METADATA}{resource}\"");
     }
     HeaderValue::try_from(text).ok()
+}
+
+/// The refusal of a request that came by a name or from a page that is not known here.
+pub(crate) fn wrong_way(header: &str, key: &str) -> Refused {
+    Refusal::new(ErrorCode::E3206, format!("requests with this `{header}` header are not answered here"))
+        .hint(format!("call the server by its own name, or ask the operator to add it to `{key}`"))
+        .into()
 }
 
 /// The refusal of a path that leads nowhere.

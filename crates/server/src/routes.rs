@@ -7,10 +7,10 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::routing::{MethodFilter, MethodRouter, any, on};
+use axum::{Extension, Router};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use futures_util::FutureExt as _;
@@ -40,6 +40,7 @@ mod instances;
 mod invocations;
 mod invoke;
 mod jobs_admin;
+mod json_rpc;
 mod keys;
 mod ledger;
 mod lifecycle;
@@ -48,6 +49,7 @@ mod oauth;
 mod pages;
 mod paging;
 mod policies;
+mod quarantine;
 mod register;
 mod rights;
 mod servers;
@@ -145,9 +147,11 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
         register::OPERATIONS,
         tools::OPERATIONS,
         lifecycle::OPERATIONS,
+        quarantine::OPERATIONS,
         compat::OPERATIONS,
         invoke::OPERATIONS,
         batch::OPERATIONS,
+        json_rpc::OPERATIONS,
         invocations::OPERATIONS,
         jobs_admin::OPERATIONS,
         ledger::OPERATIONS,
@@ -221,7 +225,7 @@ fn mounted(operations: impl Iterator<Item = &'static Operation>) -> Router<Arc<D
             Verb::Put => MethodFilter::PUT,
             Verb::Delete => MethodFilter::DELETE,
         };
-        router.route(operation.path, (operation.mount)(filter))
+        router.route(operation.path, (operation.mount)(filter).route_layer(Extension(operation.access)))
     })
 }
 
@@ -238,7 +242,8 @@ pub(crate) fn is_call<B>(request: &http::Request<B>) -> bool {
     request.method() == http::Method::POST && request.uri().path() == invoke::PATH
 }
 
-/// Answers such a request exactly as the table would.
+/// Answers such a request exactly as the table would; the handler recognises the caller itself, because a call of nobody's is
+/// recorded.
 pub(crate) async fn call(door: Arc<Door>, request: Request) -> Response<Body> {
     carry(door, request, invoke::invoke).await
 }
@@ -252,17 +257,19 @@ where
     on(filter, move |State(door): State<Arc<Door>>, request: Request| carry(door, request, handler))
 }
 
-/// What every request has in common: a trace, a limit on headers, one rendering, and a panic that stays in its request.
+/// What every request has in common: a trace, a limit on headers, a host that is ours, somebody who is recognised before
+/// anything else is looked at, one rendering, and a panic that stays in its request.
 async fn carry<H, F>(door: Arc<Door>, request: Request, handler: H) -> Response<Body>
 where
     H: Fn(Arc<Door>, Incoming) -> F,
     F: Future<Output = Handled> + Send,
 {
-    let incoming = Incoming::new(&door, request);
+    // Left there by the table; what is not in the table is for everybody, or asks by itself.
+    let access = request.extensions().get::<Access>().copied().unwrap_or(Access::Public);
+    let mut incoming = Incoming::new(&door, request);
     let asked = incoming.asked();
-    let headers_max = door.config().headers_max;
-    if incoming.parts.headers.len() > headers_max {
-        return too_many_headers(headers_max).into_response(&asked);
+    if let Err(refused) = let_in(&door, &mut incoming, access).await {
+        return refused.into_response(&asked);
     }
     let handled = AssertUnwindSafe(handler(door, incoming)).catch_unwind().await.unwrap_or_else(|_| {
         // The panic itself has been reported by the panic hook.
@@ -273,6 +280,24 @@ where
         Ok(answer) => answer.into_response(asked.trace_id),
         Err(refused) => refused.into_response(&asked),
     }
+}
+
+/// Who asks comes first: path, query and body are looked at once the caller is known.
+async fn let_in(door: &Door, incoming: &mut Incoming, access: Access) -> Result<(), Refused> {
+    let headers_max = door.config().headers_max;
+    if incoming.parts.headers.len() > headers_max {
+        return Err(too_many_headers(headers_max));
+    }
+    // A probe knows an address and no names, and is told no more than a word.
+    if !health::is_probe(incoming.parts.uri.path()) {
+        door.called_by_name(&incoming.parts.headers, false)?;
+    }
+    if access == Access::Token {
+        let who = incoming.credential()?;
+        door.kernel().recognise(who.actor()).await?;
+        incoming.recognised = true;
+    }
+    Ok(())
 }
 
 /// The tenant a request is about.

@@ -4,7 +4,7 @@
 //! asks its client to connect anew, which leads it elsewhere; then who has connected already is let in, nothing new is
 //! accepted, idle connections close and calls run on; what still runs after `drain_timeout_ms` is aborted and counted.
 //!
-//! Not here: what signals the end (the caller's future), TLS.
+//! Not here: what signals the end (the caller's future), handshakes (`tls`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,16 +17,18 @@ use http::Response;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower::Service as _;
 
+use crate::base_url::OverTls;
+use crate::connections::Connections;
 use crate::door::Door;
 use crate::incoming::Peer;
 use crate::mcp::front::{self, is_stream};
 use crate::pace::{Answering, Paced, Progress};
 use crate::routes;
+use crate::tls::{ClientStream, DoorListener};
 
 /// Pause after a failed accept, for example when file descriptors have run out.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -34,6 +36,8 @@ const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 const BACKLOG_MAX: usize = 4096;
 /// When nobody has come for so long, nobody was waiting; longer than the runtime needs to hear of it.
 const BACKLOG_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+/// How long a connection that was told to make room may take for it.
+const MAKING_ROOM: std::time::Duration = std::time::Duration::from_secs(1);
 /// Bytes that hyper buffers per connection, besides the header limit.
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -49,15 +53,18 @@ pub struct Drained {
 }
 
 /// Serves connections until `shutdown` completes, then closes in order.
-pub async fn serve(listener: TcpListener, door: Arc<Door>, shutdown: impl Future<Output = ()>) -> Drained {
+pub async fn serve(listener: impl Into<DoorListener>, door: Arc<Door>, shutdown: impl Future<Output = ()>) -> Drained {
+    let listener: DoorListener = listener.into();
     door.listens_on_loopback(listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback()));
     let (stop, stopped) = watch::channel(());
     let mut serving = Serving {
         router: routes::router(Arc::clone(&door)),
         http: http_of(&door),
-        slots: Arc::new(Semaphore::new(door.config().connections_max)),
+        open: Arc::clone(door.connections()),
+        newcomer: None,
         connections: JoinSet::new(),
         stopped,
+        over_tls: listener.is_tls(),
         door,
     };
     serving.accept_until(&listener, shutdown).await;
@@ -76,20 +83,25 @@ pub async fn serve(listener: TcpListener, door: Arc<Door>, shutdown: impl Future
 struct Serving {
     router: Router,
     http: http1::Builder,
-    slots: Arc<Semaphore>,
+    open: Arc<Connections>,
+    /// Accepted, and not let in before somebody makes room.
+    newcomer: Option<(ClientStream, Peer)>,
     connections: JoinSet<()>,
     /// Closed when connections should end.
     stopped: watch::Receiver<()>,
+    over_tls: bool,
     door: Arc<Door>,
 }
 
 impl Serving {
-    async fn accept_until(&mut self, listener: &TcpListener, end: impl Future<Output = ()>) {
+    async fn accept_until(&mut self, listener: &DoorListener, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
+        let open = Arc::clone(&self.open);
         loop {
             tokio::select! {
                 () = &mut end => return,
-                (stream, peer, slot) = accept(listener, &self.slots) => self.spawn(stream, peer, slot),
+                newcomer = accept(listener), if self.newcomer.is_none() => self.newcomer = Some(newcomer),
+                () = open.room(), if self.newcomer.is_some() => self.let_in(),
                 // Finished tasks are taken off, so that the set does not grow.
                 Some(ended) = self.connections.join_next(), if !self.connections.is_empty() => {
                     if ended.is_err() {
@@ -102,43 +114,65 @@ impl Serving {
 
     /// Lets in who has connected and was not accepted yet: closing the listener would cut them off unheard. At most as many
     /// as there is room for.
-    async fn accept_waiting(&mut self, listener: &TcpListener) {
+    async fn accept_waiting(&mut self, listener: &DoorListener) {
         for _ in 0..BACKLOG_MAX {
-            let next = tokio::time::timeout(BACKLOG_PAUSE, accept(listener, &self.slots)).await;
-            let Ok((stream, peer, slot)) = next else { return };
-            self.spawn(stream, peer, slot);
+            if self.newcomer.is_none() {
+                let pause = listener.quiet_time(BACKLOG_PAUSE).await;
+                self.newcomer = tokio::time::timeout(pause, accept(listener)).await.ok();
+            }
+            let is_room = tokio::time::timeout(BACKLOG_PAUSE, self.open.room()).await.is_ok();
+            if self.newcomer.is_none() || !is_room {
+                return;
+            }
+            self.let_in();
         }
     }
 
-    fn spawn(&mut self, stream: TcpStream, peer: Peer, slot: OwnedSemaphorePermit) {
+    fn let_in(&mut self) {
+        if let Some((stream, peer)) = self.newcomer.take() {
+            self.spawn(stream, peer);
+        }
+    }
+
+    fn spawn(&mut self, stream: ClientStream, peer: Peer) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
         let config = self.door.config();
         let progress = Arc::new(Progress::default());
+        let slot = self.open.enter(peer.address(), Arc::clone(&progress));
+        let (open, of_connection) = (Arc::clone(&self.open), Arc::clone(&progress));
         let io = Paced::new(stream, Arc::clone(&progress), config.header_read_timeout(), config.idle_timeout());
-        let (router, door) = (self.router.clone(), Arc::clone(&self.door));
+        let (router, door, over_tls) = (self.router.clone(), Arc::clone(&self.door), self.over_tls);
         let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
             progress.asked();
             request.extensions_mut().insert(peer);
+            if over_tls {
+                request.extensions_mut().insert(OverTls);
+            }
             let request = request.map(Body::new);
             let watched = front::is_conversation(&request);
+            let needs_token = needs_token(&request);
             let leaving = Arc::clone(&door);
             let answering = if routes::is_call(&request) && !door.config().probes_only {
                 Either::Left(routes::call(Arc::clone(&door), request).map(Ok))
             } else {
                 Either::Right(router.clone().call(request))
             };
-            let progress = Arc::clone(&progress);
+            let (progress, open) = (Arc::clone(&progress), Arc::clone(&open));
             async move {
                 if watched {
-                    return Box::pin(converse(answering, progress)).await.map(|answer| parting(answer, &leaving));
+                    let until_idle = UntilIdle::new(&progress, open);
+                    let answer = Box::pin(converse(answering, Arc::clone(&progress), until_idle)).await;
+                    prove(&progress, needs_token, &answer);
+                    return answer.map(|answer| parting(answer, &leaving));
                 }
                 let answer = answering.await;
+                prove(&progress, needs_token, &answer);
                 if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {
                     progress.linger();
                 }
-                let answering = Answering(progress);
+                let answering = UntilIdle::new(&progress, open);
                 answer.map(|response| {
                     let response = parting(response, &leaving);
                     if is_stream(&response) { lasting(response, answering, pending()) } else { response }
@@ -155,6 +189,17 @@ impl Serving {
                 _ = stopped.changed() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
+                }
+                () = slot.make_room.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::select! {
+                        ended = connection.as_mut() => ended,
+                        // Headers that never end are not waited for; a request that came meanwhile is the last.
+                        () = tokio::time::sleep(MAKING_ROOM) => match of_connection.idle_since() {
+                            Some(_) => Ok(()),
+                            None => connection.await,
+                        },
+                    }
                 }
             };
             if let Err(error) = ended {
@@ -183,18 +228,18 @@ impl Serving {
 async fn converse(
     answering: impl Future<Output = Result<Response<Body>, Infallible>>,
     progress: Arc<Progress>,
+    until_the_end: UntilIdle,
 ) -> Result<Response<Body>, Infallible> {
     let watch = Arc::clone(&progress);
     // Boxed, because it goes on with the answer.
     let mut gone: BoxFuture<'static, ()> = Box::pin(async move { watch.gone().await });
-    let until_the_end = Answering(progress);
     let answer = tokio::select! {
         answer = answering => answer?,
         // Nobody reads this.
         () = &mut gone => return Ok(Response::new(Body::empty())),
     };
     if answer.headers().contains_key(http::header::CONNECTION) {
-        until_the_end.0.linger();
+        until_the_end.answering.0.linger();
     }
     Ok(if is_stream(&answer) { lasting(answer, until_the_end, gone) } else { answer })
 }
@@ -210,7 +255,7 @@ fn parting(mut response: Response<Body>, door: &Door) -> Response<Body> {
 /// A stream keeps its connection busy until it ends, however long it is silent, or until its client has gone.
 fn lasting(
     response: Response<Body>,
-    answering: Answering,
+    answering: UntilIdle,
     gone: impl Future<Output = ()> + Send + 'static,
 ) -> Response<Body> {
     response.map(|body| {
@@ -222,13 +267,45 @@ fn lasting(
     })
 }
 
-/// The next connection, once there is room for it. Safe to drop at any time.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, Peer, OwnedSemaphorePermit) {
+/// Does a request of this kind succeed under a token only? Public are the pages, the probes and what is well known.
+fn needs_token<B>(request: &http::Request<B>) -> bool {
+    let path = request.uri().path();
+    path.starts_with("/v1/") || path == "/rpc" || path.starts_with(front::PATH)
+}
+
+/// A client whose token was good is a stranger no more.
+fn prove(progress: &Progress, needs_token: bool, answer: &Result<Response<Body>, Infallible>) {
+    if needs_token && answer.as_ref().is_ok_and(|response| response.status().is_success()) {
+        progress.prove();
+    }
+}
+
+/// An answer under way. Dropped, its connection is idle, and whoever waits for room hears of it.
+struct UntilIdle {
+    // In this order: first the answer is done, then it is told.
+    answering: Answering,
+    _then: Tells,
+}
+
+struct Tells(Arc<Connections>);
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        self.0.became_idle();
+    }
+}
+
+impl UntilIdle {
+    fn new(progress: &Arc<Progress>, open: Arc<Connections>) -> Self {
+        Self { answering: Answering(Arc::clone(progress)), _then: Tells(open) }
+    }
+}
+
+/// The next connection. Safe to drop at any time.
+async fn accept(listener: &DoorListener) -> (ClientStream, Peer) {
     loop {
-        // The semaphore is never closed; if it were, waiting here for ever would be the right answer.
-        let Ok(slot) = Arc::clone(slots).acquire_owned().await else { return std::future::pending().await };
         match listener.accept().await {
-            Ok((stream, address)) => return (stream, Peer::of(address), slot),
+            Ok((stream, address)) => return (stream, Peer::of(address)),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;

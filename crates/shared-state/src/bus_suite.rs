@@ -69,6 +69,7 @@ pub async fn another_replica_hears_every_kind_of_change_as_it_was_said(hall: &im
         Change::Access { epoch: 1 },
         Change::Access { epoch: u64::MAX },
         Change::Registry { generation: 7 },
+        Change::Servers,
         Change::Decisions,
         Change::Lost,
     ];
@@ -103,7 +104,7 @@ pub async fn what_two_replicas_say_at_once_is_heard_by_a_third(hall: &impl Hall)
         match hear(&mut listener).await {
             Ok(Change::Access { epoch }) => missing.retain(|other| *other != epoch),
             Ok(Change::Lost) | Err(_) => lost = true,
-            Ok(Change::Registry { .. } | Change::Decisions | Change::DecisionsOf { .. }) => {}
+            Ok(Change::Registry { .. } | Change::Servers | Change::Decisions | Change::DecisionsOf { .. }) => {}
         }
     }
 }
@@ -161,7 +162,9 @@ async fn hear(listener: &mut Receiver<Change>) -> Result<Change, RecvError> {
 fn epochs(changes: &[Change]) -> Vec<u64> {
     let epoch = |change: &Change| match change {
         Change::Access { epoch } => Some(*epoch),
-        Change::Registry { .. } | Change::Decisions | Change::DecisionsOf { .. } | Change::Lost => None,
+        Change::Registry { .. } | Change::Servers | Change::Decisions | Change::DecisionsOf { .. } | Change::Lost => {
+            None
+        }
     };
     changes.iter().filter_map(epoch).collect()
 }

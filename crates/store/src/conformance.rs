@@ -40,6 +40,7 @@ use kernel::ports::tool_search::ToolSearch;
 use kernel::ports::upstream_store::UpstreamStore;
 use kernel::ports::usage_store::UsageStore;
 use kernel::ports::vector_store::VectorStore;
+use kernel::ports::version_use::VersionUseStore;
 use kernel::ports::webhook_store::WebhookStore;
 use kernel::ports::workflow_runs::WorkflowRuns;
 
@@ -64,6 +65,7 @@ pub trait WholeStore:
     + UsageStore
     + HealthStore
     + VectorStore
+    + VersionUseStore
 {
 }
 impl<T> WholeStore for T where
@@ -78,6 +80,7 @@ impl<T> WholeStore for T where
         + UsageStore
         + HealthStore
         + VectorStore
+        + VersionUseStore
 {
 }
 
@@ -132,6 +135,10 @@ pub trait Adapter: Send {
     }
     /// As what keeps the health of tools.
     fn health(&self) -> Arc<dyn HealthStore> {
+        Arc::<Self::Store>::clone(self.whole())
+    }
+    /// As what counts calls of versions that end.
+    fn version_use(&self) -> Arc<dyn VersionUseStore> {
         Arc::<Self::Store>::clone(self.whole())
     }
     /// As what keeps vectors.

@@ -13,6 +13,7 @@ mod log_heads;
 mod upstreams;
 mod usage;
 mod vectors;
+mod version_use;
 mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
@@ -50,6 +51,8 @@ pub struct MemoryStore {
     archive: Mutex<archive::Kept>,
     breaker_history: Mutex<breaker_history::Transitions>,
     log_heads: Mutex<log_heads::Heads>,
+    version_use: Mutex<version_use::Counted>,
+    quarantines: Mutex<BTreeMap<(TenantId, ToolId), Quarantine>>,
 }
 
 /// Every version by what names it.
@@ -111,6 +114,21 @@ impl RegistryStore for MemoryStore {
         }
         stored.lifecycle = to.clone();
         Ok(LifecycleChange::Done)
+    }
+
+    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
+        Ok(self.quarantines.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect())
+    }
+
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError> {
+        let key = (quarantine.tenant.clone(), quarantine.tool.clone());
+        self.quarantines.lock().unwrap_or_else(PoisonError::into_inner).insert(key, quarantine.clone());
+        Ok(())
+    }
+
+    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError> {
+        let mut quarantines = self.quarantines.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(quarantines.remove(&(tenant.clone(), tool.clone())).is_some())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -47,6 +47,7 @@ mod transaction;
 mod upstreams;
 mod usage;
 mod vectors;
+mod version_use;
 mod webhooks;
 mod workflow_runs;
 

@@ -23,6 +23,7 @@ mod ledger;
 mod migrations;
 mod moving;
 mod opening;
+mod quarantine;
 #[cfg(feature = "measure")]
 pub(crate) mod raw_ledger;
 mod readers;
@@ -33,6 +34,7 @@ mod upstreams;
 mod usage;
 mod vector_functions;
 mod vectors;
+mod version_use;
 mod webhooks;
 mod workflow_runs;
 mod writer;
@@ -44,7 +46,7 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::ports::clock::{Clock, UnixMillis};
-use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, RegistryStore, StoreError, StoredVersion};
 use kernel::ports::tool_search::{SearchHit, ToolSearch};
 use kernel::registry::Lifecycle;
 
@@ -185,6 +187,20 @@ impl RegistryStore for SqliteStore {
             registry::change_lifecycle(connection, (tenant.as_str(), tool.as_str()), &version, &from, &to)
         };
         self.writer()?.run(change).await
+    }
+
+    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
+        self.readers.run(quarantine::all).await
+    }
+
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError> {
+        let quarantine = quarantine.clone();
+        self.writer()?.run(move |connection| quarantine::put(connection, &quarantine)).await
+    }
+
+    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError> {
+        let (tenant, tool) = (tenant.clone(), tool.clone());
+        self.writer()?.run(move |connection| quarantine::remove(connection, tenant.as_str(), tool.as_str())).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -66,6 +66,7 @@ fn job(number: u128) -> NewJob {
         kind: "tool_call".into(),
         label: "demo.echo".into(),
         subject: "agent-1".parse().unwrap(),
+        flow: "agent-1".into(),
         digest: canonical::digest(&json!(1)),
         payload: json!(1),
         priority: JobPriority::near(5),
@@ -125,7 +126,7 @@ async fn worker(url: &str) {
     let lease = Duration::from_secs(1);
     let taken = until("a job", async || {
         store.enlist(owner(1), lease, false).await.unwrap();
-        let rules = TakeRules { most: 1, running_per_tenant: 10 };
+        let rules = TakeRules { most: 1, running_per_tenant: 10, running_per_flow: 1_000 };
         store.take(owner(1), rules).await.unwrap().jobs.pop()
     })
     .await;

@@ -5,6 +5,7 @@ mod logging;
 mod metrics;
 mod sinks;
 mod store;
+mod tls;
 mod traces;
 mod upstreams;
 
@@ -13,5 +14,6 @@ pub use logging::{LogControl, LogFormat, LoggingError, init_logging};
 pub use metrics::{Metrics, MetricsFormat};
 pub use sinks::SinkMetrics;
 pub use store::StoreMetrics;
+pub use tls::TlsMetrics;
 pub use traces::{Ratio, RatioError, Redaction, TraceConfig, TraceError, TracerHandle};
 pub use upstreams::UpstreamMetrics;

@@ -29,6 +29,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::archive::ArchiveMetrics;
 use crate::sinks::SinkMetrics;
 use crate::store::StoreMetrics;
+use crate::tls::TlsMetrics;
 use crate::traces::{Redaction, TraceConfig, TraceCounts, TraceError, Tracer, TracerHandle};
 use crate::upstreams::UpstreamMetrics;
 use calls::CallMetrics;
@@ -106,6 +107,7 @@ pub struct Metrics {
     archive: ArchiveMetrics,
     resilience: ResilienceMetrics,
     store: StoreMetrics,
+    tls: TlsMetrics,
     trace_counts: TraceCounts,
     /// There if a collector is configured.
     tracer: OnceLock<Tracer>,
@@ -168,6 +170,7 @@ impl Metrics {
         let archive = ArchiveMetrics::new(&mut registry);
         let resilience = ResilienceMetrics::new(&mut registry);
         let store = StoreMetrics::new(&mut registry);
+        let tls = TlsMetrics::new(&mut registry);
         Self {
             registry,
             plain,
@@ -189,6 +192,7 @@ impl Metrics {
             archive,
             resilience,
             store,
+            tls,
             trace_counts,
             tracer: OnceLock::new(),
         }
@@ -202,6 +206,11 @@ impl Metrics {
     /// What is measured of the store.
     pub fn store(&self) -> &StoreMetrics {
         &self.store
+    }
+
+    /// What is measured of TLS.
+    pub fn tls(&self) -> &TlsMetrics {
+        &self.tls
     }
 
     /// What is counted of the servers behind Gantry.

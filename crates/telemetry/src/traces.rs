@@ -80,7 +80,7 @@ pub enum TraceError {
     #[error("the authorization for the collector is not a header")]
     Authorization,
     #[error("the HTTP client cannot be built")]
-    Client(#[source] reqwest::Error),
+    Client(#[source] outbound::BuildError),
 }
 
 /// Calls whose trace was sent, or was not.

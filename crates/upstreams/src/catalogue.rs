@@ -13,6 +13,7 @@
 //! - CAT-1: no caller sees a definition that was not accepted. What is published is made from accepted ones alone.
 //! - CAT-2: a tool is offered only after its pin is durable, and all changes of one look become visible at once.
 //! - CAT-3: one look, or one decision, at a time for each server.
+//! - CAT-5: where several instances share a store, what one has changed is so at all of them ([`Catalogue::follow`]).
 //! - CAT-4: a published tool of a server without an accepted pin is offered to nobody, from the first moment on; and
 //!   only what is taken in here is published as one (the kernel refuses it by hand).
 //!
@@ -27,10 +28,12 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::Execution;
 use contract::nearest::nearest;
+use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::server_desk::ToolProblem;
 use kernel::ports::upstream_store::{PinRecord, ServerRecord, UpstreamStore};
 use kernel::{Kernel, ToolKey, WhyUnavailable};
 
+use crate::admission::Admission;
 use crate::pins;
 use crate::spec::ServerSpec;
 
@@ -41,6 +44,8 @@ mod difference;
 mod manifest;
 mod scanned;
 mod source;
+mod store_changes;
+mod stored;
 mod supervised;
 mod taking_in;
 #[cfg(test)]
@@ -48,7 +53,7 @@ mod tests;
 
 pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS, suggested};
 pub use scanned::Scanned;
-pub use source::{Inspection, Inspector, Supervision, ToolSource, WantedServer};
+pub use source::{Inspection, Inspector, Settled, Supervision, ToolSource, WantedServer};
 pub use taking_in::Round;
 
 /// Least time between two looks that a server itself has asked for: one that cries all day is looked at once a second.
@@ -61,6 +66,10 @@ pub struct CatalogueParts {
     pub store: Arc<dyn UpstreamStore>,
     pub supervision: Arc<dyn Supervision>,
     pub inspector: Arc<dyn Inspector>,
+    /// Judges what is put.
+    pub admission: Arc<Admission>,
+    /// Carries changes between instances on one store; none if there can be no others.
+    pub bus: Option<Arc<dyn ChangeBus>>,
 }
 
 /// What the servers behind Gantry offer.
@@ -72,6 +81,10 @@ pub struct Catalogue {
     turns: Mutex<HashMap<ServerKey, Arc<tokio::sync::Mutex<()>>>>,
     /// Servers that are being looked at because they said so, and whether they have said it again meanwhile.
     looking: Mutex<HashMap<ServerKey, bool>>,
+    /// Held for reading by whoever stores something, for writing by whoever reads everything anew (FOL-1).
+    storing: tokio::sync::RwLock<()>,
+    /// Hands servers over in the order in which they have changed.
+    supervising: Mutex<()>,
 }
 
 /// Whose server, and what it is called.
@@ -114,22 +127,15 @@ impl Catalogue {
     /// before any door opens.
     pub async fn open(parts: CatalogueParts) -> Result<Arc<Self>, Refusal> {
         let state = parts.store.load().await.map_err(|error| error.refusal())?;
-        let mut servers: BTreeMap<ServerKey, Kept> = BTreeMap::new();
-        for record in state.servers {
-            let spec: Option<ServerSpec> = serde_json::from_value(record.spec.clone())
-                .inspect_err(|error| tracing::error!(server = record.name, %error, "this server cannot be started"))
-                .ok();
-            let key = (record.tenant.clone(), record.name.clone());
-            let answers = spec.is_some();
-            servers.insert(key, Kept { record, spec, answers, pins: BTreeMap::new(), problems: Vec::new() });
-        }
-        for pin in state.pins {
-            if let Some(kept) = servers.get_mut(&(pin.tenant.clone(), pin.server.clone())) {
-                kept.pins.insert(pin.upstream_tool.clone(), pin);
-            }
-        }
-        let catalogue =
-            Arc::new(Self { parts, servers: Mutex::new(servers), turns: Mutex::default(), looking: Mutex::default() });
+        let servers = store_changes::read(state, &BTreeMap::new());
+        let catalogue = Arc::new(Self {
+            parts,
+            servers: Mutex::new(servers),
+            turns: Mutex::default(),
+            looking: Mutex::default(),
+            storing: tokio::sync::RwLock::default(),
+            supervising: Mutex::default(),
+        });
         catalogue.close_what_nobody_accepted();
         catalogue.supervise().await;
         Ok(catalogue)
@@ -188,6 +194,16 @@ impl Catalogue {
 
     /// CAT-4: what the pins say, and of published tools without a pin that nobody may have them.
     fn close_what_nobody_accepted(&self) {
+        {
+            let servers = self.table();
+            self.parts.kernel.availability().set(servers.values().flat_map(Kept::availability));
+        }
+        self.close_orphans();
+    }
+
+    /// CAT-4, the second half.
+    fn close_orphans(&self) {
+        // Held to the end: of two words about one tool the later one holds.
         let servers = self.table();
         let pinned: HashSet<ToolKey> = servers.values().flat_map(|kept| kept.pins.values().map(key_of)).collect();
         let registry = self.parts.kernel.registry().snapshot();
@@ -197,11 +213,12 @@ impl Catalogue {
             .map(|tool| (tool.tenant.clone(), tool.id.clone()))
             .filter(|key| !pinned.contains(key))
             .map(|key| (key, Some(WhyUnavailable::Withdrawn)));
-        self.parts.kernel.availability().set(servers.values().flat_map(Kept::availability).chain(orphans));
+        self.parts.kernel.availability().set(orphans);
     }
 
-    /// Hands all servers over.
-    async fn supervise(&self) {
+    /// Hands all servers over. What is given back waits until the changes have come to life; nobody has to.
+    fn supervise(&self) -> Settled {
+        let _order = lock(&self.supervising);
         let wanted = self
             .table()
             .iter()
@@ -209,7 +226,7 @@ impl Catalogue {
                 Some(WantedServer { tenant: tenant.clone(), name: name.clone(), spec: kept.spec.clone()? })
             })
             .collect();
-        self.parts.supervision.apply(wanted).await;
+        self.parts.supervision.apply(wanted)
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<ServerKey, Kept>> {

@@ -171,7 +171,7 @@ impl Connection {
         };
         match self.request_within(patience, method, json!({})).await {
             // It knows no ping, and says so: it is there.
-            Ok(_) | Err(Fault::Refused(_)) => Ok(()),
+            Ok(_) | Err(Fault::Refused { .. }) => Ok(()),
             Err(fault) => Err(fault),
         }
     }

@@ -16,8 +16,9 @@ use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation};
 use contract::trace_context::TraceContext;
 use kernel::journey::OutwardCall;
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput, Usage};
+use kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, Usage};
 use kernel::ports::redactor::Given;
+use kernel::ports::tool_origin::ToolOrigin;
 use kernel::registry::ToolVersion;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,9 @@ use crate::spec::Relay;
 use crate::supervisor::Unit;
 use crate::supervisor::live::Live;
 use crate::upstreams::Upstreams;
+
+/// Where a server finds the idempotency key of a call: in its `_meta`, where a server of ours looks for one, too.
+const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
 
 /// Times a call may be sent again (EXE-1).
 const REPEATS_MAX: u32 = 1;
@@ -78,26 +82,42 @@ impl Executor for UpstreamExecutor {
         self.upstreams.definition(&tool.tenant, server).map(|definition| definition.endpoints()).unwrap_or_default()
     }
 
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
-        let Some(Execution::Mcp { server, tool }) = &call.tool.manifest.execution else { return Err(unbound()) };
-        let definition = self.upstreams.definition(&call.tool.tenant, server)?;
-        let unit = self.upstreams.unit_at(&definition, &call.tenant, call.endpoint)?;
-        let _turn = unit.admitted().await?;
+    /// Its server.
+    fn origin(&self, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
+        let Some(Execution::Mcp { server, .. }) = &tool.manifest.execution else { return Err(unbound()) };
+        let definition = self.upstreams.definition(&tool.tenant, server)?;
+        Ok(Some(Arc::clone(&definition.origin)))
+    }
+
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
+        let unsent = ExecutorError::not_sent;
+        let Some(Execution::Mcp { server, tool }) = &call.tool.manifest.execution else {
+            return Err(unsent(unbound()));
+        };
+        // It may have to wait for a place, and for the server to start.
+        call.dispatch.hold();
+        let definition = self.upstreams.definition(&call.tool.tenant, server).map_err(unsent)?;
+        let unit = self.upstreams.unit_at(&definition, &call.tenant, call.endpoint).map_err(unsent)?;
+        let _turn = unit.admitted().await.map_err(unsent)?;
         let _told = unit.teller.call();
         let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit };
         let safe = call.tool.manifest.side_effect_policy.is_safe_to_retry();
         let mut repeats = 0;
         loop {
-            let live = unit.live().await?;
+            let live = unit.live().await.map_err(unsent)?;
+            call.dispatch.release();
             let fault = match asked.once(&live).await {
                 Ok(result) => {
                     let usage = reported(&result);
                     return judged(result, server, safe)
                         .map(|value| ToolOutput { value: live.scrubber.value(value), usage })
-                        .map_err(|refusal| refused(&unit, &live, refusal));
+                        .map_err(|error| refused(&unit, &live, error, safe));
                 }
                 Err(fault) => fault,
             };
+            if matches!(fault, Fault::NotSent(_)) {
+                call.dispatch.hold();
+            }
             if matches!(fault, Fault::NotSent(_)) {
                 live.connection.give_up("the server cannot be reached");
             }
@@ -107,7 +127,7 @@ impl Executor for UpstreamExecutor {
                 let said = fault.to_string();
                 let fault_shown = call.companion.redacted(&live.scrubber.text(&said));
                 tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, fault = %fault_shown, "a call to a server failed");
-                return Err(refused(&unit, &live, fault.refusal(server, safe)));
+                return Err(refused(&unit, &live, fault.failure(server, safe), safe));
             }
             repeats += 1;
         }
@@ -115,11 +135,11 @@ impl Executor for UpstreamExecutor {
 }
 
 /// What a caller is told, with what nobody knows the outcome of counted.
-fn refused(unit: &Unit, live: &Live, refusal: Refusal) -> Refusal {
-    if refusal.code == ErrorCode::E3413 {
+fn refused(unit: &Unit, live: &Live, error: ExecutorError, safe: bool) -> ExecutorError {
+    if error.reach == ExecutionReach::MayHaveRun && !safe {
         unit.teller.tell(UpstreamEvent::Indeterminate);
     }
-    live.scrubber.refusal(refusal)
+    error.map(|refusal| live.scrubber.refusal(refusal))
 }
 
 /// One call, however often it is sent.
@@ -139,8 +159,9 @@ impl Asked<'_> {
             server: self.unit.name.clone(),
             tool: self.tool.to_owned(),
         });
-        let trace = in_meta(&underway.context());
-        let params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": trace });
+        let mut meta = in_meta(&underway.context());
+        meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(&*self.call.idempotency_key));
+        let params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": meta });
         let schema = Some(&self.call.tool.manifest.parameters);
         let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
         let outcome = rounds.through(&*companion, |params| live.connection.call(params, schema, &companion)).await;
@@ -165,8 +186,8 @@ fn reported(result: &Value) -> Usage {
 }
 
 /// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).
-fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Refusal> {
-    let nonsense = || Fault::Nonsense("result of a tool").refusal(server, safe);
+fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, ExecutorError> {
+    let nonsense = || Fault::Nonsense("result of a tool").failure(server, safe);
     let members = result.as_object_mut().ok_or_else(nonsense)?;
     if members.get("resultType").and_then(Value::as_str).is_some_and(|kind| kind != "complete") {
         return Err(nonsense());
@@ -178,9 +199,10 @@ fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Refusal>
         _ => return Err(nonsense()),
     };
     if members.get("isError") == Some(&Value::Bool(true)) {
-        return Err(Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")
+        let refusal = Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")
             .details(json!({ "content": bounded_content(content) }))
-            .retryable(false));
+            .retryable(false);
+        return Err(ExecutorError::answered(refusal));
     }
     let mut value = json!({ "content": content });
     if let (Some(members), Some(structured)) = (value.as_object_mut(), structured) {
@@ -215,7 +237,9 @@ mod tests {
             for (safe, code) in [(true, ErrorCode::E3502), (false, ErrorCode::E3413)] {
                 match (judged(result.clone(), "s", safe), &expected) {
                     (Ok(value), Some(expected)) => assert_eq!(value, *expected, "{result}"),
-                    (Err(refusal), None) => assert_eq!(refusal.code, code, "{result}"),
+                    (Err(error), None) => {
+                        assert_eq!((error.refusal.code, error.reach), (code, ExecutionReach::MayHaveRun), "{result}");
+                    }
                     (other, _) => panic!("{result}: {other:?}"),
                 }
             }
@@ -236,8 +260,8 @@ mod tests {
     #[test]
     fn a_failed_tool_is_a_failed_call_with_its_own_words() {
         let content = json!([{ "type": "text", "text": "no such file" }]);
-        let refusal = judged(json!({ "content": content, "isError": true }), "s", false).unwrap_err();
-        assert_eq!(refusal.code, ErrorCode::E3401);
-        assert_eq!(refusal.details.unwrap()["content"], content);
+        let error = judged(json!({ "content": content, "isError": true }), "s", false).unwrap_err();
+        assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3401, ExecutionReach::Answered));
+        assert_eq!(error.refusal.details.unwrap()["content"], content);
     }
 }

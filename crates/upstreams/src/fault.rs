@@ -4,18 +4,21 @@
 //! - FAULT-1: [`Fault::NotSent`] is said only where it is sure. Everything else about a request that was on its way and has no
 //!   answer counts as "may have happened" (DESIGN §5). So does an answer that cannot be understood: whoever gave it has had
 //!   the request.
-//! - FAULT-3: what was turned away has not happened: an error of the protocol, a status below 500, a connection that was
-//!   refused. It is a plain failure, for every tool.
+//! - FAULT-3: what was turned away has not happened: a connection that was refused, a status that is given in place of an
+//!   execution, an error of the protocol that came with such a status or says by its number that nothing was begun. Every
+//!   other error of a server (-32603, -32000 …) may have come in the middle ([`Fault::reach`]).
 //! - FAULT-2: nothing of an address, a path or a credential is in a refusal. What the server itself said about a call is data
 //!   for its caller and stands in the details, bounded.
 
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
+use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS};
 use serde_json::{Value, json};
 
 use crate::wire::RpcError;
 
 /// JSON-RPC codes that mean something here.
+pub(crate) const PARSE_ERROR: i64 = -32700;
 pub(crate) const INVALID_REQUEST: i64 = -32600;
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INVALID_PARAMS: i64 = -32602;
@@ -25,6 +28,8 @@ pub(crate) const RESOURCE_NOT_FOUND: i64 = -32002;
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+/// A server of 2025-11-25 that wants its caller to visit an address before it does anything.
+pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// Bytes of a server's own words that go into the details of a refusal.
 pub(crate) const DETAILS_BYTES_MAX: usize = 64 << 10;
@@ -38,9 +43,9 @@ pub(crate) enum Fault {
     /// It was on its way, and no answer will come.
     #[error("the connection was lost before the answer came: {0}")]
     Lost(&'static str),
-    /// The server answered with an error.
-    #[error("the server answered with the error {}", .0.code)]
-    Refused(RpcError),
+    /// The server answered with an error. At the door: with an HTTP status that is given in place of an execution.
+    #[error("the server answered with the error {}", error.code)]
+    Refused { error: RpcError, at_door: bool },
     /// An HTTP status instead of an answer.
     #[error("the server answered with the HTTP status {0}")]
     Status(u16),
@@ -60,20 +65,60 @@ pub(crate) enum Fault {
     #[error("the server answered with something that is no {0}")]
     Nonsense(&'static str),
     /// Something on our side stood in the way: a sandbox, a credential, a limit.
-    #[error("{}", .0.message)]
-    Ours(Box<Refusal>),
+    #[error("{}", .0.refusal.message)]
+    Ours(Box<ExecutorError>),
 }
 
+impl From<ExecutorError> for Fault {
+    fn from(error: ExecutorError) -> Self {
+        Self::Ours(Box::new(error))
+    }
+}
+
+/// Whatever refuses on our side does so before a request leaves. Who stops one that is on its way says how far it came
+/// ([`ExecutorError`]).
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
-        Self::Ours(Box::new(refusal))
+        ExecutorError::not_sent(refusal).into()
+    }
+}
+
+impl From<RpcError> for Fault {
+    fn from(error: RpcError) -> Self {
+        Self::Refused { error, at_door: false }
     }
 }
 
 impl Fault {
-    /// May it have been done, with nobody left to tell?
-    pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Late | Self::Status(500..) | Self::Nonsense(_))
+    /// How far the request came.
+    pub(crate) fn reach(&self) -> ExecutionReach {
+        match self {
+            Self::NotSent(_) | Self::Version(_) => ExecutionReach::NotSent,
+            Self::Lost(_) | Self::Late | Self::Nonsense(_) => ExecutionReach::MayHaveRun,
+            Self::Busy { .. } | Self::Denied(_) => ExecutionReach::Refused,
+            Self::Status(status) => ExecutionReach::of_status(*status),
+            Self::Refused { at_door: true, .. } => ExecutionReach::Refused,
+            Self::Refused { error, at_door: false } => match error.code {
+                PARSE_ERROR | INVALID_REQUEST | METHOD_NOT_FOUND => ExecutionReach::Refused,
+                HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION => ExecutionReach::Refused,
+                URL_ELICITATION_REQUIRED => ExecutionReach::Refused,
+                // The tool itself may have judged them, and would judge the same ones in the same way again.
+                INVALID_PARAMS => ExecutionReach::Answered,
+                _ => ExecutionReach::MayHaveRun,
+            },
+            Self::Ours(error) => error.reach,
+        }
+    }
+
+    /// May it have been done, with nobody left to tell? A server that answers with an error tells at least that.
+    fn is_unknown(&self) -> bool {
+        self.reach() == ExecutionReach::MayHaveRun && !matches!(self, Self::Refused { .. })
+    }
+
+    /// What an executor says of it. `safe`: the tool may be called again whatever came of it.
+    pub(crate) fn failure(self, server: &str, safe: bool) -> ExecutorError {
+        let reach = self.reach();
+        ExecutorError { refusal: self.refusal(server, safe), reach }
     }
 
     /// Is the connection itself of no more use?
@@ -92,9 +137,10 @@ impl Fault {
             .retryable(false);
         }
         match self {
-            Self::Ours(refusal) => *refusal,
+            Self::Ours(error) => error.refusal,
             Self::Busy { retry_after_ms } => {
-                let mut refusal = Refusal::new(ErrorCode::E3504, format!("the server `{server}` is asked too often"));
+                let mut refusal = Refusal::new(ErrorCode::E3504, format!("the server `{server}` is asked too often"))
+                    .details(json!({ UPSTREAM_STATUS: 429 }));
                 refusal.retry_after_ms = retry_after_ms;
                 refusal
             }
@@ -104,14 +150,17 @@ impl Fault {
             )
             .hint("let the operator renew the credentials of this server"),
             Self::Late => Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not answer in time")),
-            Self::Refused(error) => refused(server, error, safe),
+            Self::Refused { error, .. } => refused(server, error, safe),
             Self::NotSent(_) | Self::Lost(_) => {
                 Refusal::new(ErrorCode::E3502, format!("the server `{server}` cannot be reached")).retryable(true)
             }
             Self::Nonsense(_) => Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}"))
                 .details(json!({ "event": EventName::ToolOutputCorruption.as_str() }))
                 .retryable(safe),
-            Self::Status(_) | Self::Version(_) => {
+            Self::Status(status) => Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}"))
+                .details(json!({ UPSTREAM_STATUS: status }))
+                .retryable(safe),
+            Self::Version(_) => {
                 Refusal::new(ErrorCode::E3502, format!("the server `{server}`: {self}")).retryable(safe)
             }
         }
@@ -160,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_call_that_may_have_happened_is_never_called_a_plain_failure() {
-        let error = |code| Fault::Refused(RpcError { code, message: "no".into(), data: None });
+        let error = |code| Fault::from(RpcError { code, message: "no".into(), data: None });
         for (fault, unsafe_code, safe_code) in [
             (Fault::Lost("x"), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Late, ErrorCode::E3413, ErrorCode::E3503),
@@ -168,7 +217,8 @@ mod tests {
             (Fault::Status(502), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Nonsense("x"), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(400), ErrorCode::E3502, ErrorCode::E3502),
-            (Fault::Status(499), ErrorCode::E3502, ErrorCode::E3502),
+            (Fault::Status(408), ErrorCode::E3413, ErrorCode::E3502),
+            (Fault::Status(499), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(307), ErrorCode::E3502, ErrorCode::E3502),
             (Fault::NotSent("x"), ErrorCode::E3502, ErrorCode::E3502),
             (Fault::Busy { retry_after_ms: Some(5) }, ErrorCode::E3504, ErrorCode::E3504),
@@ -182,10 +232,59 @@ mod tests {
         }
     }
 
+    /// Every fault there is. One that is added has to be judged here.
+    fn judged(fault: &Fault) -> Option<ExecutionReach> {
+        match fault {
+            Fault::NotSent(_) | Fault::Version(_) => Some(ExecutionReach::NotSent),
+            Fault::Busy { .. } | Fault::Denied(_) => Some(ExecutionReach::Refused),
+            Fault::Lost(_) | Fault::Late | Fault::Nonsense(_) => Some(ExecutionReach::MayHaveRun),
+            Fault::Refused { .. } | Fault::Status(_) | Fault::Ours(_) => None,
+        }
+    }
+
+    #[test]
+    fn each_fault_says_how_far_the_call_came() {
+        use ExecutionReach::{Answered, MayHaveRun, NotSent, Refused};
+        let ours = |reach| Fault::from(ExecutorError { refusal: Refusal::new(ErrorCode::E3405, "no"), reach });
+        let rpc =
+            |code, at_door| Fault::Refused { error: RpcError { code, message: "no".into(), data: None }, at_door };
+        let mut table = vec![
+            (Fault::NotSent("x"), NotSent),
+            (Fault::Version("x".into()), NotSent),
+            (Fault::Lost("x"), MayHaveRun),
+            (Fault::Late, MayHaveRun),
+            (Fault::Nonsense("x"), MayHaveRun),
+            (Fault::Busy { retry_after_ms: None }, Refused),
+            (Fault::Denied(401), Refused),
+            (Fault::Denied(403), Refused),
+        ];
+        table.extend(ExecutionReach::ALL.map(|reach| (ours(reach), reach)));
+        for status in [300, 301, 302, 307, 308, 400, 404, 405, 409, 413, 415, 422, 425, 426] {
+            table.push((Fault::Status(status), Refused));
+        }
+        for status in [303, 304, 408, 418, 424, 444, 460, 499, 500, 502, 503, 504, 599] {
+            table.push((Fault::Status(status), MayHaveRun));
+        }
+        for code in [-32700, -32600, -32601, -32020, -32021, -32022, -32042] {
+            table.push((rpc(code, false), Refused));
+        }
+        for code in [-32603, -32000, -32001, -32002, -32099, 0, 1, 500] {
+            table.push((rpc(code, false), MayHaveRun));
+            table.push((rpc(code, true), Refused));
+        }
+        table.push((rpc(-32602, false), Answered));
+        for (fault, reach) in table {
+            assert_eq!(fault.reach(), reach, "{fault:?}");
+            assert!(judged(&fault).is_none_or(|judged| judged == reach), "{fault:?}");
+            assert_eq!(fault.clone().failure("s", false).reach, reach, "{fault:?}");
+        }
+    }
+
     #[test]
     fn the_codes_are_those_of_the_protocol() {
         use rmcp::model::ErrorCode as Known;
         for (ours, theirs) in [
+            (PARSE_ERROR, Known::PARSE_ERROR),
             (INVALID_REQUEST, Known::INVALID_REQUEST),
             (METHOD_NOT_FOUND, Known::METHOD_NOT_FOUND),
             (RESOURCE_NOT_FOUND, Known::RESOURCE_NOT_FOUND),

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use contract::json::{self, JsonLimits};
 use serde_json::{Map, Value};
 
-use crate::spec::{Relay, ServerReach, ServerSpec, Setting, Upkeep};
+use crate::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 
 mod comments;
 mod grants;
@@ -228,6 +228,7 @@ impl<'m> Reading<'m> {
             return None;
         }
         let spec = ServerSpec {
+            set_by: SetBy::default(),
             reach,
             fallbacks: Vec::new(),
             namespace: None,

@@ -1,6 +1,7 @@
 //! MCP servers behind Gantry: connecting to them, keeping them alive, taking their tools in and pinning what was taken.
 //!
 //! - [`spec`]: what is known of a server before it is started;
+//! - [`admission`]: who may put what behind Gantry;
 //! - [`upstreams`]: all servers, how each stands, and what can be asked of them;
 //! - [`executor`]: calls of their tools, as the kernel makes them;
 //! - [`supervisor`]: starts, heartbeats, restarts, drains; `restarts` has the rule when to give up;
@@ -16,6 +17,7 @@
 //!
 //! Invariant: what a server says is data. It is bounded where it is read, and nothing of it decides anything.
 
+pub mod admission;
 pub mod bounds;
 pub mod catalogue;
 mod connection;
@@ -27,6 +29,7 @@ pub mod naming;
 mod oauth;
 pub mod observer;
 mod offerings;
+mod origin;
 pub mod pins;
 mod restarts;
 mod rounds;
@@ -40,6 +43,7 @@ mod watched;
 pub mod watcher;
 mod wire;
 
+pub use admission::{Admission, TenantList, TenantLists};
 pub use bounds::UpstreamBounds;
 pub use connection::Era;
 pub use executor::UpstreamExecutor;

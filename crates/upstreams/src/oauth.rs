@@ -8,15 +8,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::outbound::{OriginClient, denial};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use http::HeaderValue;
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::SecretSource;
-use reqwest::Client;
+use reqwest::Method;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
+use crate::admission::denied_on_the_way;
 use crate::connection::outbound;
 use crate::connection::within;
 use crate::spec::OauthClient;
@@ -35,7 +37,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct TokenKeeper {
     client: OauthClient,
     tenant: TenantId,
-    http: Client,
+    http: OriginClient,
     secrets: Arc<dyn SecretSource>,
     clock: Arc<dyn Clock>,
     kept: Mutex<Kept>,
@@ -68,7 +70,7 @@ impl TokenKeeper {
     pub(crate) fn new(
         client: OauthClient,
         tenant: TenantId,
-        http: Client,
+        http: OriginClient,
         secrets: Arc<dyn SecretSource>,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -116,11 +118,13 @@ impl TokenKeeper {
         let form = self.form(refresh_token.as_deref(), client_secret.as_deref());
         let request = self
             .http
-            .post(url)
+            .request(Method::POST, &url)
             .header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(http::header::ACCEPT, "application/json")
             .body(form);
-        let mut response = request.send().await.map_err(|_| not_had("it cannot be reached"))?;
+        let mut response = request.send().await.map_err(|error| {
+            denial(&error).and_then(denied_on_the_way).unwrap_or_else(|| not_had("it cannot be reached"))
+        })?;
         if !response.status().is_success() {
             return Err(not_had("it refused").retryable(response.status().is_server_error()));
         }

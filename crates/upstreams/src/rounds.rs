@@ -5,6 +5,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::companion::{Companion, Question, QuestionKind};
+use kernel::ports::executor::ExecutorError;
 use serde_json::{Map, Value, json};
 
 use crate::connection::router::{not_relayed, relayed};
@@ -42,12 +43,8 @@ impl Rounds<'_> {
             }
             params = self.answered(&result, companion).await?;
         }
-        Err(Refusal::new(
-            ErrorCode::E3407,
-            format!("the server `{}` asked its caller more than {ROUNDS_MAX} times in one call", self.server),
-        )
-        .retryable(false)
-        .into())
+        let message = format!("the server `{}` asked its caller more than {ROUNDS_MAX} times in one call", self.server);
+        Err(ExecutorError::refused(Refusal::new(ErrorCode::E3407, message).retryable(false)).into())
     }
 
     /// The parameters of the next round.
@@ -65,7 +62,7 @@ impl Rounds<'_> {
             let method = request.get("method").and_then(Value::as_str);
             let kind = method.and_then(QuestionKind::of_method).ok_or_else(|| self.unanswerable())?;
             if !relayed(self.relay, kind) {
-                return Err(not_relayed(self.server, kind).into());
+                return Err(ExecutorError::refused(not_relayed(self.server, kind)).into());
             }
             let parameters = request.get("params").cloned().unwrap_or_else(|| json!({}));
             questions.push(Question { key, kind, parameters });
@@ -73,7 +70,7 @@ impl Rounds<'_> {
         let mut params = self.params.clone();
         let Some(members) = params.as_object_mut() else { return Err(self.unanswerable()) };
         if !questions.is_empty() {
-            let answers = companion.ask(questions).await?;
+            let answers = companion.ask(questions).await.map_err(ExecutorError::refused)?;
             let answers: Map<String, Value> = answers.into_iter().map(|answer| (answer.key, answer.value)).collect();
             members.insert("inputResponses".to_owned(), Value::Object(answers));
         }
@@ -82,9 +79,10 @@ impl Rounds<'_> {
         }
         Ok(params)
     }
+
     /// A server that wants to know something first has not done what it was called for: a plain failure (FAULT-3).
     fn unanswerable(&self) -> Fault {
         let message = format!("the server `{}` asks its caller something that nobody can answer", self.server);
-        Refusal::new(ErrorCode::E3502, message).retryable(false).into()
+        ExecutorError::refused(Refusal::new(ErrorCode::E3502, message).retryable(false)).into()
     }
 }

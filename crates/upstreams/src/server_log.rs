@@ -257,6 +257,9 @@ mod tests {
         fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
             Ok(value.clone())
         }
+        fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+            Ok(None)
+        }
         fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
             text.replace("jane", "[NAME]").into()
         }

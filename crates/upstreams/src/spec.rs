@@ -40,6 +40,19 @@ pub struct ServerSpec {
     /// When it is stopped, asked and given up.
     #[serde(default, skip_serializing_if = "Upkeep::is_default")]
     pub upkeep: Upkeep,
+    /// Who has described it. Never read from a description: it is kept beside it.
+    #[serde(skip)]
+    pub set_by: SetBy,
+}
+
+/// Who has described a server, which decides what may stand in the description ([`crate::admission`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SetBy {
+    /// An administrator of the tenant whose server it is.
+    #[default]
+    Tenant,
+    /// Whoever operates the installation.
+    Operator,
 }
 
 /// How a server is reached.
@@ -159,17 +172,20 @@ impl ServerSpec {
 
     /// Does it take another process or connection than the former one has?
     pub(crate) fn needs_another(&self, former: &Self) -> bool {
-        self.reach != former.reach || self.relay != former.relay
+        self.reach != former.reach || self.relay != former.relay || self.set_by != former.set_by
     }
 
-    /// Is it the same server, with less than it had: a permission, a credential, a kind of question? Such a change holds at
+    /// Is it the same server, with less than it had: a permission, a credential, a kind of question, an operator who answers
+    /// for it? Such a change holds at
     /// once, even if nothing can be started by it. Another program, or another address, is an update and may wait for its
     /// successor to work.
     pub(crate) fn withdraws_from(&self, former: &Self) -> bool {
         let asks = |relay: Relay| [relay.elicitation, relay.sampling, relay.roots];
         let questions = asks(former.relay).into_iter().zip(asks(self.relay)).any(|(then, now)| then && !now);
         let given = self.reach.given();
-        self.reach.is_same(&former.reach) && (questions || former.reach.given().iter().any(|one| !given.contains(one)))
+        let disowned = former.set_by == SetBy::Operator && self.set_by == SetBy::Tenant;
+        self.reach.is_same(&former.reach)
+            && (questions || disowned || former.reach.given().iter().any(|one| !given.contains(one)))
     }
 }
 

@@ -3,10 +3,12 @@
 //! Invariants
 //! - START-1: a server gets the environment its specification names and what every sandbox has, and nothing of ours.
 //! - START-2: secrets are fetched for the tenant the server runs for, and no other.
+//! - START-3: what is started or reached was judged just now ([`Admission`]), whatever was judged when it was put.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::outbound::OriginClient;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::process::scrub::Scrubber;
@@ -15,9 +17,9 @@ use kernel::ResolvedLimits;
 use kernel::permissions::Permissions;
 use kernel::ports::clock::Clock;
 use kernel::ports::secret_source::{Secret, SecretSource};
-use reqwest::Client;
 use sandbox::{SpawnError, Step};
 
+use crate::admission::Admission;
 use crate::connection::handshake::Introduction;
 use crate::connection::legacy_sse::LegacySse;
 use crate::connection::router::{Hearing, Router};
@@ -36,8 +38,8 @@ pub(crate) struct Starter {
     pub(crate) confinement: Confinement,
     pub(crate) secrets: Arc<dyn SecretSource>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// `None`: this machine cannot have one.
-    pub(crate) http: Option<Client>,
+    /// Judges what tenants have described, once more.
+    pub(crate) admission: Arc<Admission>,
     pub(crate) limits: ResolvedLimits,
 }
 
@@ -45,6 +47,8 @@ pub(crate) struct Starter {
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) tenant: &'a TenantId,
+    /// Who has defined it.
+    pub(crate) owner: &'a TenantId,
     pub(crate) spec: &'a ServerSpec,
     /// What was found the last time.
     pub(crate) era: Option<Era>,
@@ -66,6 +70,7 @@ impl Starter {
         let mut secrets = Vec::new();
         let channel: Arc<dyn Channel> = match &wanted.spec.reach {
             ServerReach::Stdio { command, args, env, permissions } => {
+                self.admission.program(wanted.owner, wanted.spec)?;
                 let env = self.settings(wanted.tenant, env, &mut secrets).await?;
                 let declared =
                     Permissions::of_words(permissions).map_err(|findings| unusable_permissions(&findings))?;
@@ -104,19 +109,30 @@ impl Starter {
         oauth: Option<&OauthClient>,
         secrets: &mut Vec<(String, Secret)>,
     ) -> Result<Remote, Fault> {
-        let http = self
-            .http
-            .clone()
-            .ok_or_else(|| Refusal::new(ErrorCode::E3502, "this server cannot make HTTP requests").retryable(false))?;
+        let http = self.client(wanted, "url", url)?;
         let shown = self.settings(wanted.tenant, headers, secrets).await?;
         let headers = outbound::headers(shown.iter().map(|(name, value)| (*name, value.clone())))?;
         let url = outbound::address(url, oauth.is_some() || !secrets.is_empty())?;
         wanted.log.hide(scrubber(secrets));
-        let tokens = oauth.map(|client| {
-            let (secrets, clock) = (Arc::clone(&self.secrets), Arc::clone(&self.clock));
-            Arc::new(TokenKeeper::new(client.clone(), wanted.tenant.clone(), http.clone(), secrets, clock))
-        });
+        let tokens = match oauth {
+            Some(client) => {
+                let http = self.client(wanted, "oauth.token_url", &client.token_url)?;
+                let (secrets, clock) = (Arc::clone(&self.secrets), Arc::clone(&self.clock));
+                Some(Arc::new(TokenKeeper::new(client.clone(), wanted.tenant.clone(), http, secrets, clock)))
+            }
+            None => None,
+        };
         Ok(Remote { http, url, headers, tokens, clock: Arc::clone(&self.clock) })
+    }
+
+    /// A client for one address, which is judged now and at each connection.
+    fn client(&self, wanted: &Wanted<'_>, member: &str, url: &str) -> Result<OriginClient, Refusal> {
+        let target = self.admission.target(wanted.owner, wanted.spec, member, url)?;
+        let guard = self.admission.guard(wanted.owner, wanted.spec);
+        guard.client(&target, outbound::CLIENT).map_err(|error| {
+            tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client");
+            Refusal::new(ErrorCode::E3502, "this server cannot make HTTP requests").retryable(false)
+        })
     }
 
     async fn settings<'s>(
@@ -193,7 +209,11 @@ fn not_started(error: &SpawnError) -> Refusal {
             };
             refusal.retryable(false)
         }
-        SpawnError::Unusable(_) | SpawnError::LauncherDied | SpawnError::NoLauncher(_) | SpawnError::System(_) => {
+        SpawnError::Unusable(_)
+        | SpawnError::LauncherDied
+        | SpawnError::NoLauncher(_)
+        | SpawnError::NotOrdered(_)
+        | SpawnError::System(_) => {
             tracing::error!(error = ?error, "a server was not started");
             Refusal::new(ErrorCode::E3405, "the server's sandbox could not be made")
                 .hint("`gantry doctor` says what this machine offers and what is missing")

@@ -24,12 +24,15 @@ use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::redactor::Redactor;
 use kernel::ports::secret_source::SecretSource;
+use kernel::ports::tool_origin::ToolOrigin;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Admission;
 use crate::bounds::UpstreamBounds;
-use crate::connection::{Era, outbound};
+use crate::connection::Era;
 use crate::observer::{Teller, UpstreamObserver};
+use crate::origin::origin;
 use crate::server_log::ServerLog;
 use crate::spec::ServerSpec;
 use crate::starter::Starter;
@@ -44,6 +47,8 @@ const LOG_LINES_MAX: usize = 10_000;
 /// What keeping servers needs.
 #[derive(Debug)]
 pub struct UpstreamParts {
+    /// Judges what is started and reached.
+    pub admission: Arc<Admission>,
     /// What stands around programs. Its sandboxes are occupied for as long as servers run, so it should be of their own.
     pub walls: Walls,
     /// What programs may be given.
@@ -110,6 +115,8 @@ pub(crate) struct Definition {
     pub(crate) spec: Arc<ServerSpec>,
     /// At each of its addresses, the first one first.
     addresses: Vec<Arc<ServerSpec>>,
+    /// What policies are told of it.
+    pub(crate) origin: Arc<ToolOrigin>,
     log: Arc<ServerLog>,
 }
 
@@ -158,12 +165,20 @@ struct Units {
 impl Upstreams {
     /// With no servers yet. Must be called within a runtime.
     pub fn new(parts: UpstreamParts) -> Arc<Self> {
-        let UpstreamParts { walls, confinement, secrets, redactor, clock, entropy, log_dir, limits, bounds, observer } =
-            parts;
-        let http = outbound::client().inspect_err(
-            |error| tracing::error!(%error, "servers elsewhere cannot be reached: there is no HTTP client"),
-        );
-        let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), http: http.ok(), limits };
+        let UpstreamParts {
+            admission,
+            walls,
+            confinement,
+            secrets,
+            redactor,
+            clock,
+            entropy,
+            log_dir,
+            limits,
+            bounds,
+            observer,
+        } = parts;
+        let starter = Starter { walls, confinement, secrets, clock: Arc::clone(&clock), admission, limits };
         let (watchers, tasks) = (Watchers::default(), TaskTracker::new());
         let house =
             Arc::new(House { starter, bounds, clock, entropy, watchers, news: News::default(), tasks, observer });
@@ -176,6 +191,11 @@ impl Upstreams {
             watches: Watches::default(),
             me: me.clone(),
         })
+    }
+
+    /// Who may put what behind Gantry.
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.house.starter.admission
     }
 
     /// These are the servers from now on. What is new is known, what is changed is switched over, what is gone is drained.
@@ -197,7 +217,8 @@ impl Upstreams {
                     let addresses = spec.at_each_address();
                     // There always is one.
                     let Some(first) = addresses.first().cloned() else { continue };
-                    Arc::new(Definition { tenant, name, spec: first, addresses, log })
+                    let origin = Arc::new(origin(&name, addresses.iter().map(|spec| &**spec)));
+                    Arc::new(Definition { tenant, name, spec: first, addresses, origin, log })
                 }
             };
             after.insert(key, definition);

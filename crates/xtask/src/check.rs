@@ -5,6 +5,7 @@
 //!
 //! Not here: what rustc and clippy can say themselves (the lint table of the root `Cargo.toml`).
 
+mod clients;
 mod codes;
 mod dependencies;
 mod headers;
@@ -30,13 +31,14 @@ struct World {
 /// A rule's name and its function; findings are sentences.
 type Rule = (&'static str, fn(&World) -> Result<Vec<String>>);
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     ("layers", |world| layers::findings(&world.files, &world.metadata)),
     ("headers", |world| Ok(headers::findings(&world.files))),
     ("names", |world| Ok(names::findings(&world.files))),
     ("dependencies", |world| dependencies::findings(&world.files, &world.metadata)),
     ("generated", |_| generate::stale()),
-    ("codes", |world| Ok(codes::findings(&world.files))),
+    ("codes", |world| Ok([codes::findings(&world.files), codes::unmet(&world.files)].concat())),
+    ("clients", |world| Ok(clients::findings(&world.files))),
     ("words", |world| words::findings(&world.files)),
 ];
 
@@ -50,7 +52,7 @@ pub(crate) fn run() -> Result<ExitCode> {
             println!("{name}: {finding}");
         }
     }
-    for remark in lengths::remarks(&world.files).into_iter().chain(codes::remarks(&world.files)) {
+    for remark in lengths::remarks(&world.files) {
         println!("warning: {remark}");
     }
     println!("check: {} rules, {} files, {broken} findings", RULES.len(), world.files.len());

@@ -36,6 +36,34 @@ async fn records_are_numbered_lines_of_json_even_with_newlines_in_them() {
 }
 
 #[tokio::test]
+async fn what_is_written_is_in_the_file_and_is_told_when_it_is_durable() {
+    let place = Place::new();
+    let log = place.open();
+    let path = place.file(&file_name(1));
+    log.write_now(&[record("one"), record("two")]).unwrap().unwrap();
+    log.write([record("three")].into()).await.unwrap();
+    assert_eq!(lines(&path).len(), 4, "the end of the process does not take it");
+    assert_eq!((log.size(), log.reader().read(0, 10).unwrap().len()), (1, 1), "the end of the machine could");
+    log.sync().await.unwrap();
+    assert_eq!((log.size(), log.reader().read(0, 10).unwrap().len()), (4, 4));
+    // A checkpoint is signed over what is durable, and makes the rest so first.
+    log.write_now(&[record("four")]).unwrap().unwrap();
+    let newest = Checkpoint::verified(&log.checkpoint().await.unwrap(), &mark_key(&place)).unwrap();
+    assert_eq!((newest.size, log.size()), (5, 5));
+    // Whoever holds the writer is not waited for.
+    let held = log.writer.lock().unwrap();
+    assert!(log.write_now(&[record("five")]).is_none());
+    drop(held);
+    // Killed after a write: what was written is there, and its hashes are made again.
+    log.write_now(&[record("five")]).unwrap().unwrap();
+    drop(log);
+    let log = place.open();
+    assert_eq!(log.size(), 6);
+    log.close().await.unwrap();
+    assert!(crate::verify_dir(&place.dir(), &crate::Trust::default()).unwrap().whole);
+}
+
+#[tokio::test]
 async fn a_record_says_who_acted_for_whom_and_through_whose_hands() {
     let place = Place::new();
     place.open().append([record("x")].into()).await.unwrap();
@@ -233,13 +261,14 @@ async fn what_cannot_be_written_is_taken_back_and_numbered_the_same_again() {
     {
         // A disk that takes nothing: the file is open for reading only.
         let mut writer = log.writer.lock().unwrap();
-        writer.file = fs::File::open(place.file(&file_name(1))).unwrap();
+        writer.file = Arc::new(fs::File::open(place.file(&file_name(1))).unwrap());
     }
     assert!(log.append([record("two")].into()).await.is_err());
     assert_eq!(log.size(), 2);
     {
         let mut writer = log.writer.lock().unwrap();
-        writer.file = OpenOptions::new().read(true).write(true).open(place.file(&file_name(1))).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(place.file(&file_name(1))).unwrap();
+        writer.file = Arc::new(file);
     }
     log.append([record("two")].into()).await.unwrap();
     let lines = lines(&place.file(&file_name(1)));

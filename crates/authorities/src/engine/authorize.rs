@@ -11,7 +11,7 @@ use policy::{Question, Risk, Role, Scope, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Endpoint, EngineSettings, EngineSetupError, answer, no};
+use super::{Endpoint, EngineSettings, EngineSetupError, UpstreamServer, answer, no};
 use crate::outbound::Outbound;
 
 /// Asks `POST {url}/v1/authorize`.
@@ -41,6 +41,11 @@ struct Request<'a> {
 #[derive(Debug, Serialize)]
 struct Context<'a> {
     required_permissions: &'a [String],
+    permissions: &'a [String],
+    hosts: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<UpstreamServer<'a>>,
+    output_schema: &'static str,
     timestamp: String,
     tenant: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +69,10 @@ impl<'a> Request<'a> {
             resource: format!("tool:{}:{}", tool.id, tool.version),
             context: Context {
                 required_permissions: tool.required_permissions,
+                permissions: tool.reach.permissions,
+                hosts: tool.reach.hosts,
+                upstream: tool.reach.upstream.map(Into::into),
+                output_schema: tool.output_schema.as_str(),
                 timestamp: UnixMillis(question.now_ms).to_string(),
                 tenant: question.tenant.as_str(),
                 user: question.user.map(|user| user.as_str()),

@@ -1,7 +1,8 @@
 //! Contract B: may this agent execute this tool, which touches these paths, endpoints and credentials? (AUTH-006, X-57)
 //!
-//! The context is computed from the tool's `required_permissions`. A permission that names no path or endpoint of its
-//! own, such as `filesystem:read`, is asked for as `*`: the engine must never be told less than the tool wants. Other
+//! The context is computed from everything a call may touch: what the tool requires, what its network policy opens, and what
+//! the server behind it was given. A permission that names no path or endpoint of its own, such as `filesystem:read`, is asked
+//! for as `*`: the engine must never be told less than the tool wants. Other
 //! kinds, such as `database:…`, have no place in this contract; they are checked against the token like all others.
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use policy::{Question, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Endpoint, EngineSettings, EngineSetupError, answer, no};
+use super::{Endpoint, EngineSettings, EngineSetupError, UpstreamServer, answer, no};
 use crate::outbound::Outbound;
 
 /// Asks `POST {url}/api/v1/abac/check-permission`.
@@ -44,12 +45,15 @@ struct Context<'a> {
     filesystem_paths: Vec<&'a str>,
     network_endpoints: Vec<&'a str>,
     credentials: Vec<&'a str>,
+    /// The server behind an imported tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<UpstreamServer<'a>>,
 }
 
 impl<'a> Context<'a> {
-    fn of(required_permissions: &'a [String]) -> Self {
+    fn of(permissions: &'a [String]) -> Self {
         let mut context = Self::default();
-        for permission in required_permissions {
+        for permission in permissions {
             match permission.split_once(':') {
                 Some(("filesystem", what)) => context.filesystem_paths.push(path(what)),
                 Some(("network", what)) => context.network_endpoints.push(what),
@@ -84,7 +88,10 @@ impl PolicyEngine for CheckPermissionEngine {
             resource_type: "tool",
             resource_id: question.tool.id.as_str(),
             action: "execute",
-            context: Context::of(question.tool.required_permissions),
+            context: Context {
+                upstream: question.tool.reach.upstream.map(Into::into),
+                ..Context::of(question.tool.reach.permissions)
+            },
         };
         let members = self.endpoint.ask(&request).await?;
         match members.get("allowed") {
@@ -119,6 +126,7 @@ mod tests {
                 filesystem_paths: vec!["/data:with:colons", "/srv:x", "/tmp/workspace"],
                 network_endpoints: vec!["https://a.example.com", "https://b.example.com:8443/x"],
                 credentials: vec!["aws_s3"],
+                upstream: None,
             }
         );
     }

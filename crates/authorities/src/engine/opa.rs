@@ -12,7 +12,7 @@ use policy::{Question, Risk, Role, Scope, Verdict};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Endpoint, EngineSettings, EngineSetupError, answer, no};
+use super::{Endpoint, EngineSettings, EngineSetupError, UpstreamServer, answer, no};
 use crate::outbound::Outbound;
 
 /// Asks `POST {url}/v1/data/{path}`.
@@ -71,6 +71,11 @@ struct Tool<'a> {
     side_effects: SideEffectPolicy,
     required_permissions: &'a [String],
     provider: &'a str,
+    permissions: &'a [String],
+    hosts: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<UpstreamServer<'a>>,
+    output_schema: &'static str,
 }
 
 impl<'a> Input<'a> {
@@ -92,6 +97,10 @@ impl<'a> Input<'a> {
                 side_effects: tool.effects,
                 required_permissions: tool.required_permissions,
                 provider: tool.provider,
+                permissions: tool.reach.permissions,
+                hosts: tool.reach.hosts,
+                upstream: tool.reach.upstream.map(Into::into),
+                output_schema: tool.output_schema.as_str(),
             },
             arguments: question.arguments,
             timestamp: UnixMillis(question.now_ms).to_string(),

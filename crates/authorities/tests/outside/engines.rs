@@ -9,7 +9,7 @@ use gantry_authorities::{
     AuthorizeEngine, BearerToken, CheckPermissionEngine, EngineSettings, EngineSetupError, OpaEngine, Outbound,
 };
 use kernel::ports::policy_engine::{EngineError, PolicyEngine};
-use policy::{Obligation, Question, Role, Scope, ToolFacts, Verdict};
+use policy::{Obligation, OutputSchema, Question, Role, Scope, ToolFacts, ToolReach, Upstream, Verdict};
 use serde_json::{Value, json};
 
 use crate::authority::{Authority, Behaviour, nobody};
@@ -57,6 +57,9 @@ struct Facts {
     version: Version,
     scopes: Vec<Scope>,
     required: Vec<String>,
+    permissions: Vec<String>,
+    hosts: Vec<String>,
+    addresses: Vec<String>,
     tags: Vec<String>,
     categories: Vec<String>,
     arguments: Value,
@@ -73,6 +76,10 @@ impl Facts {
             version: Version::new(1, 2, 0),
             scopes: vec!["network:*".parse().unwrap()],
             required: required.map(str::to_owned).to_vec(),
+            // Those, and what the network policy and the server behind the tool add.
+            permissions: required.into_iter().chain(["network:https://mcp.example.com"]).map(str::to_owned).collect(),
+            hosts: vec!["api.example.com".into(), "mcp.example.com".into()],
+            addresses: vec!["https://mcp.example.com/mcp".into()],
             tags: vec!["money".into()],
             categories: vec!["finance".into()],
             arguments: json!({"amount": 12.5, "to": "ada@example.com"}),
@@ -95,6 +102,17 @@ impl Facts {
                 effects: SideEffectPolicy::Irreversible,
                 required_permissions: &self.required,
                 provider: "acme",
+                reach: ToolReach {
+                    permissions: &self.permissions,
+                    hosts: &self.hosts,
+                    upstream: Some(Upstream {
+                        server: "refunds",
+                        transport: "http",
+                        command: None,
+                        addresses: &self.addresses,
+                    }),
+                },
+                output_schema: OutputSchema::Declared,
             },
             arguments: &self.arguments,
             now_ms: 1_800_000_000_123,
@@ -133,6 +151,13 @@ async fn contract_a_is_asked_with_subject_action_resource_and_context() {
                 "required_permissions": [
                     "filesystem:read:/tmp/workspace", "network:https://api.example.com", "credentials:aws_s3_read",
                 ],
+                "permissions": [
+                    "filesystem:read:/tmp/workspace", "network:https://api.example.com", "credentials:aws_s3_read",
+                    "network:https://mcp.example.com",
+                ],
+                "hosts": ["api.example.com", "mcp.example.com"],
+                "upstream": { "server": "refunds", "transport": "http", "addresses": ["https://mcp.example.com/mcp"] },
+                "output_schema": "declared",
                 "timestamp": "2027-01-15T08:00:00.123Z",
                 "tenant": "acme",
                 "user": "did:web:people.example.com:ada",
@@ -165,8 +190,9 @@ async fn contract_b_is_asked_with_what_the_tool_touches() {
             "action": "execute",
             "context": {
                 "filesystem_paths": ["/tmp/workspace"],
-                "network_endpoints": ["https://api.example.com"],
+                "network_endpoints": ["https://api.example.com", "https://mcp.example.com"],
                 "credentials": ["aws_s3_read"],
+                "upstream": { "server": "refunds", "transport": "http", "addresses": ["https://mcp.example.com/mcp"] },
             },
         })
     );
@@ -201,6 +227,13 @@ async fn opa_is_asked_with_the_whole_question() {
                     "filesystem:read:/tmp/workspace", "network:https://api.example.com", "credentials:aws_s3_read",
                 ],
                 "provider": "acme",
+                "permissions": [
+                    "filesystem:read:/tmp/workspace", "network:https://api.example.com", "credentials:aws_s3_read",
+                    "network:https://mcp.example.com",
+                ],
+                "hosts": ["api.example.com", "mcp.example.com"],
+                "upstream": { "server": "refunds", "transport": "http", "addresses": ["https://mcp.example.com/mcp"] },
+                "output_schema": "declared",
             },
             "arguments": {"amount": 12.5, "to": "ada@example.com"},
             "timestamp": "2027-01-15T08:00:00.123Z",

@@ -128,7 +128,7 @@ pub(crate) fn in_tenant(tenant: Option<&TenantId>) -> String {
 fn document(path: &Path) -> Result<Value, Failure> {
     use std::io::Read as _;
     let mut text = Vec::new();
-    std::fs::File::open(path)
+    crate::plain_file::open(path)
         .and_then(|file| file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut text))
         .map_err(|error| Failure::new(format!("`{}` cannot be read: {error}", path.display())))?;
     json::read(&text, &JsonLimits::default())

@@ -16,6 +16,7 @@ use crate::printer::{Printer, Style};
 mod checks;
 mod isolation;
 mod shared_state;
+mod tls;
 
 /// Check the configuration, the data directory and the server
 #[derive(Debug, Args)]

@@ -32,10 +32,11 @@ impl Health {
     }
 }
 
-/// OK, or by how much it hurts: WARNING if calls go on, CRITICAL if none can.
+/// OK, or by how much it hurts: WARNING if calls go on, CRITICAL if none can, or if an MCP server does not run.
 fn row(name: &str, check: &Value) -> [String; 3] {
     let says = |key: &str| check.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let state = match (says("healthy"), says("required")) {
+    let is_critical = says("required") || check.get("severity").and_then(Value::as_str) == Some("critical");
+    let state = match (says("healthy"), is_critical) {
         (true, _) => "OK",
         (false, false) => "WARNING",
         (false, true) => "CRITICAL",

@@ -66,7 +66,7 @@ impl Mcp {
             Some(token) => token,
             None => minted(&client, &wish).await?,
         };
-        relay::run(client.base(), &token, self.toolset.as_deref()).await
+        relay::run(&client, &token, self.toolset.as_deref()).await
     }
 }
 

@@ -27,6 +27,7 @@ use crate::context::Context;
 use crate::data_dir::RunningServer;
 use crate::failure::Failure;
 use crate::policy_files::following::PolicyFollower;
+use crate::tool_folders::loading::Loader;
 use crate::tool_folders::watching::ToolWatcher;
 
 pub(super) mod alone;
@@ -42,11 +43,13 @@ mod ledger_keeping;
 mod log_heads;
 mod shared_state;
 mod signals;
+mod tls;
 mod upstreams;
 mod wiring;
 mod worker;
 
 use banner::Banner;
+use tls::TlsKeeper;
 use wiring::{House, Household};
 
 /// How long the audit log and the store have to finish after the last call.
@@ -62,6 +65,15 @@ pub(crate) struct Serve {
     /// Address and port; port 0 picks a free one and prints it [default: 127.0.0.1:7300]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// Certificate chain of the server, as PEM: with --tls-key the doors speak TLS; read again when it changes, and on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of that certificate, as PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Authorities, as PEM: clients must show a certificate of one of them
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
     /// A tool folder, or a folder of tool folders; watched for changes (repeatable)
     #[arg(long, value_name = "DIR")]
     tools: Vec<PathBuf>,
@@ -92,45 +104,48 @@ impl Serve {
             .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
         let mut signals = signals::Signals::listen()?;
         let house = wiring::build(context, &config, redacting).await?;
+        let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
         let listener = bind(&config).await?;
         let traces = house.send_traces(&config)?;
-        let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared, news } =
+        let Household { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared, news } =
             house.open(&config).await?;
         // Before anything can be called: what policies forbid must never have been allowed.
         if let Some(policies) = &mut policies {
             policies.begin().await?;
         }
         let builtin = wiring::register_builtins(&kernel, &house).await?;
-        let (round, watched) = loader.load().await;
-        for warning in &round.warnings {
-            tracing::warn!("{warning}");
-        }
+        let folders = load(loaders).await;
 
-        let catalogue = upstreams::open(&kernel, Arc::clone(&house.store.upstreams), &upstreams, &config).await?;
+        let stored = Arc::clone(&house.store.upstreams);
+        let catalogue = upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
 
         ledger_keeping::begin(&kernel).await?;
 
-        let running = announcement(&listener)?;
+        let running = announcement(&listener, tls.is_some())?;
         let announced = context.data_dir().announce(&running)?;
-        let door = wiring::door(&kernel, &house, &config);
-        door.ask_about_servers(catalogue);
+        let door = wiring::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
+        let listener = listening(listener, tls.as_ref(), &config);
+        door.ask_about_servers(Arc::clone(&catalogue) as _);
         door.look_at_disk(insights::free_space(context.data_dir().path(), &config));
         door.ask_about_shared_state(Arc::clone(&shared));
         let (crew, announcing) = crew::join(&house, &config, &shared, &running, &door);
         door.control_log(log);
         let background = Box::pin(jobs::begin(&kernel, &house, &config, &door)).await?;
         let mut keepers = keepers(&kernel, &processes, policies, &house);
+        keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
         keepers.extend(follow_registry(&kernel, news));
+        keepers.push(tokio::spawn(async move { catalogue.follow().await }));
         keepers.extend(house.follow_keys(&kernel));
         let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
         keepers.push(tokio::spawn(shared_state::watch(shared, Arc::clone(&house.metrics), clock)));
         keepers.extend(archive::keep(&house, config.retention));
         keepers.extend(log_heads::keep(&house, recorder.log()));
         keepers.extend(ledger_keeping::keep(&kernel, Arc::clone(&house.clock) as Arc<dyn Clock>));
-        keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
+        keepers.extend(folders.into_iter().filter_map(|(loader, watched)| watch(loader, &watched, &house)));
         let tools = kernel.registry().snapshot().tool_count();
         Banner { running: &running, data_dir: context.data_dir().path(), tools, builtin, config: &config }
             .show(&context.printer);
+        tell_limits(&config);
 
         let drained = tokio::select! {
             drained = server::serve(listener, door, background.held_at(signals.first())) => drained,
@@ -192,6 +207,13 @@ impl Serve {
         if let Some(listen) = &self.listen {
             flags.push((&server_section::LISTEN, Value::Text(listen.clone())));
         }
+        for (key, file) in [
+            (&server_section::TLS_CERT, &self.tls_cert),
+            (&server_section::TLS_KEY, &self.tls_key),
+            (&server_section::TLS_CLIENT_CA, &self.tls_client_ca),
+        ] {
+            flags.extend(file.iter().map(|file| (key, Value::Text(file.to_string_lossy().into_owned()))));
+        }
         if !self.tools.is_empty() {
             let dirs = self.tools.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
             flags.push((&tools::DIRS, Value::List(dirs)));
@@ -225,7 +247,25 @@ async fn bind(config: &Config) -> Result<TcpListener, Failure> {
     })
 }
 
-fn announcement(listener: &TcpListener) -> Result<RunningServer, Failure> {
+/// Says at the start which limits of process tools are not kept by the kernel.
+fn tell_limits(config: &Config) {
+    let groups = sandbox::offers().into_iter().find(|offer| offer.mechanism == sandbox::CONTROL_GROUPS);
+    if let Some(sandbox::Offer { standing: sandbox::Standing::Weaker(text), .. }) = groups
+        && !config.process.unsandboxed
+    {
+        tracing::warn!("control groups: {text}");
+    }
+}
+
+/// The listener of the doors, in the clear or not.
+fn listening(listener: TcpListener, tls: Option<&TlsKeeper>, config: &Config) -> server::DoorListener {
+    match tls {
+        Some(tls) => tls.listener(listener, &config.server.limits),
+        None => listener.into(),
+    }
+}
+
+fn announcement(listener: &TcpListener, over_tls: bool) -> Result<RunningServer, Failure> {
     let mut address =
         listener.local_addr().map_err(|error| Failure::new(format!("the listener has no address: {error}")))?;
     if address.ip().is_unspecified() {
@@ -236,7 +276,7 @@ fn announcement(listener: &TcpListener) -> Result<RunningServer, Failure> {
         });
     }
     Ok(RunningServer {
-        url: format!("http://{address}"),
+        url: format!("{}://{address}", if over_tls { "https" } else { "http" }),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
@@ -285,7 +325,23 @@ async fn clean_checkpoints(kernel: Arc<Kernel>, clock: Arc<dyn Clock>) {
     }
 }
 
-fn watch(loader: crate::tool_folders::loading::Loader, watched: &[PathBuf], house: &House) -> Option<JoinHandle<()>> {
+/// Loads every tool folder; answers also which directories to watch.
+async fn load(loaders: Vec<Loader>) -> Vec<(Loader, Vec<PathBuf>)> {
+    let mut loaded = Vec::new();
+    for mut loader in loaders {
+        let (round, watched) = loader.load().await;
+        for warning in &round.warnings {
+            tracing::warn!("{warning}");
+        }
+        loaded.push((loader, watched));
+    }
+    loaded
+}
+
+fn watch(loader: Loader, watched: &[PathBuf], house: &House) -> Option<JoinHandle<()>> {
+    if loader.dirs.is_empty() {
+        return None;
+    }
     match ToolWatcher::start(watched) {
         Ok(watcher) => Some(tokio::spawn(watcher.run(loader, Arc::clone(&house.clock) as Arc<dyn Clock>))),
         Err(error) => {

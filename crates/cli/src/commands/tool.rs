@@ -12,6 +12,7 @@ mod diff;
 mod lifecycle;
 mod list;
 mod new;
+mod quarantine;
 mod scan;
 mod search;
 mod show;
@@ -31,6 +32,8 @@ pub(crate) enum Tool {
     Sunset(lifecycle::Sunset),
     Restore(lifecycle::Restore),
     Remove(lifecycle::Remove),
+    Quarantine(quarantine::Quarantine),
+    Release(quarantine::Release),
 }
 
 impl Tool {
@@ -48,6 +51,8 @@ impl Tool {
             Self::Sunset(command) => command.run(context).await?,
             Self::Restore(command) => command.run(context).await?,
             Self::Remove(command) => command.run(context).await?,
+            Self::Quarantine(command) => command.run(context).await?,
+            Self::Release(command) => command.run(context).await?,
         }
         Ok(Outcome::Done)
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::key::{Key, Kind};
 use super::settings::{Problem, Settings};
 
+mod kafka_security;
 pub(crate) mod sinks;
 
 use sinks::SinkTable;

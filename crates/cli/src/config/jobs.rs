@@ -13,12 +13,17 @@ const SECTION: &str = "jobs";
 const CONCURRENCY: Key = key(
     "concurrency",
     0..=1_024,
-    "8",
-    "Jobs that this server does at once. The others wait, tenant by tenant in turn. 0: it takes calls and leaves the jobs, \
+    "16",
+    "Jobs that this server does at once. The others wait: tenants take turns, and within a tenant its agents. A quarter is \
+     kept for tenants that have few jobs running. 0: it takes calls and leaves the jobs, \
      webhooks among them, to other servers on the same store (`gantry serve --worker-only`).",
 );
-const RUNNING_PER_TENANT: Key =
-    key("running_per_tenant", 1..=1_024, "8", "Jobs of one tenant that run at once, in all processes.");
+const RUNNING_PER_TENANT: Key = key(
+    "running_per_tenant",
+    1..=1_024,
+    "8",
+    "Jobs of one tenant that run at once, in all processes; three quarters of them may be of one agent.",
+);
 const QUEUE_PER_TENANT: Key = key(
     "queue_per_tenant",
     1..=10_000_000,

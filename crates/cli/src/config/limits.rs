@@ -11,9 +11,9 @@ const CONCURRENT_CALLS_PER_AGENT: Key = Key {
     kind: Kind::Integer(1..=10_000),
     default: Some("4"),
     unset: "",
-    doc: "Calls of tools that run here (`process`, `wasm`, `oci`) that one subject of one tenant may have running at once on \
-          this server. One more is refused: E3003; one in the background waits. Built-in tools and those of MCP servers do \
-          not count.",
+    doc: "Calls of tools that run here (`process`, `wasm`, `oci`) that one agent of one tenant may have running at once on \
+          this server; names it made by token exchange count as the agent. One more waits for its turn within its own time, \
+          then it is refused: E3003. Built-in tools and those of MCP servers do not count.",
     since: "0.1",
 };
 

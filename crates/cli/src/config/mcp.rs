@@ -63,8 +63,8 @@ const ALLOWED_HOSTS: Key = Key {
     kind: Kind::List,
     default: Some(""),
     unset: "",
-    doc: "Names under which MCP clients find this server, besides the loopback ones; without port. Asked for when the server \
-          listens on a loopback address, or when there is any.",
+    doc: "Names under which MCP clients find this server, besides the loopback ones and those of `[server] allowed_hosts`; without \
+          port. Asked for when the server listens on a loopback address, or when there is any.",
     since: "0.1",
 };
 
@@ -88,13 +88,13 @@ const SESSIONS_MAX: Key = limit(
     "sessions_max",
     1..=1_000_000,
     "1000",
-    "Sessions of older clients. At the limit a new one is refused: E3001.",
+    "Sessions of older clients, of one tenant alone three quarters. At the limit a new one is refused: E3001.",
 );
 const SESSIONS_PER_PRINCIPAL_MAX: Key = limit(
     "sessions_per_principal_max",
     1..=1_000_000,
     "100",
-    "Of these, those of one principal. At the limit a new one is refused: E3003.",
+    "Of these, those of one agent, names it made by token exchange included. At the limit a new one is refused: E3003.",
 );
 const SESSION_IDLE_MS: Key =
     limit("session_idle_ms", 100..=DAY_MS, "1800000", "Milliseconds after which a session that nobody uses is closed.");
@@ -102,13 +102,13 @@ const LISTENERS_MAX: Key = limit(
     "listeners_max",
     1..=1_000_000,
     "1000",
-    "Streams that only listen. At the limit a new one is refused: E3001.",
+    "Streams that only listen, of one tenant alone three quarters. At the limit a new one is refused: E3001.",
 );
 const LISTENERS_PER_PRINCIPAL_MAX: Key = limit(
     "listeners_per_principal_max",
     1..=1_000_000,
     "100",
-    "Of these, those of one principal. At the limit a new one is refused: E3003.",
+    "Of these, those of one agent, names it made by token exchange included. At the limit a new one is refused: E3003.",
 );
 const QUESTIONS_MAX: Key = limit(
     "questions_max",

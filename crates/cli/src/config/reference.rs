@@ -18,7 +18,8 @@ Every key can be set by a variable `GANTRY_SECTION__KEY` (two underscores betwee
 and variables of that form are errors that name the nearest known one.
 
 Where data lives is not part of the file: `--data-dir DIR` or `GANTRY_DATA_DIR`, default `./.gantry`. Clients read
-`GANTRY_SERVER` and `GANTRY_TOKEN` beside `--server`, `--token` and `--token-file`.
+`GANTRY_SERVER` and `GANTRY_TOKEN` beside `--server`, `--token` and `--token-file`; and, for a server with TLS, `GANTRY_CA`,
+`GANTRY_CLIENT_CERT` and `GANTRY_CLIENT_KEY` beside `--ca`, `--client-cert` and `--client-key`.
 ";
 
 /// The whole page, ending in a newline.

@@ -21,7 +21,8 @@ const SANDBOXES: Key = Key {
     kind: Kind::Integer(1..=10_000),
     default: Some("256"),
     unset: "",
-    doc: "Sandboxes of processes that may live at once, warm ones included. The next call waits until its deadline.",
+    doc: "Sandboxes of processes that may live at once, warm ones included. Tenants share them: one alone holds at most three \
+          quarters. The next call waits until its deadline.",
     since: "0.1",
 };
 
@@ -105,9 +106,11 @@ const ALLOWED_PATHS: Key = Key {
     name: "allowed_paths",
     kind: Kind::List,
     default: None,
-    unset: "everywhere that is not blocked",
+    unset: "everywhere that is not blocked, except in homes",
     doc: "Where the paths that tools declare (`filesystem:read:…`, `filesystem:write:…`) may lie. A tool that declares another \
-          one is refused: E3405. An empty list allows none. In the environment separated by commas.",
+          one is refused: E3405. An empty list allows none. Unset, nothing of any home is given: not `/root`, `/home`, nor the \
+          home of the user the server runs as. Paths of MCP servers that the operator has added are named by the operator \
+          and may lie in a home. In the environment separated by commas.",
     since: "0.1",
 };
 

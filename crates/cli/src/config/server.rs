@@ -1,14 +1,16 @@
 //! `[server]`: where the doors are and how much they let in.
 //!
-//! The limits themselves, with their ranges, belong to the `server` crate; this section only names them for people.
+//! TLS is on when `tls_cert` and `tls_key` are set. The limits themselves, with their ranges, belong to the `server` crate; this section only names them for people.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use server::ServerConfig;
 
 use super::key::{Key, Kind};
 use super::settings::{Problem, Settings};
+use crate::tls_files::TlsFiles;
 
 /// Where to listen.
 pub(crate) const LISTEN: Key = Key {
@@ -18,9 +20,34 @@ pub(crate) const LISTEN: Key = Key {
     default: Some("127.0.0.1:7300"),
     unset: "",
     doc: "Address and port to listen on; port 0 picks a free one and prints it. Flag: `--listen`. Anything but a loopback \
-          address needs `insecure_plaintext`, because this build has no TLS of its own.",
+          address needs TLS (`tls_cert` and `tls_key`), or `insecure_plaintext`.",
     since: "0.1",
 };
+
+/// The certificate.
+pub(crate) const TLS_CERT: Key = tls(
+    "tls_cert",
+    "the doors speak in the clear",
+    "PEM file with the server's certificate, followed by those that lead to its authority. With `tls_key` the doors speak TLS \
+     (1.2 and 1.3) and nothing else. The files are read again when they change, and on SIGHUP; a pair that cannot be used leaves \
+     the former one in force and is told in the log and by `gantry_tls_certificate_reloads_total`. Flag: `--tls-cert`.",
+);
+
+/// Its private key.
+pub(crate) const TLS_KEY: Key = tls(
+    "tls_key",
+    "needed when `tls_cert` is set",
+    "PEM file with the private key of that certificate (PKCS #8, PKCS #1 or SEC 1, without a passphrase). A file that every \
+     user of the machine can read is refused. Flag: `--tls-key`.",
+);
+
+/// Whose certificates clients must show.
+pub(crate) const TLS_CLIENT_CA: Key = tls(
+    "tls_client_ca",
+    "clients need no certificate",
+    "PEM file with authorities: every client, probes included, must show a certificate of one of them before it can say anything; \
+     its token decides about its rights as ever. Flag: `--tls-client-ca`.",
+);
 
 /// Plain HTTP to the world.
 pub(crate) const INSECURE_PLAINTEXT: Key = Key {
@@ -53,17 +80,45 @@ const METRICS_PUBLIC: Key = Key {
     kind: Kind::Flag,
     default: None,
     unset: "true on a loopback address, false elsewhere",
-    doc: "May `/metrics` be read without a token?",
+    doc: "May `/metrics` be read without a token? Otherwise only by a token of the home tenant that may look at the use of \
+          others (admin, operator, auditor): the numbers are those of every tenant.",
     since: "0.1",
 };
 
-const CONNECTIONS_MAX: Key =
-    limit("connections_max", 1..=1_000_000, "4096", "Open connections. At the limit new ones wait.");
+const ALLOWED_HOSTS: Key = Key {
+    section: "server",
+    name: "allowed_hosts",
+    kind: Kind::List,
+    default: Some(""),
+    unset: "",
+    doc: "Names under which clients find this server, besides the loopback ones; in lower case and without port. A server on a \
+          loopback address answers to loopback names and these only, so that a page in a browser cannot reach it by a name of its \
+          own (DNS rebinding); a proxy in front that hands its own name on must be named here. Elsewhere every name is fine until \
+          there is one here. Another name, or none: E3206. Probes (`/health/live`, `/health/ready`) are answered under any.",
+    since: "0.1",
+};
+
+const CONNECTIONS_MAX: Key = limit(
+    "connections_max",
+    1..=1_000_000,
+    "4096",
+    "Open connections. At the limit an idle one makes room for the next: first those that have shown no good token, of the \
+     address that has most. If every connection has a request under way, new ones wait. Connections without a good token \
+     hold half of them, and a quarter from one address, before their idle ones are closed.",
+);
 const CALLS_MAX: Key = limit(
     "calls_max",
     1..=1_000_000,
     "1024",
-    "Calls that run at the same time. At the limit: E3001 with `retry_after_ms`.",
+    "Calls that run at the same time. Tenants share them: one alone holds at most three quarters, and within a tenant its \
+     agents share again. Further calls wait for their turn, within their own time.",
+);
+const CALLS_WAITING_MAX: Key = limit(
+    "calls_waiting_max",
+    0..=1_000_000,
+    "1024",
+    "Calls that wait for their turn, of one tenant three quarters. At the limit, or when the time of a call is over: E3001 \
+     with `retry_after_ms`.",
 );
 const BODY_BYTES_MAX: Key =
     limit("body_bytes_max", 1024..=67_108_864, "1048576", "Bytes of one request body. At the limit: E3005.");
@@ -84,6 +139,19 @@ const BODY_READ_TIMEOUT_MS: Key =
     limit("body_read_timeout_ms", 10..=600_000, "30000", "Milliseconds for the whole body. At the limit: E3009.");
 const IDLE_TIMEOUT_MS: Key =
     limit("idle_timeout_ms", 10..=3_600_000, "75000", "Milliseconds a connection may be idle between two requests.");
+const TLS_HANDSHAKES_MAX: Key = limit(
+    "tls_handshakes_max",
+    1..=100_000,
+    "256",
+    "TLS handshakes under way; a connection counts against `connections_max` only after its handshake. At the limit new ones \
+     wait, and the oldest that has taken more than a second makes room.",
+);
+const TLS_HANDSHAKE_TIMEOUT_MS: Key = limit(
+    "tls_handshake_timeout_ms",
+    10..=600_000,
+    "10000",
+    "Milliseconds for a TLS handshake. At the limit the connection is closed.",
+);
 const DRAIN_TIMEOUT_MS: Key = limit(
     "drain_timeout_ms",
     0..=3_600_000,
@@ -101,20 +169,31 @@ const LAME_DUCK_MS: Key = limit(
 /// All keys of the section.
 pub(super) const KEYS: &[&Key] = &[
     &LISTEN,
+    &TLS_CERT,
+    &TLS_KEY,
+    &TLS_CLIENT_CA,
     &INSECURE_PLAINTEXT,
     &WORKER_ONLY,
     &METRICS_PUBLIC,
+    &ALLOWED_HOSTS,
     &CONNECTIONS_MAX,
     &CALLS_MAX,
+    &CALLS_WAITING_MAX,
     &BODY_BYTES_MAX,
     &HEADERS_MAX,
     &HEADER_BYTES_MAX,
     &HEADER_READ_TIMEOUT_MS,
     &BODY_READ_TIMEOUT_MS,
     &IDLE_TIMEOUT_MS,
+    &TLS_HANDSHAKES_MAX,
+    &TLS_HANDSHAKE_TIMEOUT_MS,
     &DRAIN_TIMEOUT_MS,
     &LAME_DUCK_MS,
 ];
+
+const fn tls(name: &'static str, unset: &'static str, doc: &'static str) -> Key {
+    Key { section: "server", name, kind: Kind::Text, default: None, unset, doc, since: "0.2" }
+}
 
 const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static str, doc: &'static str) -> Key {
     Key { section: "server", name, kind: Kind::Integer(range), default: Some(default), unset: "", doc, since: "0.1" }
@@ -124,6 +203,8 @@ const fn limit(name: &'static str, range: RangeInclusive<u64>, default: &'static
 #[derive(Debug)]
 pub(crate) struct ServerSection {
     pub(crate) listen: SocketAddr,
+    /// The doors speak TLS.
+    pub(crate) tls: Option<TlsFiles>,
     pub(crate) insecure_plaintext: bool,
     pub(crate) limits: ServerConfig,
 }
@@ -139,19 +220,20 @@ impl ServerSection {
             return None;
         };
         let insecure_plaintext = settings.flag(&INSECURE_PLAINTEXT);
-        let section = Self { listen, insecure_plaintext, limits: limits(settings) };
+        let tls = tls_files(settings, problems);
+        let section = Self { listen, tls, insecure_plaintext, limits: limits(settings) };
         section.validate(problems);
         Some(section)
     }
 
     /// DESIGN §3: nothing but loopback without TLS, unless somebody says that they mean it.
     fn validate(&self, problems: &mut Vec<Problem>) {
-        if !self.listen.ip().is_loopback() && !self.insecure_plaintext {
+        if !self.listen.ip().is_loopback() && self.tls.is_none() && !self.insecure_plaintext {
             problems.push(Problem::new(
                 LISTEN.title(),
                 format!(
-                    "{} can be reached from other machines, and this build has no TLS: put a TLS proxy in front and say \
-                     --insecure-plaintext, or listen on 127.0.0.1",
+                    "{} can be reached from other machines: give --tls-cert and --tls-key; or put a TLS proxy in front and say \
+                     --insecure-plaintext; or listen on 127.0.0.1",
                     self.listen
                 ),
             ));
@@ -162,20 +244,40 @@ impl ServerSection {
     }
 }
 
+/// All of TLS, or nothing of it: half of it would be the clear by accident.
+fn tls_files(settings: &Settings, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
+    let file = |key| settings.text(key).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let (certificates, private_key, client_authorities) = (file(&TLS_CERT), file(&TLS_KEY), file(&TLS_CLIENT_CA));
+    match (certificates, private_key) {
+        (Some(certificates), Some(private_key)) => {
+            return Some(TlsFiles { certificates, private_key, client_authorities });
+        }
+        (None, None) if client_authorities.is_none() => {}
+        (None, None) => problems.push(Problem::new(TLS_CLIENT_CA.title(), "needs `tls_cert` and `tls_key`")),
+        (Some(_), None) => problems.push(Problem::new(TLS_CERT.title(), "needs `tls_key`, its private key")),
+        (None, Some(_)) => problems.push(Problem::new(TLS_KEY.title(), "needs `tls_cert`, its certificate")),
+    }
+    None
+}
+
 fn limits(settings: &Settings) -> ServerConfig {
     let size = |key| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
     ServerConfig {
         connections_max: size(&CONNECTIONS_MAX),
         calls_max: size(&CALLS_MAX),
+        calls_waiting_max: size(&CALLS_WAITING_MAX),
         body_bytes_max: size(&BODY_BYTES_MAX),
         headers_max: size(&HEADERS_MAX),
         header_bytes_max: size(&HEADER_BYTES_MAX),
         header_read_timeout_ms: settings.integer(&HEADER_READ_TIMEOUT_MS),
         body_read_timeout_ms: settings.integer(&BODY_READ_TIMEOUT_MS),
         idle_timeout_ms: settings.integer(&IDLE_TIMEOUT_MS),
+        tls_handshakes_max: size(&TLS_HANDSHAKES_MAX),
+        tls_handshake_timeout_ms: settings.integer(&TLS_HANDSHAKE_TIMEOUT_MS),
         drain_timeout_ms: settings.integer(&DRAIN_TIMEOUT_MS),
         lame_duck_ms: settings.integer(&LAME_DUCK_MS),
         probes_only: settings.flag(&WORKER_ONLY),
+        allowed_hosts: settings.list(&ALLOWED_HOSTS).to_vec(),
         metrics_public: settings.get(&METRICS_PUBLIC).map(|_| settings.flag(&METRICS_PUBLIC)),
     }
 }
@@ -220,8 +322,32 @@ mod tests {
         ] {
             let mut problems = Vec::new();
             let limits = ServerConfig::default();
-            ServerSection { listen: listen.parse().unwrap(), insecure_plaintext, limits }.validate(&mut problems);
+            let tls = None;
+            let mut section = ServerSection { listen: listen.parse().unwrap(), tls, insecure_plaintext, limits };
+            section.validate(&mut problems);
             assert_eq!(problems.is_empty(), fine, "{listen}");
+            section.tls =
+                Some(TlsFiles { certificates: "c".into(), private_key: "k".into(), client_authorities: None });
+            problems.clear();
+            section.validate(&mut problems);
+            assert!(problems.is_empty(), "{listen} with TLS");
+        }
+    }
+
+    #[test]
+    fn half_of_tls_is_refused() {
+        for (names, fine) in [
+            (&["TLS_CERT", "TLS_KEY"][..], true),
+            (&["TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA"], true),
+            (&["TLS_CERT"], false),
+            (&["TLS_KEY"], false),
+            (&["TLS_CLIENT_CA"], false),
+        ] {
+            let environment = names.iter().map(|name| (format!("GANTRY_SERVER__{name}"), "x".to_owned())).collect();
+            let settings = Settings::gather(None, &environment, Vec::new()).unwrap();
+            let mut problems = Vec::new();
+            assert_eq!(tls_files(&settings, &mut problems).is_some(), fine, "{names:?}");
+            assert_eq!(problems.is_empty(), fine, "{names:?}");
         }
     }
 

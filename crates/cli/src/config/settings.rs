@@ -8,7 +8,7 @@ use std::fmt;
 
 use contract::nearest::nearest;
 
-use super::key::{Key, Value};
+use super::key::{Key, Kind, Value};
 use super::{KEYS, is_section, sections};
 
 /// Prefix of every variable of ours.
@@ -212,6 +212,12 @@ impl Settings {
 /// All keys in the order of the reference page.
 pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter().flat_map(|section| section.iter().copied())
+}
+
+/// May the value of this variable be a secret, by itself or in part? A table can hold one.
+pub(crate) fn may_be_secret(variable: &str) -> bool {
+    let key = all_keys().find(|key| key.variable().eq_ignore_ascii_case(variable));
+    key.is_some_and(|key| matches!(key.kind, Kind::Secret | Kind::Tables))
 }
 
 fn find(section: &str, name: &str) -> Option<&'static Key> {

@@ -10,7 +10,7 @@ use super::key::{Key, Kind};
 use super::settings::{Problem, Settings};
 use crate::data_dir;
 use crate::failure::Failure;
-use crate::sealed_secrets::StoreKey;
+use crate::store_seal::StoreKey;
 
 const SECTION: &str = "store";
 
@@ -62,10 +62,10 @@ const SEAL_KEY: Key = Key {
     name: "seal_key",
     kind: Kind::Secret,
     default: None,
-    unset: "the secrets of the installation are in the database as they are",
-    doc: "PostgreSQL only: the key that seals the secrets which all instances know alike, 32 bytes as 64 hexadecimal digits or \
-          in base64, the same for all of them. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file \
-          (`seal_key_file`) than here.",
+    unset: "SQLite: a key of its own in the data directory (`keys/store.key`); PostgreSQL: nothing in the database is sealed",
+    doc: "The key that seals what must not be readable in the store: the parameters of background calls, and on PostgreSQL the \
+          secrets which all instances know alike. 32 bytes as 64 hexadecimal digits or in base64, on PostgreSQL the same for \
+          all instances. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file (`seal_key_file`) than here.",
     since: "0.2",
 };
 
@@ -75,7 +75,7 @@ const SEAL_KEY_FILE: Key = Key {
     kind: Kind::Text,
     default: None,
     unset: "see `seal_key`",
-    doc: "PostgreSQL only: a file with that key, which nobody else may be able to read.",
+    doc: "A file with that key, which nobody else may be able to read.",
     since: "0.2",
 };
 
@@ -85,7 +85,11 @@ pub(super) const KEYS: &[&Key] =
 
 /// The section's values.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct StoreSection(Place);
+pub(crate) struct StoreSection {
+    place: Place,
+    /// Seals what must not be readable in the store.
+    pub(crate) seal_key: Option<SealKeyPlace>,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
@@ -102,8 +106,6 @@ pub(crate) struct Database {
     connections_max: usize,
     connection_wait: Duration,
     statement_max: Duration,
-    /// Seals the secrets of the installation.
-    pub(crate) seal_key: Option<SealKeyPlace>,
 }
 
 /// Where the key is.
@@ -127,14 +129,9 @@ impl StoreSection {
             connections_max: usize::try_from(settings.integer(&CONNECTIONS_MAX)).unwrap_or(usize::MAX),
             connection_wait: Duration::from_secs(settings.integer(&CONNECTION_WAIT_SECONDS)),
             statement_max: Duration::from_secs(settings.integer(&STATEMENT_SECONDS)),
-            seal_key: seal_key.clone(),
         };
         match parse(settings.text(&URL), database) {
-            Ok(Place::File(_)) if seal_key.is_some() => {
-                problems.push(Problem::new(SEAL_KEY.title(), NOTHING_TO_SEAL));
-                None
-            }
-            Ok(place) => Some(Self(place)),
+            Ok(place) => Some(Self { place, seal_key }),
             Err(message) => {
                 problems.push(Problem::new(URL.title(), message));
                 None
@@ -144,7 +141,7 @@ impl StoreSection {
 
     /// The database, if it is one.
     pub(crate) fn database(&self) -> Option<&Database> {
-        match &self.0 {
+        match &self.place {
             Place::File(_) => None,
             Place::Database(database) => Some(database),
         }
@@ -152,7 +149,7 @@ impl StoreSection {
 
     /// The database file, if it is one.
     pub(crate) fn file(&self, data_dir: &Path) -> PathBuf {
-        match &self.0 {
+        match &self.place {
             Place::File(Some(file)) => file.clone(),
             Place::File(None) | Place::Database(_) => data_dir.join("gantry.db"),
         }
@@ -180,9 +177,6 @@ impl fmt::Debug for Database {
         f.debug_struct("Database").field("url", &self.shown()).finish_non_exhaustive()
     }
 }
-
-const NOTHING_TO_SEAL: &str =
-    "is for a database that instances share: a store on this machine's own disk keeps no secrets";
 
 /// Messages do not repeat the key.
 fn seal_key(text: Option<&str>, file: Option<&str>) -> Result<Option<SealKeyPlace>, String> {
@@ -241,7 +235,6 @@ mod tests {
             connections_max: 1,
             connection_wait: Duration::from_secs(1),
             statement_max: Duration::from_secs(1),
-            seal_key: None,
         }
     }
 
@@ -276,11 +269,11 @@ mod tests {
             (Some("mysql://x"), None),
             (Some("/abs/x.db"), None),
         ] {
-            let section = parse(url, database).ok().map(StoreSection);
+            let section = parse(url, database).ok().map(|place| StoreSection { place, seal_key: None });
             assert_eq!(section.map(|section| section.file(dir)), expected.map(PathBuf::from), "{url:?}");
         }
         for url in ["postgres://a:secret@h/d", "postgresql://a:secret@h:1/d?sslmode=require"] {
-            let section = StoreSection(parse(Some(url), database).unwrap());
+            let section = StoreSection { place: parse(Some(url), database).unwrap(), seal_key: None };
             assert_eq!(section.database().map(|found| found.url.as_str()), Some(url));
             assert!(!format!("{section:?}").contains("secret"));
         }

@@ -4,19 +4,20 @@
 //! version stays in force and a warning says so. A broken manifest never stops the others.
 //!
 //! Invariants
-//! - LOAD-1: a version's home is the first folder that claims it; a second folder cannot take it over.
+//! - LOAD-1: a version has one folder. Where two claim it neither is taken, because nothing says which is meant: the order of
+//!   their names does not, nor which was seen first, which the next start would not know.
 //! - LOAD-2: what was said about a folder is said once, until the folder changes.
 //! - LOAD-3: a process that was started from a folder before it changed serves no call after that was noticed.
 
-use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::ToolId;
+use contract::ids::{TenantId, ToolId};
 use contract::manifest::Manifest;
 use contract::version::Version;
 use executors::{Homes, ProcessExecutor, WasmExecutor};
@@ -39,6 +40,8 @@ pub(crate) struct Loader {
     /// Publishing is an administrative act like any other, and recorded like any other.
     pub(crate) admin_token: String,
     pub(crate) dirs: Vec<PathBuf>,
+    /// Whose tools they are.
+    pub(crate) tenant: TenantId,
     /// Which folder each version lives in.
     pub(crate) homes: HashMap<(ToolId, String), PathBuf>,
     /// How each folder looked when its version was settled in it last.
@@ -89,8 +92,58 @@ impl Loader {
                 }
             }
         }
+        let waiting = self.without_duplicates(waiting, &mut round);
         self.publish_all(waiting, &mut round).await;
         (round, watched)
+    }
+
+    /// Leaves out every folder whose version another folder claims too (LOAD-1), and says so about each. A version that ran from
+    /// one of them runs no more.
+    fn without_duplicates(
+        &mut self,
+        mut waiting: Vec<(PathBuf, Manifest)>,
+        round: &mut Round,
+    ) -> Vec<(PathBuf, Manifest)> {
+        // The same folder, found by way of two directories, is one folder.
+        let mut seen = HashSet::new();
+        waiting.retain(|(folder, _)| seen.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())));
+        let mut claims: HashMap<(ToolId, String), Vec<PathBuf>> = HashMap::new();
+        for (folder, manifest) in &waiting {
+            if let Some(version) = version_of(manifest) {
+                claims.entry(version).or_default().push(folder.clone());
+            }
+        }
+        claims.retain(|_, folders| folders.len() > 1);
+        for (version, folders) in &claims {
+            if self.homes.remove(version).is_some() {
+                self.no_longer_runs(version);
+            }
+            for folder in folders {
+                let others: Vec<String> = folders
+                    .iter()
+                    .filter(|other| *other != folder)
+                    .map(|other| format!("`{}`", other.display()))
+                    .collect();
+                let text = format!(
+                    "`{}` is left out: `{}` {} is also in {}; neither is taken until one has another version or is gone",
+                    folder.display(),
+                    version.0,
+                    version.1,
+                    others.join(", "),
+                );
+                self.say(folder.clone(), text, round);
+            }
+        }
+        waiting.retain(|(_, manifest)| version_of(manifest).is_none_or(|version| !claims.contains_key(&version)));
+        waiting
+    }
+
+    fn no_longer_runs(&self, (id, version): &(ToolId, String)) {
+        let Ok(version) = Version::parse(version) else { return };
+        self.tool_homes.forget(id, &version);
+        if let Some(processes) = &self.processes {
+            processes.warm().forget(id, &version);
+        }
     }
 
     /// A tool may need another one of the same directories to be there first (its compensation), so those that were not
@@ -128,13 +181,13 @@ impl Loader {
             trace_id: new_trace_id(self.kernel.entropy()),
         };
         let document = serde_json::to_value(manifest).unwrap_or_default();
-        match self.kernel.publish(actor, document).await {
+        match self.kernel.publish_for(actor, Some(&self.tenant), document).await {
             Ok(registration) => {
                 self.said.remove(folder);
                 if registration.created {
                     round.published.push(format!("{id} {}", manifest.version));
                 }
-                self.settle(folder, &id, manifest, claimed, round);
+                self.settle(folder, &id, manifest, claimed);
                 Ok(())
             }
             Err(refusal) if refusal.code == ErrorCode::E3103 => {
@@ -145,7 +198,7 @@ impl Loader {
                     manifest.version,
                 );
                 self.say(folder.clone(), text, round);
-                self.settle(folder, &id, manifest, claimed, round);
+                self.settle(folder, &id, manifest, claimed);
                 Ok(())
             }
             Err(refusal) => {
@@ -166,24 +219,18 @@ impl Loader {
         true
     }
 
-    /// Looks after a published version in the folder that claims it; another folder is told that it came too late.
-    fn settle(&mut self, folder: &PathBuf, id: &ToolId, manifest: &Manifest, is_new: bool, round: &mut Round) {
+    /// Looks after a published version in its folder.
+    fn settle(&mut self, folder: &Path, id: &ToolId, manifest: &Manifest, is_new: bool) {
         let version = &manifest.version;
-        let home = self.homes.get(&(id.clone(), version.to_string())).unwrap_or(folder);
-        if home == folder {
-            let now = stamp(folder);
-            if self.stamps.insert(folder.clone(), now).is_some_and(|before| before != now)
-                && let Some(processes) = &self.processes
-            {
-                processes.warm().forget(id, version);
-            }
-            // Once: a component that changes later is compiled when it is called.
-            if let (true, Some(wasm), Some(binding)) = (is_new, &self.wasm, &manifest.execution) {
-                wasm.prepare(folder, binding);
-            }
-        } else {
-            let text = format!("`{}` is left out: `{id}` {version} lives in `{}`", folder.display(), home.display());
-            self.say(folder.clone(), text, round);
+        let now = stamp(folder);
+        if self.stamps.insert(folder.to_owned(), now).is_some_and(|before| before != now)
+            && let Some(processes) = &self.processes
+        {
+            processes.warm().forget(id, version);
+        }
+        // Once: a component that changes later is compiled when it is called.
+        if let (true, Some(wasm), Some(binding)) = (is_new, &self.wasm, &manifest.execution) {
+            wasm.prepare(folder, binding);
         }
     }
 
@@ -215,6 +262,11 @@ impl Loader {
             self.said.insert(folder, text);
         }
     }
+}
+
+/// The version that a manifest claims.
+fn version_of(manifest: &Manifest) -> Option<(ToolId, String)> {
+    Some((manifest.id().ok()?, manifest.version.to_string()))
 }
 
 /// Only what stands directly in the folder: a watcher sees no further either.
@@ -254,6 +306,7 @@ mod tests {
             wasm: None,
             processes: None,
             admin_token: crate::test_kernel::ADMIN.into(),
+            tenant: TenantId::home(),
             dirs: vec![dir.join("tools")],
             homes: HashMap::new(),
             stamps: HashMap::new(),
@@ -296,18 +349,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_folder_cannot_take_a_version_over_and_a_missing_one_gives_it_free() {
+    async fn of_two_folders_with_one_version_neither_is_taken_until_one_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         put(dir.path(), "a", &smallest("1.0.0"));
         put(dir.path(), "b", &smallest("1.0.0"));
         let mut loader = loader(dir.path()).await;
         let (round, _) = loader.load().await;
-        assert!(round.warnings.len() == 1 && round.warnings[0].contains("is left out"), "{round:?}");
-        let home = |loader: &Loader| loader.homes.values().next().unwrap().file_name().unwrap().to_owned();
-        assert_eq!(home(&loader), "a");
+        assert!(round.published.is_empty() && round.warnings.len() == 2, "{round:?}");
+        assert!(round.warnings.iter().all(|text| text.contains("is left out")), "{round:?}");
+        assert!(loader.homes.is_empty());
         std::fs::remove_dir_all(dir.path().join("tools/a")).unwrap();
+        assert_eq!(loader.load().await.0.published, ["demo.word_stats 1.0.0"]);
+        let home = |loader: &Loader| loader.homes.values().next().map(|home| home.file_name().unwrap().to_owned());
+        assert_eq!(home(&loader).unwrap(), "b");
+        // Also when one of them has been running.
+        put(dir.path(), "c", &smallest("1.0.0"));
         loader.load().await;
-        assert_eq!(home(&loader), "b");
+        assert_eq!(home(&loader), None);
+        put(dir.path(), "c", &smallest("1.0.1"));
+        loader.load().await;
+        assert_eq!(loader.homes.len(), 2);
     }
 
     /// Whoever sees a version in the registry must be able to run it: its folder is known no later than the version is.

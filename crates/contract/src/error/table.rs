@@ -72,7 +72,7 @@ error_table! {
     E3104 410 No "tool_version_not_found" PreconditionFailed [] Core "Tool deprecated (answered for removed versions)" => "Use recommended replacement tool";
     E3105 422 No "invalid_parameters" InvalidInput ["UNKNOWN_TOOL_TYPE"] Core "Tool manifest invalid" => "Fix manifest schema";
     E3106 500 Yes "internal_error" UpstreamFailure [] Embeddings "Semantic search failed" => "Check Ollama service availability";
-    E3107 423 No "tool_execution_error" PreconditionFailed [] Upstreams "Tool quarantined" => "Ask an operator to review and release the tool";
+    E3107 423 No "tool_execution_error" PreconditionFailed [] Core "Tool quarantined" => "Ask an operator to review and release the tool";
     E3108 503 Yes "external_api_error" UpstreamFailure [] Core "Tool unavailable" => "Wait until the server behind the tool is back, or bind the tool to an executor this server has";
     E3201 401 AfterChange "permission_denied" AuthorizationDenied [] Core "Token expired" => "Obtain new capability token";
     E3202 401 No "permission_denied" AuthorizationDenied [] Core "Invalid token signature" => "Verify token signing key";

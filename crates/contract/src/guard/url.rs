@@ -4,7 +4,7 @@
 //! backslashes, an `@`, a missing slash), and what is left is read as browsers and our HTTP client read it, which unmasks
 //! decimal, hexadecimal, octal, percent-encoded and full-width hosts.
 //!
-//! Not here: names that resolve to private addresses. Nobody can see that in the text; the guarded client of `executors`
+//! Not here: names that resolve to private addresses. Nobody can see that in the text; the guarded client of `outbound`
 //! looks at every address after resolution. This guard gives the early and clear answer.
 
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Execution, InputGuard, Isolation, Manifest, ProcessProtocol, Protocol, SideEffectPolicy, TimeoutClass};
 use crate::guard::{self, Guards};
 use crate::ids::ToolId;
+use crate::license;
 
 /// Names that stand for something else at the doors (`GET /v1/tools/search`); a namespace makes them free.
 const RESERVED_IDS: [&str; 6] = ["compare", "explain", "invoke", "negotiate", "register", "search"];
@@ -86,8 +87,11 @@ pub fn findings(manifest: &Manifest) -> Vec<Finding> {
     timeouts(manifest, &mut out);
     resources(manifest, &mut out);
     execution(manifest, &mut out);
-    cache(manifest, &mut out);
+    stale_results(manifest, &mut out);
     lifecycle(manifest, &mut out);
+    errors(manifest, &mut out);
+    license(manifest, &mut out);
+    later_members(manifest, &mut out);
     examples(manifest, &mut out);
     out
 }
@@ -228,6 +232,9 @@ fn class_name(class: TimeoutClass) -> &'static str {
 
 fn resources(manifest: &Manifest, out: &mut Vec<Finding>) {
     let Some(limits) = &manifest.resource_limits else { return };
+    if let Some(execution) = manifest.execution.as_ref().filter(|execution| !execution.keeps_limits()) {
+        out.push(Finding::new("/resource_limits", limits_not_kept(execution)));
+    }
     let values = [
         ("cpu", limits.cpu_millicores()),
         ("memory", limits.memory_mb()),
@@ -238,6 +245,14 @@ fn resources(manifest: &Manifest, out: &mut Vec<Finding>) {
             out.push(Finding::new(format!("/resource_limits/{member}"), "must be more than nothing and fit a machine"));
         }
     }
+}
+
+/// Why limits of CPU, memory and scratch space mean nothing for this way of running.
+fn limits_not_kept(execution: &Execution) -> String {
+    format!(
+        "a tool of type `{}` has no process of its own for a call, so its CPU and memory cannot be limited: leave this out",
+        execution.kind()
+    )
 }
 
 fn execution(manifest: &Manifest, out: &mut Vec<Finding>) {
@@ -292,26 +307,25 @@ fn inside_the_folder(path: &str, place: &str, out: &mut Vec<Finding>) {
     }
 }
 
-fn cache(manifest: &Manifest, out: &mut Vec<Finding>) {
-    if manifest.cache_ttl_seconds.is_some() && manifest.side_effect_policy.has_effects() {
-        out.push(Finding::new("/cache_ttl_seconds", "only results of pure tools may be cached"));
+fn stale_results(manifest: &Manifest, out: &mut Vec<Finding>) {
+    if manifest.stale_results.is_none() {
+        return;
     }
-    if manifest.stale_results.is_some() {
-        if manifest.side_effect_policy != SideEffectPolicy::Pure {
-            out.push(Finding::new("/stale_results", "only pure tools may answer with a former result"));
-        }
-        let has_breaker = manifest.external_service.is_some()
-            || manifest.circuit_breaker_config.is_some()
-            || manifest.execution.as_ref().is_some_and(Execution::calls_out);
-        if !has_breaker {
-            out.push(Finding::new(
-                "/stale_results",
-                "is for the time in which a breaker is open, and this tool has none: name an `external_service`",
-            ));
-        }
+    if manifest.side_effect_policy != SideEffectPolicy::Pure {
+        out.push(Finding::new("/stale_results", "only pure tools may answer with a former result"));
+    }
+    let has_breaker = manifest.external_service.is_some()
+        || manifest.circuit_breaker_config.is_some()
+        || manifest.execution.as_ref().is_some_and(Execution::calls_out);
+    if !has_breaker {
+        out.push(Finding::new(
+            "/stale_results",
+            "is for the time in which a breaker is open, and this tool has none: name an `external_service`",
+        ));
     }
 }
 
+/// What the manifest says about its end. Whether a date is past is for the registry, which knows the time.
 fn lifecycle(manifest: &Manifest, out: &mut Vec<Finding>) {
     use super::LifecycleState::{Active, Deprecated, Removed, Sunset};
     match manifest.lifecycle_state.unwrap_or_default() {
@@ -321,6 +335,61 @@ fn lifecycle(manifest: &Manifest, out: &mut Vec<Finding>) {
                 "/lifecycle_state",
                 format!("a version cannot be published as `{}`", state.as_str()),
             ));
+        }
+    }
+    // ISO dates are ordered like their texts.
+    if let (Some(deprecation), Some(sunset)) = (&manifest.deprecation_date, &manifest.sunset_date)
+        && sunset <= deprecation
+    {
+        out.push(Finding::new("/sunset_date", format!("must come after deprecation_date, {deprecation}")));
+    }
+    let ends = manifest.lifecycle_state == Some(Deprecated)
+        || manifest.deprecation_date.is_some()
+        || manifest.sunset_date.is_some();
+    for (path, given) in [
+        ("/replacement_tool_id", manifest.replacement_tool_id.is_some()),
+        ("/migration_guide_url", manifest.migration_guide_url.is_some()),
+    ] {
+        if given && !ends {
+            out.push(Finding::new(
+                path,
+                "is advice for users of a version that ends: give a `deprecation_date`, a `sunset_date` or `lifecycle_state = \"deprecated\"`",
+            ));
+        }
+    }
+}
+
+/// A declared error gives the tool's own word for a failure, so it must be one that a tool can end with (MAN-010).
+fn errors(manifest: &Manifest, out: &mut Vec<Finding>) {
+    for (index, declared) in manifest.errors.iter().enumerate() {
+        let path = format!("/errors/{index}/code");
+        if !declared.code.is_of_tools() {
+            out.push(Finding::new(path, format!("{} is never answered by a tool itself", declared.code)));
+        } else if manifest.errors.iter().take(index).any(|earlier| earlier.code == declared.code) {
+            out.push(Finding::new(path, format!("{} is declared twice", declared.code)));
+        }
+    }
+}
+
+/// MAN-023. `Proprietary` is no SPDX identifier and is accepted beside them.
+fn license(manifest: &Manifest, out: &mut Vec<Finding>) {
+    let Some(text) = &manifest.license else { return };
+    if let Err(error) = license::check(text) {
+        out.push(Finding::new("/license", error.to_string()));
+    }
+}
+
+/// Members of what this version does not do yet: taking them would promise it.
+fn later_members(manifest: &Manifest, out: &mut Vec<Finding>) {
+    let later = [
+        ("/cache_ttl_seconds", manifest.cache_ttl_seconds.is_some(), "results are not cached"),
+        ("/document_dependencies", !manifest.document_dependencies.is_empty(), "tools are not handed documents"),
+        ("/confirmation_prompt", manifest.confirmation_prompt.is_some(), "users cannot be asked to confirm a call"),
+        ("/behaviour", manifest.behaviour.is_some(), "no tests are generated from it"),
+    ];
+    for (path, given, why) in later {
+        if given {
+            out.push(Finding::new(path, format!("is not supported by this version of Gantry: {why}; leave it out")));
         }
     }
 }

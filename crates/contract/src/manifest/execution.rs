@@ -1,8 +1,7 @@
 //! How a tool runs: one tagged union for all executors (MAN-024).
 //!
 //! The union lives in the contract because a manifest is a promise to the outside; what each variant *does* is the
-//! business of the executor that claims it. A variant no executor of a server claims can be registered and found there,
-//! but a call answers E3108.
+//! business of the executor that claims it. A variant that no executor of a server claims is refused there at registration.
 
 use std::collections::BTreeMap;
 
@@ -196,6 +195,22 @@ impl Execution {
             | Self::Wasm { .. }
             | Self::Oci { .. }
             | Self::Mcp { .. }
+            | Self::Composite { .. } => false,
+        }
+    }
+
+    /// Can CPU, memory and network of one call be limited? Only where each call has something of its own to limit.
+    pub fn keeps_limits(&self) -> bool {
+        match self {
+            Self::Process { .. } | Self::Wasm { .. } | Self::Oci { .. } => true,
+            Self::Builtin { .. }
+            | Self::Http { .. }
+            | Self::Openapi { .. }
+            | Self::Grpc { .. }
+            | Self::Websocket { .. }
+            | Self::Mcp { .. }
+            | Self::Workflow { .. }
+            | Self::Composio { .. }
             | Self::Composite { .. } => false,
         }
     }

@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use contract::error::Refusal;
 use kernel::ports::clock::Clock;
-use kernel::ports::executor::ToolOutput;
+use kernel::ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
@@ -24,11 +23,11 @@ pub(super) async fn run(
     model: Option<&ModelClient>,
     clock: &dyn Clock,
     time_left: Duration,
-) -> Result<ToolOutput, Refusal> {
+) -> Result<ToolOutput, ExecutorError> {
     let arguments = Arguments::of(parameters);
-    let problem = arguments.required_text("problem")?;
-    let context = arguments.text("context")?;
-    let model = model.ok_or_else(|| not_configured("`deep_reasoning`"))?;
+    let problem = arguments.required_text("problem").map_err(ExecutorError::answered)?;
+    let context = arguments.text("context").map_err(ExecutorError::answered)?;
+    let model = model.ok_or_else(|| ExecutorError::not_sent(not_configured("`deep_reasoning`")))?;
     let prompt = Prompt { text: prompt(problem, context), tokens_max: TOKENS_MAX, reasoning: true };
     let started = clock.monotonic();
     let answer = model.complete(&prompt, time_left).await?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use contract::error::Refusal;
 use contract::json::{self, JsonLimits};
 use contract::schema::{CompiledSchema, SchemaLimits, Violation};
-use kernel::ports::executor::{ToolOutput, Usage};
+use kernel::ports::executor::{ExecutorError, ToolOutput, Usage};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Arguments, invalid};
@@ -76,10 +76,11 @@ pub(super) async fn by_model(
     otherwise: Value,
     model: Option<&ModelClient>,
     time_left: Duration,
-) -> Result<ToolOutput, Refusal> {
+) -> Result<ToolOutput, ExecutorError> {
     let Some(model) = model else { return Ok(ToolOutput::of(otherwise)) };
     let arguments = Arguments::of(parameters);
-    let text: String = arguments.required_text("text")?.chars().take(MODEL_CHARS_MAX).collect();
+    let text = arguments.required_text("text").map_err(ExecutorError::answered)?;
+    let text: String = text.chars().take(MODEL_CHARS_MAX).collect();
     let written = arguments.value("schema").map(Value::to_string).unwrap_or_default();
     let prompt = Prompt {
         text: format!(

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use contract::error::Refusal;
-use kernel::ports::executor::ToolOutput;
+use kernel::ports::executor::{ExecutorError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::arguments::{Arguments, invalid};
@@ -92,8 +92,9 @@ pub(super) async fn by_model(
     text: &str,
     model: Option<&ModelClient>,
     time_left: Duration,
-) -> Result<ToolOutput, Refusal> {
-    let model = model.ok_or_else(|| not_configured("this operation of `text_transform`"))?;
+) -> Result<ToolOutput, ExecutorError> {
+    let unconfigured = || ExecutorError::not_sent(not_configured("this operation of `text_transform`"));
+    let model = model.ok_or_else(unconfigured)?;
     let (instruction, language) = match operation {
         Operation::Translate { language } => (
             format!(

@@ -3,14 +3,28 @@
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ToolCall, Usage};
+use kernel::ports::executor::{ExecutorError, ToolCall, Usage};
 use sandbox::oci::ContainerError;
 use sandbox::{Ended, SpawnError, Step, StepFailure};
 
 use super::output::Exit;
 
-/// The program did not start.
-pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> Refusal {
+/// The program did not start, or nobody can say whether it did.
+pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> ExecutorError {
+    let refusal = why_not_started(call, error);
+    match error {
+        ContainerError::Unusable(_) | ContainerError::Spawn(SpawnError::Step(_) | SpawnError::Unusable(_)) => {
+            ExecutorError::not_sent(refusal)
+        }
+        ContainerError::Spawn(SpawnError::NoLauncher(_) | SpawnError::NotOrdered(_)) => {
+            ExecutorError::not_sent(refusal)
+        }
+        // The order was given, and whoever was to carry it out does not answer.
+        ContainerError::Spawn(SpawnError::LauncherDied | SpawnError::System(_)) => ExecutorError::may_have_run(refusal),
+    }
+}
+
+fn why_not_started(call: &ToolCall, error: &ContainerError) -> Refusal {
     let error = match error {
         ContainerError::Spawn(error) => error,
         ContainerError::Unusable(unusable) => {
@@ -31,7 +45,7 @@ pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> Refusal {
                 .hint("shorten `execution.command` and `execution.env`, declare fewer paths, or hand large values over as files in the tool's folder: all of it together, credentials included, may have about 100 KiB")
                 .retryable(false)
         }
-        SpawnError::LauncherDied | SpawnError::NoLauncher(_) | SpawnError::System(_) => {
+        SpawnError::LauncherDied | SpawnError::NoLauncher(_) | SpawnError::NotOrdered(_) | SpawnError::System(_) => {
             tracing::error!(tool = %call.tool.id, invocation = %call.invocation_id, error = ?error, "the tool was not started");
             // It may have begun: what has effects must not be repeated blindly.
             Refusal::new(ErrorCode::E3405, error.to_string())
@@ -97,6 +111,14 @@ pub(super) fn limit_hit(call: &ToolCall, ended: &Ended) -> Option<Refusal> {
     if ended.usage.oom_kills > 0 {
         return Some(too_little_memory(call));
     }
+    if ended.usage.cpu_overruns > 0 {
+        let allowed = call.limits.cpu_millicores;
+        return Some(
+            Refusal::new(ErrorCode::E3407, format!("the tool could not be held to its {allowed} thousandths of a core"))
+                .hint("a tool must not continue processes that were stopped; or run the server where it can use control groups: `gantry doctor` says how")
+                .retryable(false),
+        );
+    }
     if ended.usage.pids_refused > 0 {
         return Some(
             Refusal::new(ErrorCode::E3407, "the tool started more processes and threads than it may")
@@ -142,4 +164,22 @@ pub(super) fn usage(used: sandbox::Usage) -> Usage {
 /// A thousandth of a core for a second is a millisecond of one core.
 pub(super) fn millis(cpu: Duration) -> u64 {
     u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::ports::executor::ExecutionReach;
+
+    use super::*;
+
+    #[test]
+    fn an_end_by_itself_is_an_answer_and_one_by_a_signal_is_none() {
+        for (exit, reach) in [
+            (Exit::Code(0), ExecutionReach::Answered),
+            (Exit::Code(3), ExecutionReach::Answered),
+            (Exit::Signal(9), ExecutionReach::MayHaveRun),
+        ] {
+            assert_eq!(exit.reach(), reach, "{exit:?}");
+        }
+    }
 }

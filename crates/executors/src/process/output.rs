@@ -14,9 +14,11 @@ use std::process::ExitStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
 use contract::json::{self, JsonError, JsonLimits};
+use kernel::ports::executor::ExecutionReach;
 use serde_json::{Value, json};
 
 use super::STDOUT_BYTES_MAX;
+use super::service_failure::{self, ServiceFailure};
 use super::simple::Broken;
 
 /// The exit code that stands for "unknown" (EXEC-010).
@@ -34,6 +36,15 @@ impl Exit {
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
+
+    /// What the end says about a tool in simple mode that gave no usable result: one that left by itself has said how it
+    /// went, one that was ended by a signal has not.
+    pub fn reach(self) -> ExecutionReach {
+        match self {
+            Self::Code(code) => ServiceFailure::of_exit(code).map_or(ExecutionReach::Answered, ServiceFailure::reach),
+            Self::Signal(_) => ExecutionReach::MayHaveRun,
+        }
+    }
 }
 
 impl From<ExitStatus> for Exit {
@@ -47,6 +58,11 @@ impl From<ExitStatus> for Exit {
 
 /// The result of a tool in simple mode, or what its end means.
 pub fn judged(exit: Exit, result: &[u8]) -> Result<Value, Refusal> {
+    if let Exit::Code(code) = exit
+        && let Some(refusal) = service_failure::of_simple(code, result)
+    {
+        return Err(refusal);
+    }
     if !exit.is_success() {
         return Err(failed_end(exit));
     }
@@ -59,7 +75,11 @@ pub fn judged(exit: Exit, result: &[u8]) -> Result<Value, Refusal> {
 
 /// The refusal for a process that ended without having answered, whatever the protocol.
 pub fn ended_early(exit: Exit) -> Refusal {
-    if exit.is_success() { failed("the tool ended without an answer") } else { failed_end(exit) }
+    match exit {
+        Exit::Code(0) => failed("the tool ended without an answer"),
+        Exit::Code(code) => service_failure::of_simple(code, b"").unwrap_or_else(|| failed_end(exit)),
+        Exit::Signal(_) => failed_end(exit),
+    }
 }
 
 /// The refusal for a conversation that was broken off.

@@ -4,8 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::error::Refusal;
-use kernel::ports::executor::{ToolCall, Usage};
+use kernel::ports::executor::{ExecutorError, ToolCall, Usage};
 use sandbox::egress::{Gate, Proxy, ProxyHandle};
 use sandbox::{Child, Ended};
 
@@ -39,8 +38,9 @@ struct Counted {
 
 impl Running {
     /// Starts the program, or says in terms of the error table why it does not run.
-    pub(super) async fn start(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<Self, Refusal> {
-        let spawned = walls.spawn(prepared.spec.clone(), prepared.container.as_ref()).await;
+    pub(super) async fn start(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<Self, ExecutorError> {
+        let released = || call.dispatch.release();
+        let spawned = walls.spawn(prepared.spec.clone(), prepared.container.as_ref(), released).await;
         let mut child = spawned.map_err(|error| ended::not_started(call, &error))?;
         let proxy = prepared
             .gate

@@ -1,7 +1,8 @@
 //! Session mode, `gantry/1`: newline-delimited JSON-RPC 2.0 on stdin and stdout, stderr is the log (DESIGN §3).
 //!
 //! ```text
-//!   Gantry ──▶ tool   invoke { invocation_id, tool_id, tool_version, parameters, deadline_ms, trace_id, traceparent?, resume? } request
+//!   Gantry ──▶ tool   invoke { invocation_id, tool_id, tool_version, parameters, deadline_ms, trace_id, idempotency_key,
+//!                              traceparent?, resume? }                                                    request
 //!                     cancel { reason }                                                               notification
 //!   tool ──▶ Gantry   progress { percent?, phase?, message? }    log { level, message }              notifications
 //!                     checkpoint { name?, state, … }    document { id }                                   requests
@@ -32,7 +33,7 @@ use contract::cost::Reported;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, ToolId, TraceId};
 use contract::version::Version;
-use kernel::ports::executor::{ResumePoint, ToolCall};
+use kernel::ports::executor::{ExecutionReach, ResumePoint, ToolCall};
 use serde_json::{Value, json};
 
 pub use self::scrubbed::Scrubbed;
@@ -43,6 +44,7 @@ use self::conversation::Open;
 use self::pipe::Pipe;
 use super::output::{failed, unreadable};
 use super::scrub::Scrubber;
+use super::service_failure::ServiceFailure;
 use super::streams::{Streams, last_lines};
 
 mod checkpointed;
@@ -110,6 +112,8 @@ pub struct Call {
     pub traceparent: Option<String>,
     /// What the tool goes on from.
     pub resume: Option<Arc<ResumePoint>>,
+    /// What tells a repetition of the act from a new one.
+    pub idempotency_key: Arc<str>,
 }
 
 impl From<&ToolCall> for Call {
@@ -123,6 +127,7 @@ impl From<&ToolCall> for Call {
             trace_id: call.trace_id,
             traceparent: call.trace.context().traceparent(),
             resume: call.resume.clone(),
+            idempotency_key: Arc::clone(&call.idempotency_key),
         }
     }
 }
@@ -164,6 +169,19 @@ impl SessionError {
         !matches!(self, Self::Unfit)
     }
 
+    /// What is known of the call. A tool that did not answer as it must was in the middle of something, for all we know.
+    pub fn reach(&self) -> ExecutionReach {
+        match self {
+            Self::Unfit => ExecutionReach::NotSent,
+            Self::Failed(failure) => {
+                ServiceFailure::of_data(failure.data.as_ref()).map_or(ExecutionReach::Answered, ServiceFailure::reach)
+            }
+            Self::Protocol(_) | Self::TooMuch { .. } | Self::Ended | Self::Unresponsive | Self::Io(_) => {
+                ExecutionReach::MayHaveRun
+            }
+        }
+    }
+
     /// The row of the error table (EXEC-012), in words for the caller. For [`SessionError::Ended`] the holder of the
     /// process knows better ([`output::ended_early`](super::output::ended_early)).
     pub fn refusal(&self) -> Refusal {
@@ -173,7 +191,10 @@ impl SessionError {
                 if let (Some(data), Some(members)) = (&failure.data, details.as_object_mut()) {
                     members.insert("tool_data".to_owned(), data.clone());
                 }
-                failed(self.to_string()).details(details)
+                match ServiceFailure::of_data(failure.data.as_ref()) {
+                    Some(whose) => whose.refusal(Some(&failure.message), failure.data.as_ref(), details),
+                    None => failed(self.to_string()).details(details),
+                }
             }
             Self::Protocol(_) => failed(self.to_string())
                 .details(unreadable())

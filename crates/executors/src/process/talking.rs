@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::companion::Companion;
-use kernel::ports::executor::{ToolCall, ToolOutput, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, ToolCall, ToolOutput, Usage};
 use sandbox::Ended;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use super::running::Running;
 use super::scrub::Scrubber;
 use super::session::{Call, Scrubbed, Session, SessionBounds, SessionError};
 use super::warm::{Warm, WarmKey, WarmPool};
-use super::{ended, simple};
+use super::{ended, key_in_environment, simple};
 use crate::confinement::settled;
 use crate::walls::Walls;
 
@@ -26,7 +26,12 @@ const NOTICE: Duration = Duration::from_millis(200);
 static NOT_KEPT: Once = Once::new();
 
 /// Parameters in, result out, one process.
-pub(crate) async fn simply(walls: &Walls, call: &ToolCall, prepared: Prepared) -> Result<ToolOutput, Refusal> {
+pub(crate) async fn simply(
+    walls: &Walls,
+    call: &ToolCall,
+    mut prepared: Prepared,
+) -> Result<ToolOutput, ExecutorError> {
+    prepared.spec.env.extend(key_in_environment(call));
     let mut running = Running::start(walls, call, &prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
     let input = call.parameters.to_string().into_bytes();
@@ -37,19 +42,23 @@ pub(crate) async fn simply(walls: &Walls, call: &ToolCall, prepared: Prepared) -
             tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %error, "the tool was stopped");
             // How it ends does not matter any more; that it has ended does.
             let _ = running.end().await;
-            return Err(output::broken(&error));
+            // Its end was our doing.
+            return Err(ExecutorError::may_have_run(output::broken(&error)));
         }
     };
     log(call, &end, &said.log(&prepared.scrubber));
     let mut usage = ended::usage(end.usage);
-    settled(call, running.closed_gate().await, &mut usage)?;
     let exit = ended::exit(&end);
+    let refused = |refusal| ExecutorError { refusal, reach: exit.reach() };
+    settled(call, running.closed_gate().await, &mut usage).map_err(refused)?;
     if !exit.is_success()
         && let Some(refusal) = ended::limit_hit(call, &end)
     {
-        return Err(refusal);
+        // Memory that runs out ends whatever the tool was at, also if its first process could still say so.
+        let reach = if end.usage.oom_kills > 0 { ExecutionReach::MayHaveRun } else { exit.reach() };
+        return Err(ExecutorError { refusal, reach });
     }
-    let value = judged(exit, said.result()).map_err(|refusal| prepared.scrubber.refusal(refusal))?;
+    let value = judged(exit, said.result()).map_err(|refusal| refused(prepared.scrubber.refusal(refusal)))?;
     Ok(ToolOutput { value: prepared.scrubber.value(value), usage })
 }
 
@@ -59,30 +68,33 @@ pub(crate) async fn in_session(
     call: &ToolCall,
     mut prepared: Prepared,
     pool: Option<&Arc<WarmPool<Running>>>,
-) -> Result<ToolOutput, Refusal> {
+) -> Result<ToolOutput, ExecutorError> {
     let Some(pool) = pool else {
         let mut running = started(walls, call, &prepared).await?;
         let answer = asked(call, &mut running, &prepared.scrubber).await;
         return concluded(call, running, answer, &prepared.scrubber).await;
     };
     prepared.spec.freezable = true;
-    let key = WarmKey::new(call.tool.id.clone(), &call.tool.version, call.tenant.clone(), prepared.digest()?);
+    let digest = prepared.digest().map_err(ExecutorError::not_sent)?;
+    let key = WarmKey::new(call.tool.id.clone(), &call.tool.version, call.tenant.clone(), digest);
     // One that turns out to be unfit was not asked anything, so another one may be.
     while let Some(mut warm) = pool.take(&key) {
         if !warm.process.wake().await {
             continue;
         }
+        call.dispatch.release();
         let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
         if !matches!(&answer, Err(error) if !error.was_asked()) {
             return kept(call, pool, warm, answer, &prepared.scrubber).await;
         }
+        call.dispatch.hold();
     }
     let mut warm = pool.started(key, started(walls, call, &prepared).await?);
     let answer = asked(call, &mut warm.process, &prepared.scrubber).await;
     kept(call, pool, warm, answer, &prepared.scrubber).await
 }
 
-async fn started(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<Running, Refusal> {
+async fn started(walls: &Walls, call: &ToolCall, prepared: &Prepared) -> Result<Running, ExecutorError> {
     let mut running = Running::start(walls, call, prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
     running.session = Some(Session::new(streams, SessionBounds::default()));
@@ -110,7 +122,7 @@ async fn concluded(
     mut running: Running,
     answer: Result<Value, SessionError>,
     secrets: &Scrubber,
-) -> Result<ToolOutput, Refusal> {
+) -> Result<ToolOutput, ExecutorError> {
     // A tool that ended by itself says more by how it did.
     let end = match &answer {
         Err(SessionError::Ended) => running.child.wait().await,
@@ -119,7 +131,9 @@ async fn concluded(
     let end = Ended { usage: running.of_this_call(end.usage), ..end };
     let lines = running.session.as_ref().map(|session| session.log(secrets)).unwrap_or_default();
     let mut usage = ended::usage(end.usage);
-    settled(call, running.closed_gate().await, &mut usage)?;
+    let reach = answer.as_ref().map_or_else(SessionError::reach, |_| ExecutionReach::Answered);
+    let refused = |refusal| ExecutorError { refusal, reach };
+    settled(call, running.closed_gate().await, &mut usage).map_err(refused)?;
     running.bytes_of_this_call(&mut usage);
     reported(running.session.as_ref(), &mut usage);
     match answer {
@@ -133,7 +147,7 @@ async fn concluded(
                 SessionError::Ended => ended_early(ended::exit(&end)),
                 error => error.refusal(),
             });
-            Err(secrets.refusal(refusal))
+            Err(refused(secrets.refusal(refusal)))
         }
     }
 }
@@ -145,7 +159,7 @@ async fn kept(
     mut warm: Warm<Running>,
     answer: Result<Value, SessionError>,
     secrets: &Scrubber,
-) -> Result<ToolOutput, Refusal> {
+) -> Result<ToolOutput, ExecutorError> {
     let reusable = warm.process.session.as_ref().is_some_and(Session::is_reusable);
     if !reusable || !answer.as_ref().err().is_none_or(SessionError::is_reusable) {
         return concluded(call, warm.process, answer, secrets).await;
@@ -169,7 +183,7 @@ async fn kept(
     pool.give_back(warm);
     match answer {
         Ok(value) => Ok(ToolOutput { value: secrets.value(value), usage }),
-        Err(error) => Err(secrets.refusal(error.refusal())),
+        Err(error) => Err(ExecutorError { refusal: secrets.refusal(error.refusal()), reach: error.reach() }),
     }
 }
 
@@ -179,8 +193,8 @@ fn reported(session: Option<&Session>, usage: &mut Usage) {
     (usage.cost_incurred, usage.tokens) = (said.cost, said.tokens);
 }
 
-fn broken() -> Refusal {
-    Refusal::new(ErrorCode::E3404, "the connection to the tool broke")
+fn broken() -> ExecutorError {
+    ExecutorError::may_have_run(Refusal::new(ErrorCode::E3404, "the connection to the tool broke"))
 }
 
 /// The tool's own words are for the log of the operator, never for the caller.

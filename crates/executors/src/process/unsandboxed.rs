@@ -4,30 +4,35 @@
 //! that relies on a limit, and a tool that is to be given secrets or a gate, are refused.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ToolCall, ToolOutput};
+use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
 
 use super::child::Child;
 use super::output::{self, Exit, judged};
 use super::scrub::Scrubber;
-use super::simple;
+use super::{key_in_environment, simple};
 
 pub(super) async fn run(
     call: &ToolCall,
     command: &[String],
     env: &BTreeMap<String, String>,
     home: &Path,
-) -> Result<ToolOutput, Refusal> {
-    enforceable(call)?;
-    let mut child = Child::start(command, env, home).map_err(|error| not_started(call, &error))?;
-    let streams = child.streams().ok_or_else(|| Refusal::new(ErrorCode::E3404, "the connection to the tool broke"))?;
+) -> Result<ToolOutput, ExecutorError> {
+    enforceable(call).map_err(ExecutorError::not_sent)?;
+    call.dispatch.release();
+    let mut env = env.clone();
+    env.extend(key_in_environment(call));
+    let child = Child::start(command, &env, home);
+    let mut child = child.map_err(|error| ExecutorError::not_sent(not_started(call, &error)))?;
+    let broken = |error| ExecutorError::may_have_run(output::broken(&error));
+    let streams = child.streams().ok_or_else(|| broken(simple::Broken::Io(io::ErrorKind::BrokenPipe.into())))?;
     let input = call.parameters.to_string().into_bytes();
-    let (status, said) = simple::talk_until(streams, &input, &simple::Bounds::default(), child.wait())
-        .await
-        .map_err(|error| output::broken(&error))?;
-    let status = status.map_err(|error| output::broken(&simple::Broken::Io(error)))?;
+    let (status, said) =
+        simple::talk_until(streams, &input, &simple::Bounds::default(), child.wait()).await.map_err(broken)?;
+    let status = status.map_err(|error| broken(simple::Broken::Io(error)))?;
     let (exit, lines) = (Exit::from(status), said.log(&Scrubber::default()));
     if !exit.is_success() {
         let lines = call.companion.redacted(&lines);
@@ -36,7 +41,8 @@ pub(super) async fn run(
         let lines = call.companion.redacted(&lines);
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
-    judged(exit, said.result()).map(ToolOutput::of)
+    let value = judged(exit, said.result());
+    value.map(ToolOutput::of).map_err(|refusal| ExecutorError { refusal, reach: exit.reach() })
 }
 
 /// Nothing here keeps a limit, a gate or a secret.

@@ -1,4 +1,5 @@
-//! The host's side of `gantry:tool` (`wit/gantry-tool/tool.wit`): progress, log, documents, secrets, checkpoints.
+//! The host's side of `gantry:tool` (`wit/gantry-tool/tool.wit`): progress, log, documents, the call itself, secrets,
+//! checkpoints.
 //!
 //! Invariants
 //! - HOST-1: a secret is given under its exact, declared name and to nobody else; every other name gets the same answer.
@@ -14,7 +15,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
 use kernel::checkpoints::record::STATE_BYTES_MAX;
 use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot, Unaccompanied};
-use kernel::ports::executor::ResumePoint;
+use kernel::ports::executor::{ResumePoint, ToolCall};
 use kernel::ports::secret_source::Secret;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -68,19 +69,29 @@ pub(super) struct Host {
     secrets: Secrets,
     /// What the call goes on from.
     resume: Option<Arc<ResumePoint>>,
+    /// What tells a repetition of the act from a new one; empty where nothing is called.
+    idempotency_key: Arc<str>,
     /// Lines written so far.
     lines: u32,
 }
 
 impl Host {
     /// For one call, which comes on a thread of the server's.
-    pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets, resume: Option<Arc<ResumePoint>>) -> Self {
-        Self { companion, server: Handle::current(), secrets, resume, lines: 0 }
+    pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets, call: &ToolCall) -> Self {
+        let (resume, idempotency_key) = (call.resume.clone(), Arc::clone(&call.idempotency_key));
+        Self { companion, server: Handle::current(), secrets, resume, idempotency_key, lines: 0 }
     }
 
     /// For an instance that is made and never called.
     pub(super) fn of_nobody() -> Self {
-        Self::of(Unaccompanied::new(), Secrets::default(), None)
+        Self {
+            companion: Unaccompanied::new(),
+            server: Handle::current(),
+            secrets: Secrets::default(),
+            resume: None,
+            idempotency_key: Arc::default(),
+            lines: 0,
+        }
     }
 
     /// HOST-2: the line, unless the guest has said enough.
@@ -204,6 +215,10 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
             Box::new(async move { Ok((asked.await,)) })
         },
     )?;
+    let mut invocation = linker.instance("gantry:tool/invocation@1.0.0")?;
+    invocation.func_wrap("idempotency-key", |store: StoreContextMut<'_, State>, (): ()| {
+        Ok((store.data().host.idempotency_key.to_string(),))
+    })?;
     let mut secrets = linker.instance("gantry:tool/secrets@1.0.0")?;
     secrets.func_wrap("get", |store: StoreContextMut<'_, State>, (name,): (String,)| {
         Ok((store.data().host.secrets.get(&name),))

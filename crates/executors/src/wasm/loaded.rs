@@ -11,9 +11,10 @@ use super::library::LoadError;
 use super::state::State;
 
 /// The interfaces a component may import, without their versions.
-const GIVEN: [&str; 12] = [
+const GIVEN: [&str; 13] = [
     "gantry:tool/checkpoints",
     "gantry:tool/host",
+    "gantry:tool/invocation",
     "gantry:tool/secrets",
     "gantry:tool/types",
     "wasi:cli/",

@@ -5,16 +5,18 @@
 //!   and never what the tool wrote to its log.
 //! - VERDICT-2: a guest that was refused memory and then failed, failed for want of memory, however it put it.
 //! - VERDICT-3: a guest that tried to go where it may not is refused whatever it answers.
+//! - VERDICT-4: a guest that says that a service behind it is unavailable does not say whether that service was asked, so the
+//!   call may have run.
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::{ToolCall, ToolOutput, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, ToolCall, ToolOutput, Usage};
 use serde_json::Value;
 use wasmtime::Trap;
 
 use super::guest::{Ended, Outcome};
 use super::host::{ErrorKind, ToolError};
-use super::limits::OUTPUT_BYTES_MAX;
+use super::limits::{OUTPUT_BYTES_MAX, Seen};
 use super::streams::printable;
 use crate::confinement::forbidden;
 
@@ -22,8 +24,29 @@ use crate::confinement::forbidden;
 const MESSAGE_CHARS_MAX: usize = 500;
 
 /// The result of a call, or its refusal.
-pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal> {
+pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, ExecutorError> {
     log(call, &ended);
+    let reach = reach(&ended.outcome, &ended.seen);
+    judged(call, ended).map_err(|refusal| ExecutorError { refusal, reach })
+}
+
+/// How far the call came, by how the guest ended. VERDICT-4.
+fn reach(outcome: &Outcome, seen: &Seen) -> ExecutionReach {
+    match outcome {
+        Outcome::NotStarted(_) | Outcome::WrongShape(_) => ExecutionReach::NotSent,
+        // Memory that it is refused can stop it in the middle, whatever it says afterwards.
+        Outcome::Failed(_) | Outcome::Exited(_) if seen.memory_refused => ExecutionReach::MayHaveRun,
+        Outcome::Failed(ToolError { kind: ErrorKind::Unavailable, .. }) => ExecutionReach::MayHaveRun,
+        Outcome::Failed(ToolError { kind: ErrorKind::InvalidParameters | ErrorKind::Failed, .. }) => {
+            ExecutionReach::Answered
+        }
+        Outcome::Answered(_) | Outcome::Exited(_) => ExecutionReach::Answered,
+        // It was still writing, or was stopped in the middle.
+        Outcome::TooMuch | Outcome::Trapped(_) => ExecutionReach::MayHaveRun,
+    }
+}
+
+fn judged(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal> {
     // VERDICT-3.
     if !ended.traffic.violations.is_empty() {
         return Err(forbidden(call, &ended.traffic.violations));

@@ -6,7 +6,7 @@ use contract::error::ErrorCode;
 use contract::manifest::Isolation;
 use gantry_executors::BuiltinExecutor;
 use gantry_executors::builtin::manifests;
-use kernel::ports::executor::{Executor, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolOutput};
 use kernel::registry::ToolVersion;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ async fn every_example_that_needs_no_model_gives_a_result_of_the_declared_shape(
                     let checked = tool.result_schema().unwrap().check(&output.value);
                     assert_eq!(checked, Ok(()), "{} {example}: {}", tool.id, output.value);
                 }
-                Err(refusal) => {
+                Err(ExecutorError { refusal, .. }) => {
                     assert_eq!(refusal.code, ErrorCode::E3408, "{} {example}: {refusal}", tool.id);
                     let declared = tool.manifest.errors.iter().any(|e| e.code == refusal.code);
                     assert!(declared, "{} answers {} without declaring it", tool.id, refusal.code);
@@ -72,14 +72,15 @@ async fn without_a_model_the_operations_that_need_one_name_the_setting() {
     let binding = reasoning.manifest.execution.clone().unwrap();
     let refused = [
         executor().ready(&reasoning, &binding, Isolation::Builtin).unwrap_err(),
-        executor().execute(call(&reasoning, json!({ "problem": "why" }))).await.unwrap_err(),
+        executor().execute(call(&reasoning, json!({ "problem": "why" }))).await.unwrap_err().refusal,
         executor()
             .execute(call(
                 &tool("text_transform"),
                 json!({ "text": "hi", "operation": "translate", "options": { "targetLanguage": "French" } }),
             ))
             .await
-            .unwrap_err(),
+            .unwrap_err()
+            .refusal,
     ];
     for refusal in refused {
         assert_eq!(refusal.code, ErrorCode::E3408);

@@ -72,5 +72,7 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
         isolation: tool.manifest.execution.as_ref().map_or_else(Isolation::default, Execution::isolation_asked),
         companion: Unaccompanied::new(),
         resume: None,
+        dispatch: Arc::default(),
+        idempotency_key: "key-of-the-act".into(),
     }
 }

@@ -129,7 +129,10 @@ async fn each_failure_of_the_server_has_its_code() {
     ];
     for (name, answer, code, retryable, message) in cases {
         let (address, _) = serve(OPENAI_PATH, answer).await;
-        let refusal = client(ModelProvider::Openai, &address).complete(&prompt(false), ENOUGH).await.unwrap_err();
+        let error = client(ModelProvider::Openai, &address).complete(&prompt(false), ENOUGH).await.unwrap_err();
+        let turned_away = matches!(name, "401" | "403" | "404" | "400" | "422" | "429" | "redirect");
+        assert_eq!(error.reach.is_clean(), turned_away, "{name}: {error}");
+        let refusal = error.refusal;
         assert_eq!((refusal.code, refusal.retryable), (code, retryable), "{name}: {refusal}");
         assert!(refusal.message.contains(message), "{name}: {}", refusal.message);
         assert_eq!(refusal.retry_after_ms, (name == "429").then_some(7000), "{name}");
@@ -142,7 +145,7 @@ async fn a_server_that_is_slow_absent_or_hangs_up_is_told_apart() {
     // Accepts and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let slow = client(ModelProvider::Openai, &format!("http://{}", silent.local_addr().unwrap()));
-    let refusal = slow.complete(&prompt(false), Duration::from_millis(50)).await.unwrap_err();
+    let refusal = slow.complete(&prompt(false), Duration::from_millis(50)).await.unwrap_err().refusal;
     assert_eq!(refusal.code, ErrorCode::E3503);
 
     // Accepts and hangs up.
@@ -154,12 +157,12 @@ async fn a_server_that_is_slow_absent_or_hangs_up_is_told_apart() {
         }
     });
     let closed = client(ModelProvider::Openai, &format!("http://{address}"));
-    assert_eq!(closed.complete(&prompt(false), ENOUGH).await.unwrap_err().code, ErrorCode::E3502);
+    assert_eq!(closed.complete(&prompt(false), ENOUGH).await.unwrap_err().refusal.code, ErrorCode::E3502);
 
     // Nobody is there any more.
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let absent = client(ModelProvider::Openai, &format!("http://{gone}"));
-    let refusal = absent.complete(&prompt(false), ENOUGH).await.unwrap_err();
+    let refusal = absent.complete(&prompt(false), ENOUGH).await.unwrap_err().refusal;
     assert_eq!(refusal.code, ErrorCode::E3502);
     assert!(refusal.message.contains("cannot be reached"), "{}", refusal.message);
 }

@@ -56,7 +56,7 @@ impl Place {
         let executor = self.executor(&tool);
         let binding = tool.manifest.execution.as_ref().unwrap();
         executor.ready(&tool, binding, binding.isolation_asked())?;
-        executor.execute(call(&tool, json!({ "text": "a b" }))).await
+        executor.execute(call(&tool, json!({ "text": "a b" }))).await.map_err(|error| error.refusal)
     }
 }
 

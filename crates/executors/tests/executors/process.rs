@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat};
+use contract::manifest::{Execution, Isolation, Manifest, ManifestFormat, SideEffectPolicy};
 use gantry_executors::{Confinement, Homes, ProcessExecutor, ProcessIsolation, Reach};
 use kernel::ports::executor::{Executor, ToolOutput};
 use kernel::ports::secret_source::NoSecrets;
@@ -47,7 +47,7 @@ fn at_home(tool: &ToolVersion, home: &Path) -> ProcessExecutor {
 async fn shell(script: &str) -> Result<ToolOutput, Refusal> {
     let home = tempfile::tempdir().unwrap();
     let tool = tool(&["sh", "-c", script], &json!({ "env": { "EXTRA": "given" } }));
-    at_home(&tool, home.path()).execute(call(&tool, json!({ "text": "a b" }))).await
+    at_home(&tool, home.path()).execute(call(&tool, json!({ "text": "a b" }))).await.map_err(|error| error.refusal)
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn the_example_tool_counts_words() {
     executor.ready(&tool, tool.manifest.execution.as_ref().unwrap(), Isolation::Process).unwrap();
     let output = executor.execute(call(&tool, json!({ "text": "a b" }))).await.unwrap();
     assert_eq!(output.value, json!({ "words": 2, "characters": 3 }));
-    let failed = executor.execute(call(&tool, json!({ "wrong": 1 }))).await.unwrap_err();
+    let failed = executor.execute(call(&tool, json!({ "wrong": 1 }))).await.unwrap_err().refusal;
     assert_eq!(failed.code, ErrorCode::E3401);
     assert!(!failed.message.contains("KeyError") && !failed.message.contains("main.py"), "{failed}");
 }
@@ -67,7 +67,7 @@ async fn another_tenants_tool_of_the_same_name_does_not_run_in_the_folder() {
     let (ours, theirs) = (version_of(example()), version_of_tenant("acme".parse().unwrap(), example()));
     let executor = at_home(&ours, Path::new(EXAMPLE));
     assert_eq!((&ours.id, &ours.version), (&theirs.id, &theirs.version));
-    let refused = executor.execute(call(&theirs, json!({ "text": "a b" }))).await.unwrap_err();
+    let refused = executor.execute(call(&theirs, json!({ "text": "a b" }))).await.unwrap_err().refusal;
     assert_eq!(refused.code, ErrorCode::E3108);
 }
 
@@ -180,7 +180,7 @@ async fn what_cannot_be_had_without_a_sandbox_is_refused() {
         let binding = tool.manifest.execution.as_ref().unwrap();
         let refusals = [
             executor.ready(tool, binding, binding.isolation_asked()).unwrap_err(),
-            executor.execute(call(tool, json!({}))).await.unwrap_err(),
+            executor.execute(call(tool, json!({}))).await.unwrap_err().refusal,
         ];
         for refusal in refusals {
             assert_eq!((refusal.code, refusal.retryable), (code, Some(false)), "{refusal}");
@@ -190,7 +190,7 @@ async fn what_cannot_be_had_without_a_sandbox_is_refused() {
     // What the operator demands counts as much as what the manifest asks for.
     let mut demanded = call(&plain, json!({}));
     demanded.isolation = Isolation::Gvisor;
-    assert_eq!(unsandboxed(Homes::default()).execute(demanded).await.unwrap_err().code, ErrorCode::E3405);
+    assert_eq!(unsandboxed(Homes::default()).execute(demanded).await.unwrap_err().refusal.code, ErrorCode::E3405);
 }
 
 #[tokio::test]
@@ -199,8 +199,11 @@ async fn what_nothing_would_confine_is_not_given_without_a_sandbox() {
         let mut manifest = example();
         manifest.required_permissions = vec![permission.to_owned()];
         let tool = version_of(manifest);
-        let refusal =
-            at_home(&tool, Path::new(EXAMPLE)).execute(call(&tool, json!({ "text": "a b" }))).await.unwrap_err();
+        let refusal = at_home(&tool, Path::new(EXAMPLE))
+            .execute(call(&tool, json!({ "text": "a b" })))
+            .await
+            .unwrap_err()
+            .refusal;
         assert_eq!((refusal.code, refusal.retryable), (ErrorCode::E3405, Some(false)), "{permission}: {refusal}");
         assert!(refusal.message.contains("without the sandbox"), "{permission}: {}", refusal.message);
     }
@@ -211,7 +214,7 @@ async fn limits_that_nothing_would_enforce_are_refused() {
     let tool = version_of(example());
     let mut bounded = call(&tool, json!({ "text": "a b" }));
     bounded.limits.asked_by_caller = true;
-    let refusal = at_home(&tool, Path::new(EXAMPLE)).execute(bounded).await.unwrap_err();
+    let refusal = at_home(&tool, Path::new(EXAMPLE)).execute(bounded).await.unwrap_err().refusal;
     assert_eq!(refusal.code, ErrorCode::E3405);
     let unasked = call(&tool, json!({ "text": "a b" }));
     assert_eq!(at_home(&tool, Path::new(EXAMPLE)).execute(unasked).await.unwrap().value["words"], 2);
@@ -224,7 +227,42 @@ async fn a_forgotten_home_and_a_missing_program_are_refused() {
     let homes = Homes::default();
     homes.set(&tool.id, &tool.version, home.path().to_owned());
     let executor = unsandboxed(homes.clone());
-    assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().code, ErrorCode::E3401);
+    assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().refusal.code, ErrorCode::E3401);
     homes.forget(&tool.id, &tool.version);
-    assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().code, ErrorCode::E3108);
+    assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().refusal.code, ErrorCode::E3108);
+}
+
+#[tokio::test]
+async fn each_end_of_a_program_says_how_far_the_call_came() {
+    use kernel::ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
+    let home = tempfile::tempdir().unwrap();
+    for (command, reach) in [
+        (&["sh", "-c", "exit 3"][..], Answered),
+        (&["sh", "-c", "echo not json"], Answered),
+        (&["sh", "-c", "true"], Answered),
+        (&["sh", "-c", "kill -9 $$"], MayHaveRun),
+        (&["sh", "-c", "head -c 2000000 /dev/zero"], MayHaveRun),
+        (&["no-such-program-anywhere"], NotSent),
+    ] {
+        let tool = tool(command, &json!({}));
+        let error = at_home(&tool, home.path()).execute(call(&tool, json!({}))).await.unwrap_err();
+        assert_eq!(error.reach, reach, "{command:?}: {error}");
+    }
+    let tool = tool(&["sh", "-c", "true"], &json!({}));
+    assert_eq!(unsandboxed(Homes::default()).execute(call(&tool, json!({}))).await.unwrap_err().reach, NotSent);
+}
+
+#[tokio::test]
+async fn a_program_with_effects_finds_the_key_of_its_act_in_its_environment() {
+    let script = "printf '\"%s\"' \"$IDEMPOTENCY_KEY\"";
+    assert_eq!(shell(script).await.unwrap().value, json!(""), "a pure tool is told nothing");
+    let mut manifest = example();
+    manifest.side_effect_policy = SideEffectPolicy::Idempotent;
+    let command = ["sh", "-c", script];
+    manifest.execution =
+        Some(serde_json::from_value::<Execution>(json!({ "type": "process", "command": command })).unwrap());
+    let tool = version_of(manifest);
+    let home = tempfile::tempdir().unwrap();
+    let output = at_home(&tool, home.path()).execute(call(&tool, json!({ "text": "a b" }))).await.unwrap();
+    assert_eq!(output.value, json!("key-of-the-act"));
 }

@@ -78,7 +78,7 @@ impl House {
     }
 
     async fn call(&self, tool: &Arc<ToolVersion>, parameters: Value) -> Result<ToolOutput, Refusal> {
-        self.executor.execute(call(tool, parameters)).await
+        self.executor.execute(call(tool, parameters)).await.map_err(|error| error.refusal)
     }
 }
 

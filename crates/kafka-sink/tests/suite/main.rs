@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use audit::conformance::{MemorySource, Receiver, check, courier, until, until_acknowledged};
 use audit::sinks::{BatchLimits, Event, Sink, Verdict};
 use broker::Broker;
-use gantry_kafka_sink::{KafkaConfig, KafkaMode, KafkaSink, TOPIC_DEFAULT};
+use gantry_kafka_sink::{KafkaConfig, KafkaMode, KafkaSecurity, KafkaSink, TOPIC_DEFAULT};
 use serde_json::Value;
 
 struct Cluster {
@@ -34,6 +34,7 @@ impl Cluster {
             topic: TOPIC_DEFAULT.into(),
             mode: self.mode,
             timeout: Duration::from_secs(2),
+            security: KafkaSecurity::default(),
         };
         KafkaSink::new(config).unwrap()
     }
@@ -150,6 +151,7 @@ fn a_debug_print_of_a_sink_needs_no_broker() {
         topic: TOPIC_DEFAULT.into(),
         mode: KafkaMode::Binary,
         timeout: Duration::from_secs(1),
+        security: KafkaSecurity::default(),
     };
     assert!(format!("{:?}", KafkaSink::new(config).unwrap()).contains(TOPIC_DEFAULT));
 }

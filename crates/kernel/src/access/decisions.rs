@@ -1,21 +1,31 @@
 //! Policy decisions, remembered (DESIGN §8.6).
 //!
-//! The key holds everything a decision can depend on: the epoch, the caller's rights, the tool version, and of the context
-//! only what the policies in force read. It is consulted after the token has been verified and its tool checked, never before.
+//! The key holds everything a decision can depend on: the epoch, the caller's rights and those of everybody who handed its
+//! token on, the tool version and the server behind it, and of the context only what the policies in force read. It is consulted after the token has
+//! been verified and its tool checked, never before.
+//!
+//! Invariants
+//! - DEC-1: every layer, the external engine included, is asked about every hand of the delegation chain. All must allow, and
+//!   the obligations of all hold: a name that was chosen in a token exchange sheds nothing (decision 0042).
+//! - DEC-2: one call asks a layer at most once for each hand, and a chain has a bounded number of hands.
 
 use std::sync::Arc;
 
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use policy::{Caller, ContextNeeds, Obligation, Question, ToolFacts, Verdict};
+use futures_util::future::try_join_all;
+use policy::{Caller, ContextNeeds, Delegator, Obligation, OutputSchema, Policies, Question, ToolFacts, Verdict};
 use quick_cache::sync::Cache;
 use serde_json::{Value, json};
 
 use super::naming::{Mark, Naming};
 use super::service::Access;
 use super::snapshot::{AccessSnapshot, PolicyLayer};
+use super::tool_reach::ReachFacts;
 use crate::ports::clock::UnixMillis;
+use crate::ports::policy_engine::EngineError;
+use crate::ports::tool_origin::ToolOrigin;
 use crate::registry::ToolVersion;
 
 /// Remembered decisions; the least used make room.
@@ -39,6 +49,8 @@ struct Key {
     owner: TenantId,
     /// The digest of the manifest, which holds id and version.
     tool: Digest,
+    /// Of the server behind it: what that may touch changes without the manifest.
+    origin: Option<Digest>,
     arguments: Option<Digest>,
     second: Option<i64>,
 }
@@ -95,6 +107,8 @@ impl Decisions {
 pub(crate) struct Call<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) tool: &'a ToolVersion,
+    /// The server behind the tool, if there is one.
+    pub(crate) origin: Option<&'a ToolOrigin>,
     pub(crate) arguments: &'a Value,
     pub(crate) arguments_digest: Digest,
     pub(crate) now: UnixMillis,
@@ -120,6 +134,7 @@ impl Access {
             caller: *call.caller.digest(),
             owner: call.tool.tenant.clone(),
             tool: call.tool.digest,
+            origin: call.origin.map(ToolOrigin::digest),
             arguments: needs.arguments.then_some(call.arguments_digest),
             second: needs.time.then(|| call.now.0.div_euclid(1000)),
         };
@@ -129,7 +144,8 @@ impl Access {
         let outcome = match fresh {
             Some(known) => known.outcome,
             None => {
-                let outcome = self.ask(layers.into_iter().flatten(), call).await?;
+                // Boxed: most calls find their decision remembered.
+                let outcome = Box::pin(self.ask(layers.into_iter().flatten(), call)).await?;
                 self.decisions().remembered.insert(key, Remembered { outcome: outcome.clone(), at: call.now });
                 outcome
             }
@@ -137,13 +153,14 @@ impl Access {
         outcome.map_err(|denial| denied(&denial))
     }
 
-    /// Asks every layer. An error is not remembered: the next call asks again.
+    /// Asks every layer about every hand. An error is not remembered: the next call asks again.
     async fn ask<'l>(
         &self,
         layers: impl Iterator<Item = (&'static str, &'l Arc<PolicyLayer>)>,
         call: Call<'_>,
     ) -> Result<Result<Arc<Decision>, Denial>, Refusal> {
-        let question = question(call, self.environment());
+        let facts = ReachFacts::of(call.tool, call.origin)?;
+        let hands = hands(&question(call, &facts, self.environment()), call.caller.chain());
         let mut decision = Decision::default();
         for (name, layer) in layers {
             if layer.record.is_none() {
@@ -154,32 +171,15 @@ impl Access {
                     .hint("an administrator must replace them: see the server's log and PUT /v1/policies")
                     .retryable(false)
             })?;
-            if let Err(denial) = decision.add(name, policies.decide(&question)) {
+            if let Err(denial) = decision.add_layer(name, policies, &hands) {
                 return Ok(Err(denial));
-            }
-            // Nobody hands on what it may not do itself, whatever the name it is handed on to.
-            for link in call.caller.chain() {
-                let verdict = policies.decide(&Question {
-                    agent: &link.sub,
-                    roles: link.roles.as_deref().unwrap_or(question.roles),
-                    scopes: link.scopes.as_deref().unwrap_or(question.scopes),
-                    ..question
-                });
-                if !verdict.allowed {
-                    let reason = format!("{} (for `{}`, who handed the token on)", verdict.reason, link.sub);
-                    return Ok(Err(Denial { layer: name, verdict: Arc::new(Verdict { reason, ..verdict }) }));
-                }
             }
         }
         if let Some(engine) = self.engine() {
-            let verdict = engine.decide(&question).await.map_err(|error| {
-                tracing::error!(%error, "the external policy engine failed");
-                let refusal =
-                    Refusal::new(ErrorCode::E3205, "the policy engine gave no decision, so the call is refused")
-                        .hint("try again in a moment; an operator should look at the policy engine");
-                Refusal { retry_after_ms: Some(ENGINE_RETRY_AFTER_MS), ..refusal }
-            })?;
-            if let Err(denial) = decision.add("engine", verdict) {
+            // At once, so that a long chain waits no longer for the engine than a short one.
+            let verdicts = try_join_all(hands.iter().map(|hand| engine.decide(&hand.question)));
+            let verdicts = verdicts.await.map_err(|error| no_decision(&error))?;
+            if let Err(denial) = decision.add("engine", hands.iter().zip(verdicts)) {
                 return Ok(Err(denial));
             }
         }
@@ -187,22 +187,88 @@ impl Access {
     }
 }
 
+fn no_decision(error: &EngineError) -> Refusal {
+    tracing::error!(%error, "the external policy engine failed");
+    let refusal = Refusal::new(ErrorCode::E3205, "the policy engine gave no decision, so the call is refused")
+        .hint("try again in a moment; an operator should look at the policy engine");
+    Refusal { retry_after_ms: Some(ENGINE_RETRY_AFTER_MS), ..refusal }
+}
+
 impl Decision {
-    fn add(&mut self, layer: &'static str, verdict: Verdict) -> Result<(), Denial> {
-        if !verdict.allowed {
-            return Err(Denial { layer, verdict: Arc::new(verdict) });
-        }
-        self.determining.extend(verdict.determining);
-        for obligation in verdict.obligations {
-            if !self.obligations.contains(&obligation) {
-                self.obligations.push(obligation);
+    fn add_layer(&mut self, layer: &'static str, policies: &Policies, hands: &[Hand<'_>]) -> Result<(), Denial> {
+        // Lazily: the first denial ends the question.
+        self.add(layer, hands.iter().map(|hand| (hand, policies.decide(&hand.question))))
+    }
+
+    /// Joins what one layer says about each hand.
+    fn add<'h>(
+        &mut self,
+        layer: &'static str,
+        verdicts: impl Iterator<Item = (&'h Hand<'h>, Verdict)>,
+    ) -> Result<(), Denial> {
+        let mut determining: Vec<String> = Vec::new();
+        for (hand, verdict) in verdicts {
+            if !verdict.allowed {
+                return Err(Denial { layer, verdict: Arc::new(hand.denied(verdict)) });
+            }
+            for name in verdict.determining {
+                if !determining.contains(&name) {
+                    determining.push(name);
+                }
+            }
+            for obligation in verdict.obligations {
+                if !self.obligations.contains(&obligation) {
+                    self.obligations.push(obligation);
+                }
             }
         }
+        self.determining.append(&mut determining);
         Ok(())
     }
 }
 
-fn question<'a>(call: Call<'a>, environment: &'a str) -> Question<'a> {
+/// Somebody in whose name a call is made: the caller, or one who handed the token on.
+#[derive(Debug)]
+struct Hand<'a> {
+    question: Question<'a>,
+    is_delegator: bool,
+}
+
+impl Hand<'_> {
+    /// The denial, with the name of the delegator whom it is about.
+    fn denied(&self, verdict: Verdict) -> Verdict {
+        if !self.is_delegator {
+            return verdict;
+        }
+        let reason = format!("{} (for `{}`, who handed the token on)", verdict.reason, self.question.agent);
+        Verdict { reason, ..verdict }
+    }
+}
+
+/// Everybody in whose name the call is made, the caller first, each once. Nobody hands on what it may not do itself, whatever
+/// the name it is handed on to; what a link does not say is taken from the token.
+fn hands<'a>(caller: &Question<'a>, chain: &'a [Delegator]) -> Vec<Hand<'a>> {
+    let mut hands = vec![Hand { question: *caller, is_delegator: false }];
+    for link in chain {
+        let question = Question {
+            agent: &link.sub,
+            roles: link.roles.as_deref().unwrap_or(caller.roles),
+            scopes: link.scopes.as_deref().unwrap_or(caller.scopes),
+            ..*caller
+        };
+        // An agent that narrowed its own token for one purpose is the same hand, unless its rights were others.
+        let same = |other: &Hand<'_>| {
+            let other = &other.question;
+            (other.agent, other.roles, other.scopes) == (question.agent, question.roles, question.scopes)
+        };
+        if !hands.iter().any(same) {
+            hands.push(Hand { question, is_delegator: true });
+        }
+    }
+    hands
+}
+
+fn question<'a>(call: Call<'a>, facts: &'a ReachFacts<'a>, environment: &'a str) -> Question<'a> {
     let (caller, tool) = (call.caller, call.tool);
     let manifest = &tool.manifest;
     Question {
@@ -220,6 +286,12 @@ fn question<'a>(call: Call<'a>, environment: &'a str) -> Question<'a> {
             effects: manifest.side_effect_policy,
             required_permissions: &manifest.required_permissions,
             provider: &manifest.provider,
+            reach: facts.reach(),
+            output_schema: if manifest.constrains_output() {
+                OutputSchema::Declared
+            } else {
+                OutputSchema::Unconstrained
+            },
         },
         arguments: call.arguments,
         now_ms: call.now.0,

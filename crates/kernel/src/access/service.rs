@@ -114,7 +114,7 @@ impl Access {
             };
             match told {
                 Ok(Change::Access { epoch }) if epoch <= self.snapshot().epoch => {}
-                Ok(Change::Registry { .. } | Change::Decisions | Change::DecisionsOf { .. }) => {}
+                Ok(Change::Registry { .. } | Change::Servers | Change::Decisions | Change::DecisionsOf { .. }) => {}
                 Ok(Change::Access { .. } | Change::Lost) | Err(RecvError::Lagged(_)) => {
                     let _turn = self.turn.lock().await;
                     if let Err(error) = self.reload().await {
@@ -130,7 +130,7 @@ impl Access {
         loop {
             match words.recv().await {
                 // What a change of access voids, its epoch does.
-                Ok(Change::Access { .. } | Change::Registry { .. }) => {}
+                Ok(Change::Access { .. } | Change::Registry { .. } | Change::Servers) => {}
                 Ok(Change::DecisionsOf { subjects }) => self.decisions.forget_those_of(&subjects),
                 // A word from an authority outside may be among those that were lost; an epoch tells nothing of it.
                 Ok(Change::Decisions | Change::Lost) | Err(RecvError::Lagged(_)) => self.decisions.forget(),

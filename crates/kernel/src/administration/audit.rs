@@ -79,7 +79,8 @@ impl Kernel {
         let key = log.rotate_key().await.map_err(|error| unreadable(&error))?;
         let key =
             key.ok_or_else(|| Refusal::new(ErrorCode::E3010, "the key of this audit log cannot be changed here"))?;
-        slot.record(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("audit key {key}"))));
+        slot.record_durably(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("audit key {key}"))))
+            .await?;
         Ok(key)
     }
 

@@ -62,7 +62,7 @@ impl Kernel {
                 .details(json!({ "breaker": key.to_string(), "state": illegal.from.as_str() }))
         })?;
         let note = format!("{key}: {} ({})", report.snapshot.mode.as_str(), word_of(by_hand));
-        slot.record(self.act(actor, &caller, AuditAction::BreakerMoved, None, Some(note)));
+        slot.record_durably(self.act(actor, &caller, AuditAction::BreakerMoved, None, Some(note))).await?;
         Ok(report)
     }
 

@@ -2,7 +2,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault};
+use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault, did_of_subject};
 
 use super::Actor;
 use crate::access::EVERY_AGENT;
@@ -69,7 +69,8 @@ impl Kernel {
         let slot = self.parts.recorder.reserve().await?;
         self.access().put_tenants(&records).await.map_err(|error| error.refusal())?;
         let names: Vec<&str> = records.iter().map(|record| record.tenant.as_str()).take(20).collect();
-        slot.record(self.act(actor, &caller, AuditAction::TenantsChanged, None, Some(names.join(", "))));
+        slot.record_durably(self.act(actor, &caller, AuditAction::TenantsChanged, None, Some(names.join(", "))))
+            .await?;
         Ok(records)
     }
 
@@ -90,6 +91,7 @@ impl Kernel {
     ) -> Result<AgentRecord, Refusal> {
         let caller = self.permitted(actor, Action::ManageAgents).await?;
         let tenant = self.tenant_for(actor, &caller, tenant).await?;
+        subject_is_fine(agent)?;
         if let Some(text) = &document {
             if text.len() > DOCUMENT_BYTES_MAX {
                 return Err(Refusal::new(
@@ -112,7 +114,8 @@ impl Kernel {
             added_by: caller.subject().clone(),
         };
         self.access().introduce(vec![record.clone()]).await.map_err(|error| error.refusal())?;
-        slot.record(self.act(actor, &caller, AuditAction::AgentsChanged, None, Some(format!("added {agent}"))));
+        slot.record_durably(self.act(actor, &caller, AuditAction::AgentsChanged, None, Some(format!("added {agent}"))))
+            .await?;
         Ok(record)
     }
 
@@ -130,7 +133,14 @@ impl Kernel {
             return Err(Refusal::new(ErrorCode::E3207, format!("there is no agent `{agent}` here"))
                 .hint("GET /v1/agents lists those there are"));
         }
-        slot.record(self.act(actor, &caller, AuditAction::AgentsChanged, None, Some(format!("removed {agent}"))));
+        slot.record_durably(self.act(
+            actor,
+            &caller,
+            AuditAction::AgentsChanged,
+            None,
+            Some(format!("removed {agent}")),
+        ))
+        .await?;
         Ok(())
     }
 
@@ -163,7 +173,10 @@ impl Kernel {
             })?;
             let tenant = self.tenant_for(actor, &caller, wish.tenant.as_ref()).await?;
             let agent = match wish.agent.clone() {
-                Some(agent) => agent,
+                Some(agent) => {
+                    subject_is_fine(&agent)?;
+                    agent
+                }
                 None => EVERY_AGENT.parse().map_err(|_| Refusal::new(ErrorCode::E3000, "`*` is no subject"))?,
             };
             agents.push(AgentRecord {
@@ -186,8 +199,17 @@ impl Kernel {
         if activations.len() > NOTED_MAX {
             note.push_str(&format!("; and {} more", activations.len() - NOTED_MAX));
         }
-        slot.record(self.act(actor, &caller, AuditAction::ActivationsChanged, None, Some(note)));
+        slot.record_durably(self.act(actor, &caller, AuditAction::ActivationsChanged, None, Some(note))).await?;
         Ok(activations)
+    }
+}
+
+/// Agents are introduced under names that a token could have.
+fn subject_is_fine(agent: &Subject) -> Result<(), Refusal> {
+    match did_of_subject(agent) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(Refusal::new(ErrorCode::E3004, format!("`agent_id` looks like a DID and is none: {why}"))
+            .hint("write the DID as its method has it, or use a plain name")),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Who runs beside this server: who may know. What is known is the `crew`'s.
+//! Who may know which instances run beside this server, and who may read its metrics. What is known of instances is the
+//! `crew`'s.
 
 use contract::error::Refusal;
 use policy::Action;
@@ -10,6 +11,13 @@ impl Kernel {
     /// May this caller know which instances there are? Whoever runs the installation may, which is who may change its log.
     pub async fn may_see_instances(&self, actor: Actor<'_>) -> Result<(), Refusal> {
         let caller = self.permitted(actor, Action::ManageLog).await?;
+        self.of_the_installation(actor, &caller).await
+    }
+
+    /// May this caller read the metrics of the server? They count every tenant's calls, so only those may who look after the
+    /// whole installation: who may see the use of others, in the home tenant.
+    pub async fn may_see_metrics(&self, actor: Actor<'_>) -> Result<(), Refusal> {
+        let caller = self.permitted(actor, Action::SeeUsage).await?;
         self.of_the_installation(actor, &caller).await
     }
 }

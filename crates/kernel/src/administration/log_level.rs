@@ -30,7 +30,7 @@ impl Kernel {
         change(level)?;
         let noted: String = level.chars().filter(|c| !c.is_control()).take(NOTED_MAX).collect();
         let noted = self.parts.redactor.text(&noted).into_owned();
-        slot.record(self.act(actor, &caller, AuditAction::LogLevelChanged, None, Some(noted)));
+        slot.record_durably(self.act(actor, &caller, AuditAction::LogLevelChanged, None, Some(noted))).await?;
         Ok(())
     }
 }

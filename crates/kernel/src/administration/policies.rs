@@ -106,7 +106,7 @@ impl Kernel {
         let version = put.map_err(|error| error.refusal())?;
         let of = tenant.as_ref().map_or("the platform", |tenant| tenant.as_str());
         let note = format!("version {version} of {of}");
-        slot.record(self.act(actor, &caller, AuditAction::PoliciesChanged, None, Some(note)));
+        slot.record_durably(self.act(actor, &caller, AuditAction::PoliciesChanged, None, Some(note))).await?;
         Ok(PolicyRecord { tenant, version, text, added_at: self.clock().now(), added_by: caller.subject().clone() })
     }
 }

@@ -44,11 +44,21 @@ impl ServerAct<'_> {
         self.caller.subject()
     }
 
+    /// Does whoever does it administer the installation?
+    pub fn is_operators(&self) -> bool {
+        self.caller.tenant().is_home()
+    }
+
     /// Records that it was done. `note` has words of ours and names that were checked.
-    pub fn done(self, action: AuditAction, tool: Option<(&ToolId, Option<&Version>)>, note: String) {
+    pub async fn done(
+        self,
+        action: AuditAction,
+        tool: Option<(&ToolId, Option<&Version>)>,
+        note: String,
+    ) -> Result<(), Refusal> {
         let record = self.kernel.act(self.actor, &self.caller, action, None, Some(note));
         let (tool, version) = tool.map_or((None, None), |(tool, version)| (Some(tool.clone()), version.cloned()));
-        self.slot.record(AuditRecord { tool, version, ..record });
+        self.slot.record_durably(AuditRecord { tool, version, ..record }).await
     }
 }
 
@@ -91,7 +101,8 @@ impl Kernel {
                     AuditAction::ToolRegistered,
                     "taken in from its server".to_owned(),
                 )
-            });
+            })
+            .await?;
         }
         Ok(registration)
     }
@@ -106,7 +117,7 @@ impl Kernel {
     ) -> Result<(), Refusal> {
         let slot = self.parts.recorder.reserve().await?;
         let record = self.unattended(tenant, by.clone(), AuditAction::ToolPinChanged, note);
-        slot.record(AuditRecord { tool: Some(tool.clone()), ..record });
+        slot.record(AuditRecord { tool: Some(tool.clone()), ..record }).await?;
         Ok(())
     }
 }

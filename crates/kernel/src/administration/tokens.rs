@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Actor;
 use crate::identity::{Principal, did_is_known};
 use crate::invoke::Kernel;
-use crate::mint::MintedToken;
+use crate::mint::{MintedToken, is_token_id_of};
 use crate::ports::access_store::{AgentRecord, Revocation, Revoked};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::clock::UnixMillis;
@@ -61,7 +61,7 @@ impl Kernel {
         let roles: Vec<&str> = request.roles.iter().map(|role| role.as_str()).collect();
         let note =
             format!("jti {} for {} in {}, roles: {}", minted.claims.jti, request.sub, request.tenant, roles.join(" "));
-        slot.record(self.act(actor, &caller, AuditAction::TokenMinted, None, Some(note)));
+        slot.record_durably(self.act(actor, &caller, AuditAction::TokenMinted, None, Some(note))).await?;
         Ok(minted)
     }
 
@@ -72,13 +72,13 @@ impl Kernel {
         match self.handed_on(&parent, request).await {
             Ok(minted) => {
                 let note = format!("jti {} for {}", minted.claims.jti, minted.claims.sub);
-                slot.record(self.act(actor, &parent, AuditAction::TokenDelegated, None, Some(note)));
+                slot.record_durably(self.act(actor, &parent, AuditAction::TokenDelegated, None, Some(note))).await?;
                 Ok(minted)
             }
             Err(refusal) => {
                 let note = Some("may not hand its token on like that".to_owned());
                 let record = self.act(actor, &parent, AuditAction::ActRefused, None, note);
-                slot.record(AuditRecord { code: Some(refusal.code), ..record });
+                slot.record_durably(AuditRecord { code: Some(refusal.code), ..record }).await?;
                 Err(refusal)
             }
         }
@@ -126,7 +126,11 @@ impl Kernel {
     }
 
     /// Makes one token void, or all tokens of a subject that were issued so far. Whoever holds a token may give it up.
-    pub async fn revoke_tokens(&self, actor: Actor<'_>, request: &RevocationRequest) -> Result<(), Refusal> {
+    ///
+    /// Answers whether the token or subject is one that this tenant is known to have. If it is not, the revocation is kept
+    /// all the same, because tokens of other issuers are not known before they are shown; and one of another tenant
+    /// is answered exactly like none.
+    pub async fn revoke_tokens(&self, actor: Actor<'_>, request: &RevocationRequest) -> Result<bool, Refusal> {
         let holder = self.recognise(actor).await?;
         let gives_up = request.sub.is_none() && request.jti.as_deref().is_some_and(|id| holder.token_id() == Some(id));
         let caller = if gives_up { holder } else { self.permitted(actor, Action::RevokeToken).await? };
@@ -140,6 +144,7 @@ impl Kernel {
                     .hint("`jti` makes one token void, `sub` all tokens of a subject"));
             }
         };
+        let known = gives_up || self.is_revocable(&what);
         let slot = self.parts.recorder.reserve().await?;
         let note = match &what {
             Revoked::Token(_, id) => format!("jti {}", id.chars().take(100).collect::<String>()),
@@ -148,8 +153,20 @@ impl Kernel {
         let needless_from = if gives_up { caller.expires_at_ms().and_then(end_of) } else { None };
         let revocation = Revocation { what, at: self.clock().now(), by: caller.subject().clone(), needless_from };
         self.access().revoke(&revocation).await.map_err(|error| error.refusal())?;
-        slot.record(self.act(actor, &caller, AuditAction::TokenRevoked, None, Some(note)));
-        Ok(())
+        slot.record_durably(self.act(actor, &caller, AuditAction::TokenRevoked, None, Some(note))).await?;
+        Ok(known)
+    }
+
+    /// Does the tenant have such a token or subject, as far as is known? A revocation of the home tenant holds everywhere.
+    fn is_revocable(&self, what: &Revoked) -> bool {
+        let snapshot = self.access().snapshot();
+        match what {
+            Revoked::Subject(tenant, subject) => snapshot.knows(tenant, subject),
+            Revoked::Token(tenant, id) if tenant.is_home() => {
+                is_token_id_of(tenant, id) || snapshot.tenants().iter().any(|record| is_token_id_of(&record.tenant, id))
+            }
+            Revoked::Token(tenant, id) => is_token_id_of(tenant, id),
+        }
     }
 
     /// Replaces the signing key. Tokens of the former keys stay valid until they expire. Answers the new key's name.
@@ -165,7 +182,8 @@ impl Kernel {
         // Trusted first, used second: no token is ever signed by a key that is not trusted yet.
         self.identity().add_own_key(key.verifying_key())?;
         self.parts.mint.use_key(key);
-        slot.record(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("kid {id}"))));
+        slot.record_durably(self.act(actor, &caller, AuditAction::KeysRotated, None, Some(format!("kid {id}"))))
+            .await?;
         Ok(id)
     }
 

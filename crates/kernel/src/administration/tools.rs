@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
-use contract::manifest::{Execution, Manifest};
+use contract::ids::{TenantId, ToolId};
+use contract::manifest::{Execution, Manifest, ManifestError};
 use contract::version::Version;
 use policy::Action;
 use serde_json::{Value, json};
@@ -13,26 +14,67 @@ use serde_json::{Value, json};
 use super::Actor;
 use crate::insights::Happening;
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::AuditAction;
+use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::registry_store::Quarantine;
 use crate::registry::{LifecycleAction, Registration, Tool, ToolVersion, not_admitted};
 
+/// Longest reason of a quarantine or release.
+const REASON_CHARS_MAX: usize = 500;
+
 impl Kernel {
-    /// Publishes the manifest in `document`, naming every reason against it at once.
+    /// Publishes the manifest in `document` as a tool of the caller's tenant, naming every reason against it at once.
     pub async fn publish(&self, actor: Actor<'_>, document: Value) -> Result<Registration, Refusal> {
+        self.publish_for(actor, None, document).await
+    }
+
+    /// The same for another tenant, by whoever administers the installation.
+    pub async fn publish_for(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        document: Value,
+    ) -> Result<Registration, Refusal> {
         let caller = self.permitted(actor, Action::PublishTool).await?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let manifest = Manifest::from_value(document).map_err(|error| not_admitted(&error))?;
-        if !caller.tenant().is_home() && matches!(manifest.execution, Some(Execution::Builtin { .. })) {
+        if !tenant.is_home() && matches!(manifest.execution, Some(Execution::Builtin { .. })) {
             return Err(builtins_are_shared());
         }
         if matches!(manifest.execution, Some(Execution::Mcp { .. })) {
             return Err(servers_speak_for_themselves());
         }
+        self.can_run(&manifest)?;
         let slot = self.parts.recorder.reserve().await?;
-        let registration = self.registry().register(caller.tenant(), manifest, caller.subject()).await?;
+        let registration = self.registry().register(&tenant, manifest, caller.subject()).await?;
         if registration.created {
-            slot.record(self.act(actor, &caller, AuditAction::ToolRegistered, Some(&registration.version), None));
+            slot.record_durably(self.act(
+                actor,
+                &caller,
+                AuditAction::ToolRegistered,
+                Some(&registration.version),
+                None,
+            ))
+            .await?;
         }
         Ok(registration)
+    }
+
+    /// A way of running that nothing on this server knows is refused here and not at the first call.
+    fn can_run(&self, manifest: &Manifest) -> Result<(), Refusal> {
+        let Some(binding) = &manifest.execution else { return Ok(()) };
+        let mut known: Vec<&str> = self.parts.executors.iter().map(|executor| executor.kind()).collect();
+        if known.contains(&binding.kind()) {
+            return Ok(());
+        }
+        // Tools of servers are not registered by hand.
+        known.retain(|kind| *kind != "mcp");
+        known.sort_unstable();
+        let said = format!(
+            "`{}` is not supported by this version of Gantry, which runs {}",
+            binding.kind(),
+            known.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ")
+        );
+        Err(not_admitted(&ManifestError::one("/execution/type", said)))
     }
 
     /// Changes the lifecycle of one version, or of all versions of a tool.
@@ -51,7 +93,7 @@ impl Kernel {
         let changed = self.registry().change_lifecycle(caller.tenant(), tool, version, action, may_know).await?;
         let first = changed.first().map(|v| &**v);
         let note = format!("{} ({} versions)", action.verb(), changed.len());
-        slot.record(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note)));
+        slot.record_durably(self.act(actor, &caller, AuditAction::ToolLifecycleChanged, first, Some(note))).await?;
         if let (LifecycleAction::Remove, Some(insights)) = (action, self.insights()) {
             let (at, by) = (self.clock().now(), json!({ "by": caller.subject() }));
             for version in &changed {
@@ -59,6 +101,48 @@ impl Kernel {
             }
         }
         Ok(changed)
+    }
+
+    /// Takes a tool out of use in every version, on every instance, until somebody releases it (REG-024).
+    pub async fn quarantine(&self, actor: Actor<'_>, tool: &str, reason: &str) -> Result<Quarantine, Refusal> {
+        let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
+        let reason = self.reason(reason)?;
+        let slot = self.parts.recorder.reserve().await?;
+        let access = self.access().snapshot().clone();
+        let sight = self.sight(&access, &caller);
+        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || sight.knows(tool);
+        let by = (reason, caller.subject());
+        let held = self.registry().quarantine(caller.tenant(), tool, by, may_know).await?;
+        let note = format!("quarantine {}: {}", held.tool, held.reason);
+        let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
+        slot.record_durably(AuditRecord { tool: Some(held.tool.clone()), ..record }).await?;
+        Ok(held)
+    }
+
+    /// Puts a tool that a person has taken out of use back into it.
+    pub async fn release(&self, actor: Actor<'_>, tool: &str, reason: &str) -> Result<ToolId, Refusal> {
+        let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
+        let reason = self.reason(reason)?;
+        let slot = self.parts.recorder.reserve().await?;
+        let access = self.access().snapshot().clone();
+        let sight = self.sight(&access, &caller);
+        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || sight.knows(tool);
+        let released = self.registry().release(caller.tenant(), tool, may_know).await?;
+        let note = format!("release {released}: {reason}");
+        let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
+        slot.record_durably(AuditRecord { tool: Some(released.clone()), ..record }).await?;
+        Ok(released)
+    }
+
+    /// A reason as it is kept: what must not be seen is taken out.
+    fn reason(&self, text: &str) -> Result<String, Refusal> {
+        let text = text.trim();
+        let fits = (1..=REASON_CHARS_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        if fits {
+            return Ok(self.parts.redactor.text(text).into_owned());
+        }
+        Err(Refusal::new(ErrorCode::E3004, "`reason` has a wrong shape")
+            .hint(format!("say why in 1 to {REASON_CHARS_MAX} printable characters")))
     }
 }
 

@@ -106,7 +106,7 @@ impl Kernel {
                 return Err(Refusal::new(ErrorCode::E3908, "the call has gone on meanwhile").hint("look again"));
             }
         }
-        slot.record(self.noted(actor, &caller, &record.head, "named"));
+        slot.record_durably(self.noted(actor, &caller, &record.head, "named")).await?;
         Ok(record.head.clone())
     }
 
@@ -122,7 +122,7 @@ impl Kernel {
         let (caller, tenant) = self.keeper_of_checkpoints(actor, tenant).await?;
         let checkpoints = self.checkpoints.as_ref().ok_or_else(none_kept)?;
         let (id, chain) = checkpoints.chain_of(&caller, &tenant, invocation, id).await?;
-        if checkpoints.running.has(&tenant, invocation) {
+        if checkpoints.is_running(&tenant, invocation).await? {
             return Err(Refusal::new(ErrorCode::E3908, "the call is still running, and would save over it")
                 .hint("wait for its end, or cancel it first"));
         }
@@ -134,7 +134,7 @@ impl Kernel {
         if !promoted.map_err(|error| error.refusal())? {
             return Err(not_there(&id.to_string()));
         }
-        slot.record(self.noted(actor, &caller, &record.head, "rolled back to"));
+        slot.record_durably(self.noted(actor, &caller, &record.head, "rolled back to")).await?;
         Ok(record.head)
     }
 
@@ -154,7 +154,7 @@ impl Kernel {
         match chain.first().filter(|_| deleted) {
             None => Err(not_there(&id.to_string())),
             Some(first) => {
-                slot.record(self.noted(actor, &caller, &first.head, "deleted"));
+                slot.record_durably(self.noted(actor, &caller, &first.head, "deleted")).await?;
                 Ok(())
             }
         }

@@ -22,11 +22,18 @@ pub(crate) struct Checkpointing {
     wish: CheckpointOptions,
     resume_from: Option<CheckpointId>,
     keeper: Option<Arc<Keeper>>,
+    /// Of the attempt at the job that the call is; none if it is no job.
+    fence: Option<u64>,
     /// There once the call has ended.
     pub(crate) summary: Summary,
 }
 
 impl Checkpointing {
+    /// Of one attempt at a job.
+    pub(crate) fn of_attempt(fence: u64) -> Self {
+        Self { fence: Some(fence), ..Self::default() }
+    }
+
     /// What the caller wants, if it can be wanted.
     pub(crate) fn wish(&mut self, wish: Option<&CheckpointOptions>) -> Result<(), Refusal> {
         if let Some(wish) = wish {
@@ -51,15 +58,24 @@ impl Checkpointing {
             }
             return Ok(None);
         };
+        let plan = CheckpointPlan::of(&self.wish, &tool.manifest);
+        // Before the state is read, so that an attempt which lost the invocation cannot add to it afterwards.
+        let (fence, claimed) = match (&plan, self.fence) {
+            (None, _) => (0, false),
+            // Nobody else saves into the store, and this process knows what it runs.
+            (Some(_), None) if !checkpoints.is_shared => (0, false),
+            (Some(_), fence) => (checkpoints.claimed(caller.tenant(), invocation, fence).await?, true),
+        };
         let resumed = kernel.resumed(caller, tool, invocation, self.resume_from).await?;
-        if let Some(plan) = CheckpointPlan::of(&self.wish, &tool.manifest) {
+        if let Some(plan) = plan {
             let whose = Whose {
                 tenant: caller.tenant().clone(),
                 invocation,
                 owner: caller.subject().clone(),
                 tool: tool.id.clone(),
                 version: tool.version.clone(),
-                fence: 0,
+                fence,
+                claimed,
             };
             let ports = (Arc::clone(&kernel.parts.clock), Arc::clone(&kernel.parts.entropy));
             self.keeper = Some(Arc::new(Keeper::new(Arc::clone(checkpoints), plan, whose, resumed.as_ref(), ports)));

@@ -10,6 +10,8 @@
 //! - KEEP-3: macro-checkpoints are deltas against macro-checkpoints only, so the end of the short-lived ones takes no base
 //!   away from them.
 //!
+//! - KEEP-4: an attempt that has lost its invocation to another one saves nothing, ends nothing, and is ended itself.
+//!
 //! Not here: whose checkpoints may be gone on from (`resuming`).
 
 use std::collections::VecDeque;
@@ -26,7 +28,7 @@ use super::codec::{self, Base, CodecError};
 use super::plan::CheckpointPlan;
 use super::record::{CheckpointRecord, LABEL_CHARS_MAX, SavedState};
 use super::{Checkpoints, Resumed, Underway};
-use crate::ports::checkpoint_store::{CheckpointHead, CheckpointId, Ending, Saved, SealedCheckpoint};
+use crate::ports::checkpoint_store::{ATTEMPT_LEASE, CheckpointHead, CheckpointId, Ending, Saved, SealedCheckpoint};
 use crate::ports::clock::{Clock, UnixMillis};
 use crate::ports::companion::{Progress, Snapshot};
 use crate::ports::entropy::Entropy;
@@ -51,6 +53,8 @@ pub(crate) struct Whose {
     pub(crate) version: Version,
     /// Grows with every hand-over of the invocation to another worker.
     pub(crate) fence: u64,
+    /// Has the store been told that this attempt runs? Then it is told again and again.
+    pub(crate) claimed: bool,
 }
 
 /// Keeps the state of one call.
@@ -105,17 +109,24 @@ pub(crate) struct Summary {
     pub(crate) newest: Option<CheckpointId>,
 }
 
-/// Writes what waits whenever its time has come. Never ends; whoever runs the call drops it.
+/// Writes what waits whenever its time has come, and says that the attempt runs. Ends only if another attempt has taken the
+/// invocation over (KEEP-4); otherwise whoever runs the call drops it.
 pub(crate) async fn tend(keeper: Option<&Keeper>) {
     let Some(keeper) = keeper else { return std::future::pending().await };
-    loop {
-        match keeper.due_in().await {
-            None => keeper.news.notified().await,
-            Some(left) => {
-                keeper.clock.sleep(left).await;
-                keeper.write_waiting(&mut *keeper.line.lock().await).await;
+    let writing = async {
+        loop {
+            match keeper.due_in().await {
+                None => keeper.news.notified().await,
+                Some(left) => {
+                    keeper.clock.sleep(left).await;
+                    keeper.write_waiting(&mut *keeper.line.lock().await).await;
+                }
             }
         }
+    };
+    tokio::select! {
+        () = writing => {}
+        () = keeper.until_lost() => {}
     }
 }
 
@@ -151,6 +162,36 @@ impl Keeper {
             line: tokio::sync::Mutex::new(line),
             news: Notify::new(),
             _underway: underway,
+        }
+    }
+
+    /// Says again and again that the attempt runs, until another one has taken the invocation over.
+    async fn until_lost(&self) {
+        if !self.whose.claimed {
+            return std::future::pending().await;
+        }
+        loop {
+            self.clock.sleep(ATTEMPT_LEASE / 3).await;
+            if self.is_lost(ATTEMPT_LEASE).await {
+                let Whose { tool, invocation, .. } = &self.whose;
+                tracing::warn!(%tool, %invocation, "another attempt has taken the invocation over; this one is ended");
+                return;
+            }
+        }
+    }
+
+    /// Says that the attempt runs for this long. A store that does not answer has not given it to anybody else yet.
+    async fn is_lost(&self, span: Duration) -> bool {
+        let Whose { tenant, invocation, fence, claimed, .. } = &self.whose;
+        if !claimed {
+            return false;
+        }
+        match self.checkpoints.store.claim(tenant, *invocation, Some(*fence), span).await {
+            Ok(held) => held.is_none(),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, %invocation, "that a call runs could not be said");
+                false
+            }
         }
     }
 
@@ -212,8 +253,13 @@ impl Keeper {
             let newest = if succeeded { line.lasting } else { line.newest.as_ref().map(|base| base.id) };
             let notes: Vec<CheckpointNote> = line.notes.iter().cloned().collect();
             drop(line);
-            if !notes.is_empty() || self.continues {
+            // KEEP-4.
+            let lost = self.is_lost(ATTEMPT_LEASE).await;
+            if !lost && (!notes.is_empty() || self.continues) {
                 self.settle(succeeded).await;
+            }
+            if !lost {
+                self.is_lost(Duration::ZERO).await;
             }
             Summary { notes, newest }
         };
@@ -273,7 +319,7 @@ impl Keeper {
         kind: CheckpointKind,
         label: Option<String>,
     ) -> Result<(), SaveError> {
-        let Whose { tenant, invocation, owner, tool, version, fence } = self.whose.clone();
+        let Whose { tenant, invocation, owner, tool, version, fence, .. } = self.whose.clone();
         let Waiting { id, at, state, bytes } = waiting.clone();
         let head = CheckpointHead {
             id,

@@ -81,7 +81,7 @@ impl Kernel {
             .hint(format!("call it with `tool_version` {}, or from the beginning", head.version))
             .retryable(false));
         }
-        if head.invocation != own && checkpoints.running.has(&head.tenant, head.invocation) {
+        if head.invocation != own && checkpoints.is_running(&head.tenant, head.invocation).await? {
             return Err(Refusal::new(ErrorCode::E3908, "the call that saved this checkpoint is still running")
                 .hint("wait for its end, or cancel it first"));
         }

@@ -13,6 +13,7 @@ use crate::invoke::Kernel;
 use crate::jobs::{JobFailure, JobHandler, RunningJob, SYSTEM_SUBJECT};
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_trace_id;
+use crate::recorder::Slot;
 
 /// Does jobs of one kind.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ impl JobHandler for InboundHandler {
             again,
             ..JobFailure::of(refusal, record, new_trace_id(self.kernel.entropy()), again)
         };
+        // What cannot be recorded is not done.
+        let slot = self.kernel.record_slot().await.map_err(|refusal| failed(&refusal, true))?;
         let is_last = record.attempts >= record.attempts_max;
         let running = self.calls.run(self.kind, (&record.key.tenant, record.key.id), &job.payload, is_last);
         let ended = tokio::select! {
@@ -50,7 +53,10 @@ impl JobHandler for InboundHandler {
         match ended {
             Ok(Ended { result, audit }) => {
                 if let Some((action, note)) = audit {
-                    self.kernel.note_done(&record.key.tenant, action, note).await;
+                    self.kernel
+                        .note_done(slot, &record.key.tenant, action, note)
+                        .await
+                        .map_err(|refusal| failed(&refusal, true))?;
                 }
                 Ok(result)
             }
@@ -60,10 +66,22 @@ impl JobHandler for InboundHandler {
 }
 
 impl Kernel {
-    /// Records something that the server has done on nobody's token. It has been done, so it is not refused when the log is
-    /// full; the job that did it is recorded by the queue in any case.
-    pub async fn note_done(&self, tenant: &TenantId, action: AuditAction, note: String) {
-        let (Ok(slot), Ok(subject)) = (self.parts.recorder.reserve().await, SYSTEM_SUBJECT.parse()) else { return };
-        slot.record(self.unattended(tenant, subject, action, note));
+    /// Room for a record of what is about to be done on nobody's token. Without it, it must not be done.
+    pub async fn record_slot(&self) -> Result<Slot, Refusal> {
+        self.parts.recorder.reserve().await
+    }
+
+    /// Records something that the server has done on nobody's token, durably. On an error the record is kept and written as
+    /// soon as it can be, but nobody should hear yet that it was done.
+    pub async fn note_done(
+        &self,
+        slot: Slot,
+        tenant: &TenantId,
+        action: AuditAction,
+        note: String,
+    ) -> Result<(), Refusal> {
+        let by =
+            SYSTEM_SUBJECT.parse().map_err(|_| Refusal::new(ErrorCode::E3000, "the server's own name is no name"))?;
+        slot.record_durably(self.unattended(tenant, by, action, note)).await
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An agent may hand in more than it may run at once; what was accepted waits and is not refused. The bench is twice as long
-//! as this process has hands, so that one tenant alone does not fill it (`running_per_tenant` is as many as the hands, unless
+//! as this process has hands, so that one tenant alone does not fill it (`running_per_tenant` is half of the hands, unless
 //! somebody says otherwise). While it is full nothing more is taken, so that a queue of one agent's jobs is not leafed through
 //! at the speed of the disk.
 //!
@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Jobs;
-use crate::concurrency::Place;
+use crate::fair_places::Place;
 use crate::identity::Principal;
 use crate::registry::ToolVersion;
 
@@ -58,6 +58,11 @@ impl Hands {
         self.closing.cancel();
     }
 
+    /// Hands that are free.
+    pub(super) fn free(&self) -> usize {
+        self.free.available_permits()
+    }
+
     /// Hands for new jobs: those that are free, at most `most`, and none while the bench is full.
     pub(super) fn for_new(&self, most: usize) -> Vec<Hand> {
         if self.bench.available_permits() == 0 {
@@ -85,11 +90,10 @@ impl Jobs {
         cancellation: &CancellationToken,
     ) -> Result<Option<Place>, Refusal> {
         let calls = &self.kernel.concurrency;
-        let (tenant, subject) = (principal.tenant(), principal.subject());
-        if !crate::phases::takes_place(&self.kernel, tenant, tool) {
+        if !crate::phases::takes_place(&self.kernel, principal.tenant(), tool) {
             return Ok(None);
         }
-        let refusal = match calls.place(tenant, subject) {
+        let refusal = match calls.sandboxed_now(principal) {
             Ok(place) => return Ok(Some(place)),
             Err(refusal) => refusal,
         };
@@ -99,19 +103,20 @@ impl Jobs {
             self.wake.notify_one();
         }
         let waiting = async {
-            let place = calls.place_in_time(tenant, subject).await;
+            let waited = calls.sandboxed(principal, self.kernel.clock(), cancellation, ON_BENCH_MAX).await;
+            let place = waited.map_err(|_| refusal.clone())?;
             if let Some(hand) = hand {
                 // Never closed, so there is one in time.
                 let again = Arc::clone(&self.hands.free).acquire_owned().await;
                 drop(hand.swap(again.ok()));
             }
-            place
+            Ok(Some(place))
         };
         let place = tokio::select! {
-            place = waiting => Ok(Some(place)),
-            () = cancellation.cancelled() => Err(refusal),
-            () = self.hands.closing.cancelled() => Err(refusal),
-            () = self.kernel.clock().sleep(ON_BENCH_MAX) => Err(refusal),
+            place = waiting => place,
+            () = cancellation.cancelled() => Err(refusal.clone()),
+            () = self.hands.closing.cancelled() => Err(refusal.clone()),
+            () = self.kernel.clock().sleep(ON_BENCH_MAX) => Err(refusal.clone()),
         };
         drop(seat);
         self.wake.notify_one();

@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::looking::unknown;
 use super::submitting::{other_call, queue_full};
 use super::view::Accepted;
-use super::{Jobs, warrant};
+use super::warrant::Errand;
+use super::{Jobs, TOOL_CALL, warrant};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::ports::audit_sink::AuditAction;
@@ -44,7 +45,7 @@ impl Jobs {
         let CancelAsked::Now(state) = asked else { return Err(unknown(id)) };
         let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationCancelAsked, None, None);
         record.invocation_id = Some(id);
-        slot.record(record);
+        slot.record_durably(record).await?;
         self.tell(&key);
         match state {
             JobState::Running => self.running.cancel(&key),
@@ -75,11 +76,16 @@ impl Jobs {
             return Err(Refusal::new(ErrorCode::E3413, format!("nobody knows whether job `{id}` had its effect"))
                 .hint(format!("find out and say so first: `gantry jobs resolve {id}`")));
         }
+        if former.kind == TOOL_CALL {
+            // What cannot be read cannot be done.
+            Errand::read(&payload)?;
+        }
         let new_id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
         let key = JobKey { tenant: former.key.tenant.clone(), id: new_id };
         let payload = warrant::under_new_id(payload, new_id);
         let new = NewJob {
             key: key.clone(),
+            flow: former.subject.to_string(),
             kind: former.kind,
             label: former.label,
             subject: former.subject,
@@ -97,7 +103,7 @@ impl Jobs {
                 let note = Some(format!("repeats {id}"));
                 let mut record = self.kernel.act(actor, &caller, AuditAction::InvocationAccepted, None, note);
                 record.invocation_id = Some(new_id);
-                slot.record(record);
+                slot.record_durably(record).await?;
             }
             Enqueued::Full => return Err(queue_full()),
             Enqueued::Existing { .. } => return Err(other_call()),

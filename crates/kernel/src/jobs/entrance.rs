@@ -30,11 +30,12 @@ impl JobEntrance for LateEntrance {
         let Some(jobs) = self.0.get().and_then(Weak::upgrade) else {
             return Err(Refusal::new(ErrorCode::E3001, "the queue is not open").hint("try again in a moment"));
         };
-        let EnteringJob { kind, tenant, label, payload, delay, attempts_max, key, window } = job;
+        let EnteringJob { kind, tenant, label, flow, payload, delay, attempts_max, key, window } = job;
         let job = SystemJob {
             kind,
             tenant,
             label,
+            flow,
             payload,
             priority: JobPriority::near(PRIORITY),
             delay,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::reporting::Reporter;
-use crate::ports::job_store::JobRecord;
+use crate::ports::job_store::{Fence, JobRecord};
 
 /// One attempt at a job.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct RunningJob {
     pub cancellation: CancellationToken,
     /// Hears how far it has come.
     pub progress: Progressing,
+    /// Of this attempt: higher than that of every one before it.
+    pub fence: Fence,
 }
 
 /// Takes reports of progress; too many of them are dropped.
@@ -46,6 +48,8 @@ pub struct JobFailure {
     pub after: Option<Duration>,
     /// It was only not the time: nothing was run, so no try was used up.
     pub not_now: bool,
+    /// It is certain that nothing was done, whatever kind of job it is.
+    pub untouched: bool,
 }
 
 impl JobFailure {
@@ -57,6 +61,7 @@ impl JobFailure {
             again: safe && envelope.retryable && envelope.code != ErrorCode::E3413,
             after: envelope.retry_after_ms.map(Duration::from_millis),
             not_now: false,
+            untouched: false,
             error: serde_json::to_value(envelope).unwrap_or_default(),
         }
     }

@@ -34,27 +34,27 @@ impl Jobs {
         let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
         let Ok(room) = Arc::clone(&self.promotions).try_acquire_owned() else {
-            return Err(self.kernel.turn_away(facts, queue_full()));
+            return Err(self.kernel.turn_away(facts, queue_full()).await);
         };
         let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
         let mut job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
             Ok(job) => job,
-            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
+            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
         };
         // What its key means is settled where calls run: two of one key are two jobs and one effect.
         job.dedupe = None;
         let payload = job.payload.clone();
         let fence = match self.store.adopt(job, self.owner).await {
             Ok(Adopted::Running(fence)) => fence,
-            Ok(Adopted::Existing { .. }) => return Err(self.kernel.turn_away(facts, other_call())),
-            Err(error) => return Err(self.kernel.turn_away(facts, error.refusal())),
+            Ok(Adopted::Existing { .. }) => return Err(self.kernel.turn_away(facts, other_call()).await),
+            Err(error) => return Err(self.kernel.turn_away(facts, error.refusal()).await),
         };
         let found = self.store.find(&key).await.ok().flatten();
         let accepted = Accepted {
             status: InvocationStatus::Running,
             ..Accepted::pending(key.id, tool_seconds(tool), facts.trace_id())
         };
-        facts.record_accepted(&self.kernel);
+        let recorded = facts.record_accepted(&self.kernel).await;
         let jobs = Arc::clone(self);
         self.tasks.spawn(async move {
             let _room = room;
@@ -67,6 +67,6 @@ impl Jobs {
                 None => jobs.keep_end(&key, fence, End::HandBack).await,
             }
         });
-        Ok(accepted)
+        recorded.map(|()| accepted)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use contract::canonical;
 use contract::envelope::{ExecutionMode, InvokeRequest, Priority};
 use contract::error::{ErrorCode, Refusal};
+use contract::idempotency::scope_of;
 use contract::ids::Subject;
 use serde_json::{Value, json};
 
@@ -13,9 +14,13 @@ use super::warrant::Errand;
 use super::{Jobs, SYSTEM_SUBJECT, SystemJob, TOOL_CALL, settings};
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed};
+use crate::ledger;
 use crate::ports::entropy::new_invocation_id;
 use crate::ports::job_store::{Dedupe, Enqueued, JobKey, JobPriority, NewJob};
 use crate::registry::ToolVersion;
+
+/// How often a call may find that its id is somebody else's before something is wrong with the ids.
+const IDS_TRIED_MAX: usize = 4;
 
 impl Jobs {
     /// Does the request want to be done in the background?
@@ -29,44 +34,56 @@ impl Jobs {
     pub async fn submit(&self, mut arrival: Arrival<'_>) -> Result<Accepted, Box<Failed>> {
         foreground(&mut arrival.request);
         let mut request = arrival.request.clone();
-        let (facts, authorized) = self.kernel.admit(arrival).await?;
+        let (mut facts, authorized) = self.kernel.admit(arrival).await?;
         let (principal, tool, parameters) = authorized.admitted();
-        let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
+        let mut key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
         // Boxed: few calls have one, and every call would carry its room.
         if let Err(refusal) = Box::pin(self.check_callback(&key.tenant, &request)).await {
-            return Err(self.kernel.turn_away(facts, refusal));
+            return Err(self.kernel.turn_away(facts, refusal).await);
         }
-        let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
-        let job = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
-            Ok(job) => job,
-            Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
-        };
         let waits = tool_seconds(tool);
-        let enqueued = match self.store.enqueue(job).await {
-            Ok(enqueued) => enqueued,
-            Err(error) => return Err(self.kernel.turn_away(facts, error.refusal())),
+        let mut errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());
+        let mut ids_tried = 0;
+        let enqueued = loop {
+            let enqueued = match self.call_job(key.clone(), &errand, principal, tool, parameters) {
+                Ok(job) => self.store.enqueue(job).await.map_err(|error| error.refusal()),
+                Err(refusal) => Err(refusal),
+            };
+            match enqueued {
+                // an id that somebody else uses makes room for one of ours. It is not told whose it is.
+                Ok(Enqueued::Existing { id, .. })
+                    if id == key.id && ids_tried < IDS_TRIED_MAX && self.is_of_another(&key, principal).await =>
+                {
+                    ids_tried += 1;
+                    key.id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
+                    errand.request.invocation_id = Some(key.id);
+                    facts.renamed(key.id);
+                }
+                Ok(enqueued) => break enqueued,
+                Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
+            }
         };
         match enqueued {
             Enqueued::New => {
                 let trace_id = facts.trace_id();
-                facts.record_accepted(&self.kernel);
+                let recorded = facts.record_accepted(&self.kernel).await;
                 self.wake.notify_one();
                 self.tell(&key);
-                Ok(Accepted::pending(key.id, waits, trace_id))
+                recorded.map(|()| Accepted::pending(key.id, waits, trace_id))
             }
             Enqueued::Existing { id, same: true } => {
                 let state = match self.known(&JobKey { id, ..key }).await {
                     Ok(found) => found.map(|found| view::status(&found.record)),
-                    Err(refusal) => return Err(self.kernel.turn_away(facts, refusal)),
+                    Err(refusal) => return Err(self.kernel.turn_away(facts, refusal).await),
                 };
                 let trace_id = facts.trace_id();
-                facts.record_accepted(&self.kernel);
+                facts.record_accepted(&self.kernel).await?;
                 let accepted = Accepted::pending(id, waits, trace_id);
                 Ok(Accepted { status: state.unwrap_or(accepted.status), ..accepted })
             }
-            Enqueued::Existing { same: false, .. } => Err(self.kernel.turn_away(facts, other_call())),
-            Enqueued::Full => Err(self.kernel.turn_away(facts, queue_full())),
+            Enqueued::Existing { same: false, .. } => Err(self.kernel.turn_away(facts, other_call()).await),
+            Enqueued::Full => Err(self.kernel.turn_away(facts, queue_full()).await),
         }
     }
 
@@ -82,6 +99,7 @@ impl Jobs {
             kind: job.kind.to_owned(),
             label: job.label,
             subject: system_subject()?,
+            flow: job.flow,
             digest: canonical::digest(&job.payload),
             payload: job.payload,
             priority: job.priority,
@@ -111,13 +129,10 @@ impl Jobs {
         let options = &errand.request.execution_options;
         let retries = tool.manifest.retry_policy.as_ref().map_or(self.settings.attempts_max, |p| p.max_attempts.into());
         let session = errand.request.agent_context.as_ref().and_then(|context| context.session_id.as_deref());
-        // What a key means ends with the session it was made in, or with the agent that made it.
-        let scope = principal
-            .session()
-            .or(session)
-            .map_or_else(|| json!({ "agent": principal.subject() }), |session| json!({ "session": session }));
+        let scope = ledger::key_scope(principal, session);
         let dedupe = options.idempotency_key.as_ref().map(|given| Dedupe {
-            key: json!([tool.tenant, tool.id, scope, given]).to_string(),
+            // A digest, because it is only compared: what a caller calls its key may be something that must not be kept.
+            key: scope_of(&["job", tool.tenant.as_str(), tool.id.as_str(), &scope, given]),
             window: settings::dedupe_window(&tool.manifest),
         });
         let new = NewJob {
@@ -125,19 +140,22 @@ impl Jobs {
             kind: TOOL_CALL.to_owned(),
             label: tool.id.to_string(),
             subject: principal.subject().clone(),
+            flow: principal.root_subject().to_string(),
             digest: canonical::digest(&json!([tool.id, parameters])),
             payload: errand.to_value()?,
-            priority: JobPriority::near(match options.priority {
-                Priority::Low => 3,
-                Priority::Normal => 5,
-                Priority::High => 8,
-            }),
+            priority: JobPriority::near(options.priority.map_or_else(|| tool.manifest.priority(), Priority::level)),
             delay: Duration::ZERO,
             attempts_max: if errand.repeatable { retries } else { 1 },
             dedupe,
             bounds: self.settings.bounds,
         };
         self.bounded(&new).map(|()| new)
+    }
+
+    /// Is the job with this id one of another subject?
+    async fn is_of_another(&self, key: &JobKey, principal: &Principal) -> bool {
+        let found = self.store.find(key).await.ok().flatten();
+        found.is_some_and(|found| found.record.subject != *principal.subject())
     }
 
     fn bounded(&self, job: &NewJob) -> Result<(), Refusal> {

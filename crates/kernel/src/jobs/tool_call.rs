@@ -52,7 +52,7 @@ impl Jobs {
         })?;
         let mut arrival = arrival(errand, trace, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
-        let outcome = self.kernel.invoke_as(principal, place, arrival).await;
+        let outcome = self.kernel.invoke_as(principal, (place, job.fence.0), arrival).await;
         call_end(&self.kernel, outcome, &job.record, repeatable)
     }
 }
@@ -115,9 +115,10 @@ pub(super) fn call_end(
         Ok(returned) => Ok(serde_json::to_value(returned.into_response()).unwrap_or_default()),
         Err(failed) => {
             let not_now = !failed.begun && failed.envelope().retryable && passes(failed.refusal.code);
+            let untouched = failed.reach.is_clean();
             let own = kernel.parts.redactor.of_tenant(&record.key.tenant);
             let refusal = redacted(own.as_deref().unwrap_or(&*kernel.parts.redactor), failed.refusal);
-            Err(JobFailure { not_now, ..JobFailure::of(&refusal, record, failed.trace_id, repeatable) })
+            Err(JobFailure { not_now, untouched, ..JobFailure::of(&refusal, record, failed.trace_id, repeatable) })
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::phases::status_of;
-use crate::ports::job_store::{JobDetail, JobPage, JobRecord, JobState};
+use crate::ports::job_store::{JobDetail, JobEvent, JobPage, JobRecord, JobState};
 
 /// Where to ask, and how long it may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,14 +64,27 @@ impl JobListing {
 
 /// The one status word for where a job stands (LIFE-020).
 pub(super) fn status(record: &JobRecord) -> InvocationStatus {
-    match record.state {
+    status_in(record.state, record.error.as_ref())
+}
+
+/// The status that an event tells of: its end, or what a person has found out about its end. None for every other event.
+/// It is the word that the job's status had from then on.
+pub fn status_told_by(event: &JobEvent) -> Option<InvocationStatus> {
+    let word = match event.kind.as_str() {
+        "resolved" => event.data.get("state")?.as_str()?,
+        kind => kind,
+    };
+    let state = JobState::of_word(word).filter(|state| state.is_end())?;
+    Some(status_in(state, event.data.get("error")))
+}
+
+fn status_in(state: JobState, error: Option<&Value>) -> InvocationStatus {
+    match state {
         JobState::Delayed | JobState::Queued => InvocationStatus::Pending,
         JobState::Running => InvocationStatus::Running,
         JobState::Done => InvocationStatus::Success,
         JobState::Cancelled => InvocationStatus::Cancelled,
-        JobState::Failed | JobState::Dead => record
-            .error
-            .as_ref()
+        JobState::Failed | JobState::Dead => error
             .and_then(|error| ErrorCode::deserialize(error.get("code")?).ok())
             .map_or(InvocationStatus::Error, status_of),
     }

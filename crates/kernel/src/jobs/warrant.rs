@@ -92,6 +92,21 @@ impl Errand {
     }
 }
 
+/// What is kept of a payload when its job is done: who is to be called back, if somebody is, and no parameters. What is done
+/// is not begun again.
+pub(super) fn kept_when_done(payload: &Value) -> Value {
+    let is_called_back =
+        payload.pointer("/request/execution_options/callback").is_some_and(|callback| !callback.is_null());
+    if !is_called_back {
+        return Value::Null;
+    }
+    let mut kept = payload.clone();
+    if let Some(parameters) = kept.pointer_mut("/request/parameters") {
+        *parameters = json!({});
+    }
+    kept
+}
+
 /// The same payload for a job with another id.
 pub(super) fn under_new_id(mut payload: Value, id: InvocationId) -> Value {
     if let Some(given) = payload.pointer_mut("/request/invocation_id") {

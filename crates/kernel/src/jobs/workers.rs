@@ -23,7 +23,7 @@ use super::reporting::{Reporter, heard_by};
 use super::running::WhyStop;
 use super::submitting::system_subject;
 use super::warrant::Errand;
-use super::{Jobs, TOOL_CALL, backoff};
+use super::{Jobs, TOOL_CALL, backoff, warrant};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
@@ -96,27 +96,9 @@ impl Workers {
         while !stop.is_cancelled() {
             while attempts.try_join_next().is_some() {}
             let held = self.hold.is_cancelled();
-            let hands = if held { Vec::new() } else { jobs.hands.for_new(TAKE_MAX) };
-            let most = hands.len();
             let mut pause = jobs.settings.poll;
-            if most > 0 {
-                let rules = TakeRules { most, running_per_tenant: jobs.settings.running_per_tenant };
-                match jobs.store.take(jobs.owner, rules).await {
-                    Ok(taken) => {
-                        let more = taken.jobs.len() == most;
-                        pause = taken.next_due_in.map_or(pause, |due| pause.min(due.max(Duration::from_millis(1))));
-                        for (job, hand) in taken.jobs.into_iter().zip(hands) {
-                            attempts.spawn(Arc::clone(jobs).attempt(job, hand));
-                        }
-                        if more {
-                            continue;
-                        }
-                    }
-                    Err(error) => {
-                        drop(hands);
-                        tracing::warn!(%error, "no jobs could be taken");
-                    }
-                }
+            if !held && self.take(&mut attempts, &mut pause).await {
+                continue;
             }
             tokio::select! {
                 biased;
@@ -128,6 +110,40 @@ impl Workers {
             }
         }
         self.drain(attempts).await;
+    }
+
+    /// Takes what there are hands for and begins it. Is there perhaps more?
+    async fn take(&self, attempts: &mut JoinSet<()>, pause: &mut Duration) -> bool {
+        let jobs = &self.jobs;
+        let (widest, mut more) = (jobs.settings.running_per_flow(), false);
+        for rules in jobs.settings.steps(jobs.hands.free()) {
+            let hands = jobs.hands.for_new(rules.most.min(TAKE_MAX));
+            let rules = TakeRules { most: hands.len(), ..rules };
+            if rules.most == 0 {
+                break;
+            }
+            match jobs.store.take(jobs.owner, rules).await {
+                Ok(taken) => {
+                    let is_through = taken.jobs.len() < rules.most;
+                    more |= !is_through;
+                    *pause = taken.next_due_in.map_or(*pause, |due| (*pause).min(due.max(Duration::from_millis(1))));
+                    for (job, hand) in taken.jobs.into_iter().zip(hands) {
+                        attempts.spawn(Arc::clone(jobs).attempt(job, hand));
+                    }
+                    let is_widest = rules.running_per_tenant == jobs.settings.running_per_tenant
+                        && rules.running_per_flow == widest;
+                    if is_through && is_widest {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    drop(hands);
+                    tracing::warn!(%error, "no jobs could be taken");
+                    return false;
+                }
+            }
+        }
+        more
     }
 
     async fn drain(&self, mut attempts: JoinSet<()>) {
@@ -204,7 +220,8 @@ impl Jobs {
         let reporter = Arc::new(Reporter::default());
         let progress = Progressing(Arc::clone(&reporter));
         let repeatable = self.may_repeat(&record, &payload);
-        let job = RunningJob { record: record.clone(), payload, cancellation, progress };
+        let kept = warrant::kept_when_done(&payload);
+        let job = RunningJob { record: record.clone(), payload, cancellation, progress, fence };
         // In a task of its own, so that a panic is an end of the job and not of the worker.
         let (jobs, hearing) = (Arc::clone(&self), heard_by(&reporter, listener));
         // The hand is free when the end is kept, not when the work is done.
@@ -221,7 +238,10 @@ impl Jobs {
             Err(JobFailure::of(&refusal, &record, new_trace_id(self.kernel.entropy()), repeatable))
         });
         let why = self.running.end(&key);
-        let end = self.judge(&record, fence, outcome, why, repeatable);
+        let end = match self.judge(&record, fence, outcome, why, repeatable) {
+            End::Done(result) => End::DoneKeeping { result, payload: kept },
+            other => other,
+        };
         self.keep_end(&key, fence, end).await;
         drop(hand);
     }
@@ -246,12 +266,16 @@ impl Jobs {
         let slot = self.kernel.parts.recorder.reserve().await.map_err(|refusal| failed(&refusal, true))?;
         let outcome = handler.run(job).await;
         let note = format!("{} job, attempt {}", handler.kind(), job.record.attempts);
-        slot.record(AuditRecord {
+        let record = AuditRecord {
             trace_id,
             invocation_id: Some(job.record.key.id),
             code: outcome.as_ref().err().map(|failure| failure.code),
             ..self.kernel.unattended(&job.record.key.tenant, by, AuditAction::JobFinished, note)
-        });
+        };
+        if let Err(refusal) = slot.record(record).await {
+            // It was done and is not done again for this: the record is kept until it can be written.
+            tracing::warn!(code = %refusal.code, "the record of a job waits to be written");
+        }
         outcome
     }
 
@@ -280,8 +304,11 @@ impl Jobs {
         match (failure.code, why) {
             (_, Some(WhyStop::Asked)) if failure.not_now => End::Cancelled(self.envelope(&cancelled(), record)),
             _ if failure.not_now => self.put_back(record, fence, failure),
-            (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable => End::HandBack,
-            (ErrorCode::E3703, Some(_)) if !repeatable => End::Failed(self.outcome_unknown(record)),
+            (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable || failure.untouched => End::HandBack,
+            // An earlier attempt may have done what this one did not.
+            (ErrorCode::E3703, Some(_)) if !(repeatable || failure.untouched && record.attempts <= 1) => {
+                End::Failed(self.outcome_unknown(record))
+            }
             (ErrorCode::E3703, _) => End::Cancelled(failure.error),
             // The attempt that was interrupted is in flight until the lease of its process is over, which may be longer than a
             // call has time. Nothing was run; by and by the ledger says what became of it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::idempotency::{kept_key, scope_of, turn_key};
+use contract::ids::{InvocationId, TenantId, ToolId};
 use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
 use serde_json::{Value, json};
@@ -44,14 +45,34 @@ impl CallKey {
     }
 
     /// The key, if there is one. What the caller gave wins over what can be derived (IDEM-006).
-    pub(super) fn of(&self, caller: &Caller, tool: &ToolVersion, parameters: &Value) -> Option<IdempotencyKey> {
+    pub(crate) fn of(&self, caller: &Caller, tool: &ToolVersion, parameters: &Value) -> Option<IdempotencyKey> {
         let key = self.given.clone().or_else(|| {
             let fields = tool.manifest.idempotency.as_ref().map_or(&[][..], |spec| &spec.key_fields);
             self.turn_group.as_deref().map(|group| turn_key(tool.id.as_str(), fields, parameters, group))
         })?;
-        // The token's session, if it has one, cannot be contradicted by the body.
-        let session = caller.session().or(self.session.as_deref()).unwrap_or_default();
-        Some(IdempotencyKey { scope: scope_of(&[caller.subject().as_str(), session]), key })
+        Some(IdempotencyKey { scope: key_scope(caller, self.session.as_deref()), key })
+    }
+}
+
+/// Within what a caller's key is unique: its subject, which its token proves, and its session. The one answer for everything
+/// that keeps keys: the ledger, what is remembered of calls without effects, the queue of jobs.
+///
+/// A session that only the body names divides the keys of its subject further, and never reaches those of another. The
+/// token's session, if it has one, cannot be contradicted by the body.
+pub(crate) fn key_scope(caller: &Caller, session_of_body: Option<&str>) -> String {
+    let session = caller.session().or(session_of_body).unwrap_or_default();
+    scope_of(&[caller.subject().as_str(), session])
+}
+
+/// The key that travels with a call to its tool, so that the tool, or a service behind it, can tell a repetition from a new
+/// act. It is a digest, because what a caller calls its key is nobody else's business; with tenant and tool in it, because
+/// callers who share a tool choose their keys without knowing of each other.
+///
+/// A call without a key of its caller is an act by itself: then it is the same for every attempt of this invocation.
+pub(crate) fn act_key(tenant: &TenantId, tool: &ToolId, key: Option<&IdempotencyKey>, own: InvocationId) -> String {
+    match key {
+        Some(IdempotencyKey { scope, key }) => scope_of(&["act", tenant.as_str(), tool.as_str(), scope, key]),
+        None => scope_of(&["act", tenant.as_str(), tool.as_str(), &own.to_string()]),
     }
 }
 
@@ -84,4 +105,31 @@ pub(super) fn window(manifest: &Manifest) -> Duration {
     let asked = manifest.idempotency.as_ref().map_or(0, |spec| u64::from(spec.window_seconds));
     let twice = Duration::from_millis(manifest.timeout_max_ms().saturating_mul(2));
     WINDOW_MIN.max(Duration::from_secs(asked)).max(twice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_that_travels_is_the_same_for_one_act_and_another_for_every_other() {
+        let (acme, other): (TenantId, TenantId) = ("acme".parse().unwrap(), "other".parse().unwrap());
+        let (pay, refund): (ToolId, ToolId) = ("bank.pay".parse().unwrap(), "bank.refund".parse().unwrap());
+        let own = |n: u8| -> InvocationId { format!("00000000-0000-7000-8000-0000000000{n:02}").parse().unwrap() };
+        let key = |scope: &str, key: &str| IdempotencyKey { scope: scope.into(), key: key.into() };
+        let given = act_key(&acme, &pay, Some(&key("s", "order-7")), own(1));
+        assert_eq!(given, act_key(&acme, &pay, Some(&key("s", "order-7")), own(2)), "another attempt of the same act");
+        assert!(given.len() == 64 && !given.contains("order"), "{given}");
+        for different in [
+            act_key(&other, &pay, Some(&key("s", "order-7")), own(1)),
+            act_key(&acme, &refund, Some(&key("s", "order-7")), own(1)),
+            act_key(&acme, &pay, Some(&key("t", "order-7")), own(1)),
+            act_key(&acme, &pay, Some(&key("s", "order-8")), own(1)),
+            act_key(&acme, &pay, None, own(1)),
+        ] {
+            assert_ne!(given, different);
+        }
+        assert_eq!(act_key(&acme, &pay, None, own(1)), act_key(&acme, &pay, None, own(1)));
+        assert_ne!(act_key(&acme, &pay, None, own(1)), act_key(&acme, &pay, None, own(2)));
+    }
 }

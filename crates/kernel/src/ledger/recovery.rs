@@ -16,6 +16,7 @@ use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::ledger::{Entry, EntryFilter, EntryState, Settled, Settlement};
 use crate::ports::observer::LedgerEvent;
 use crate::ports::registry_store::StoreError;
+use crate::recorder::Slot;
 
 /// How many are looked at in one go.
 const AT_ONCE: usize = 100;
@@ -47,6 +48,8 @@ impl Kernel {
                 return Ok(recovered);
             }
             for entry in lapsed {
+                // What cannot be recorded is not settled: it stays as it is, and is looked at again.
+                let Ok(slot) = self.parts.recorder.reserve().await else { return Ok(recovered) };
                 let safe = entry.intent.effects.is_safe_to_retry();
                 let state = if safe { EntryState::FailedClean } else { EntryState::Unknown };
                 let why = if safe { "failure" } else { "unknown" };
@@ -59,7 +62,7 @@ impl Kernel {
                     continue;
                 }
                 self.parts.observer.ledger(LedgerEvent::Recovered);
-                self.note_interrupted(&entry).await;
+                self.note_interrupted(&entry, slot).await;
                 if safe {
                     recovered.set_free += 1;
                 } else {
@@ -70,14 +73,12 @@ impl Kernel {
     }
 
     /// Leaves a record of a call that was interrupted, in the name of whoever made it.
-    async fn note_interrupted(&self, entry: &Entry) {
+    async fn note_interrupted(&self, entry: &Entry, slot: Slot) {
         let intent = &entry.intent;
         tracing::warn!(invocation = %intent.invocation, tool = %intent.tool, tenant = %intent.tenant, effects = intent.effects.as_str(), "a call was interrupted by the end of its server");
-        // A log that cannot be written now must not keep the others from being settled; the ledger has it all.
-        let Ok(slot) = self.parts.recorder.reserve().await else { return };
         let safe = intent.effects.is_safe_to_retry();
         let note = "interrupted by the end of the server".to_owned();
-        slot.record(AuditRecord {
+        let record = AuditRecord {
             trace_id: intent.trace,
             invocation_id: Some(intent.invocation),
             tool: Some(intent.tool.clone()),
@@ -86,7 +87,11 @@ impl Kernel {
             code: Some(ErrorCode::E3413),
             parameters_digest: Some(intent.parameters),
             ..self.unattended(&intent.tenant, intent.subject.clone(), AuditAction::InvocationFinished, note)
-        });
+        };
+        if let Err(refusal) = slot.record(record).await {
+            // It is kept until it can be written, and must not keep the others from being settled.
+            tracing::warn!(code = %refusal.code, "the record of an interrupted call waits to be written");
+        }
     }
 
     /// Calls in the ledger, newest first: those of the caller's tenant, or of any for administrators of the installation.

@@ -2,11 +2,11 @@
 //! (DESIGN §8.10, RES-003, RES-014…016)
 //!
 //! Invariants
-//! - ATT-1: a tool is marked as started only after its breaker has let it through, so that a call refused there leaves
-//!   nothing behind.
+//! - ATT-1: a tool counts as begun only after its breaker has let it through, so that a call refused there leaves nothing
+//!   behind. From then on it may have run, until its executor says how far the attempt came.
 //! - ATT-2: an attempt is repeated only if its error can be retried, its status is among those of the manifest, and repeating
-//!   it cannot make an effect happen twice: the tool is safe to repeat, or the call has a key and surely nothing happened. It
-//!   keeps its key, its id and its place in the ledger (RES-015).
+//!   it cannot make an effect happen twice: the tool is safe to repeat, or the call has a key and its executor says that
+//!   nothing was sent or that it was refused before execution. It keeps its key, its id and its place in the ledger (RES-015).
 //! - ATT-3: what is done in the background is not repeated here, nor answered with a former result: the queue tries it again.
 //! - ATT-5: of several addresses of a service the first is asked whose breaker lets it through; after a failure that may be
 //!   repeated, the next one. (RES-012, RES-019)
@@ -26,8 +26,10 @@ use super::execute::{Former, Output, cancelled, timed_out};
 use super::facts::{Facts, millis};
 use crate::checkpoints::{self, Keeper};
 use crate::invoke::Kernel;
-use crate::ledger::{self, CallKey};
-use crate::ports::executor::{Executor, ToolCall, ToolOutput};
+use crate::ledger::CallKey;
+use crate::ports::executor::{
+    Dispatch, ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, UPSTREAM_STATUS,
+};
 use crate::ports::observer::Step;
 use crate::registry::ToolVersion;
 use crate::resilience::Resilience;
@@ -84,26 +86,25 @@ impl<'a> Run<'a> {
         (stands || failover.is_some()).then_some(Guarded { resilience, guard, failover })
     }
 
-    /// From here on the tool may have done something (ATT-1).
-    pub(super) fn begin(&self, facts: &mut Facts) {
-        facts.begun = true;
-        if let Some(held) = facts.held.as_mut().filter(|held| !held.started) {
-            held.started = true;
+    /// Runs it once. From here on the tool may have done something (ATT-1), until its executor says what is known.
+    pub(super) async fn once(&self, facts: &mut Facts, call: ToolCall) -> Result<ToolOutput, Refusal> {
+        if !std::mem::replace(&mut facts.begun, true) && facts.held.is_some() {
             self.kernel.parts.observer.step(Step::Starting);
         }
-    }
-
-    /// Runs it once.
-    pub(super) async fn once(&self, facts: &Facts, call: ToolCall) -> Result<ToolOutput, Refusal> {
-        let tool = Arc::clone(&call.tool);
+        facts.reach = ExecutionReach::MayHaveRun;
+        let (tool, dispatch) = (Arc::clone(&call.tool), Arc::new(Dispatch::default()));
+        let call = ToolCall { dispatch: Arc::clone(&dispatch), ..call };
         let time_left = self.time_left();
-        tokio::select! {
+        let ended = |refusal| Err(ExecutorError { refusal, reach: dispatch.reach() });
+        let output = tokio::select! {
             biased;
             output = self.executor.execute(call) => output,
-            () = facts.cancellation.cancelled() => Err(cancelled(&tool)),
-            () = checkpoints::tend(self.keeper) => Err(cancelled(&tool)),
-            () = self.kernel.clock().sleep(time_left) => Err(timed_out(&tool, millis(self.time_allowed))),
-        }
+            () = facts.cancellation.cancelled() => ended(cancelled(&tool)),
+            () = checkpoints::tend(self.keeper) => ended(cancelled(&tool)),
+            () = self.kernel.clock().sleep(time_left) => ended(timed_out(&tool, millis(self.time_allowed))),
+        };
+        facts.reach = output.as_ref().map_or_else(|error| error.reach, |_| ExecutionReach::Answered);
+        output.map_err(|error| as_declared(&tool, error.refusal))
     }
 
     /// Runs it as often as it takes and as is allowed.
@@ -139,7 +140,6 @@ impl<'a> Run<'a> {
                 }
             };
             let endpoint = entered.as_ref().map_or(0, |(endpoint, _)| *endpoint);
-            self.begin(facts);
             let began = self.kernel.clock().monotonic();
             let result = self.once(facts, ToolCall { endpoint, time_left: self.time_left(), ..call.clone() }).await;
             if let Some((_, entered)) = &entered {
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
                 Err(refusal) => refusal,
             };
             let Some((retries, attempts)) = &mut attempts else { return Err(refusal) };
-            let judged = judge(&tool, key, retries, &refusal);
+            let judged = judge(&tool, key, retries, (&refusal, facts.reach));
             let (at_most, at_least) = match attempts.after(judged, self.time_left()) {
                 Next::Finish(_) => return Err(told(refusal, attempts.made())),
                 Next::Wait { at_most, at_least } => (at_most, at_least),
@@ -220,11 +220,27 @@ impl<'a> Run<'a> {
     }
 }
 
+/// A failure in the words of the manifest (MAN-010): whether it may be retried, and what to do about it, unless the executor
+/// knows better about this very occurrence. An author's word never makes a call repeatable whose effect could happen twice.
+fn as_declared(tool: &ToolVersion, mut refusal: Refusal) -> Refusal {
+    let Some(declared) = tool.manifest.errors.iter().find(|declared| declared.code == refusal.code) else {
+        return refusal;
+    };
+    if !declared.retryable || tool.manifest.side_effect_policy.is_safe_to_retry() {
+        refusal.retryable = Some(declared.retryable);
+    }
+    if refusal.hint.is_none() || refusal.code == ErrorCode::E3401 {
+        refusal.hint = Some(declared.description.clone());
+    }
+    refusal
+}
+
 /// ATT-2.
-fn judge(tool: &ToolVersion, key: &CallKey, retries: &Retries, refusal: &Refusal) -> Judged {
-    let harmless = tool.manifest.side_effect_policy.is_safe_to_retry()
-        || (key.is_there() && ledger::surely_did_nothing(refusal.code));
-    let listed = retries.statuses.contains(&refusal.code.http());
+fn judge(tool: &ToolVersion, key: &CallKey, retries: &Retries, (refusal, reach): (&Refusal, ExecutionReach)) -> Judged {
+    let harmless = tool.manifest.side_effect_policy.is_safe_to_retry() || (key.is_there() && reach.is_clean());
+    let of_service = refusal.details.as_deref().and_then(|details| details.get(UPSTREAM_STATUS)?.as_u64());
+    let status = of_service.and_then(|status| u16::try_from(status).ok()).unwrap_or_else(|| refusal.code.http());
+    let listed = retries.statuses.contains(&status);
     let retryable = refusal.retryable.unwrap_or_else(|| refusal.code.row().retry.retryable());
     if !(retryable && harmless && listed) {
         return Judged::Final;

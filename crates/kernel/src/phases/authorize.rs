@@ -11,6 +11,7 @@ use contract::canonical::Digest;
 use contract::cost::{self, Estimate};
 use contract::envelope::{AgentContext, CallLimits};
 use contract::error::{ErrorCode, Refusal};
+use contract::manifest::Execution;
 use contract::schema::CoercionNote;
 use policy::Caller;
 use serde_json::{Value, json};
@@ -18,10 +19,11 @@ use serde_json::{Value, json};
 use super::conditions::Conditions;
 use super::validate::Validated;
 use crate::access::{Call, Decision};
-use crate::deadline::{SYNC_MAX, time_allowed};
+use crate::deadline::{SYNC_MAX, TimeLimits, time_allowed};
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ledger::{self, CallKey};
+use crate::ports::tool_origin::ToolOrigin;
 use crate::registry::ToolVersion;
 
 /// A call that may run.
@@ -45,21 +47,46 @@ impl Authorized {
         (&self.caller, &self.tool, &self.parameters)
     }
 
-    /// What the policies said.
     /// What it will probably cost, and how long it may take.
-    pub(crate) fn estimate(&self) -> Estimate {
+    fn estimate(&self) -> Estimate {
         let prices = self.tool.manifest.cost_config.as_ref();
         let timeout_ms = u64::try_from(self.time_allowed.as_millis()).unwrap_or(u64::MAX);
         cost::estimate(prices, &self.parameters, Some(timeout_ms))
     }
 
+    /// What the policies said.
     pub(crate) fn decision(&self) -> &Decision {
         &self.decision
     }
 }
 
-/// Runs the phase.
+/// Runs the phase, and counts the call against its limits.
 pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
+    let authorized = authorize_uncounted(kernel, validated).await?;
+    // RES-017, RES-018: last, so that nothing is taken by a call that is refused anyway. A background call was counted when
+    // it was let in.
+    let Authorized { caller, tool, .. } = &authorized;
+    if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_warranted()) {
+        resilience.count(caller, tool, tool.guard(&resilience.settings)).await?;
+    }
+    Ok(authorized)
+}
+
+/// Asks what [`authorize`] asks, about a call that will not be made: limits are looked at, and nothing is counted. What comes
+/// of it cannot be executed.
+pub(crate) async fn authorize_in_theory(
+    kernel: &Kernel,
+    validated: Validated,
+) -> Result<(Arc<Decision>, Estimate), Refusal> {
+    let authorized = authorize_uncounted(kernel, validated).await?;
+    let Authorized { caller, tool, .. } = &authorized;
+    if let Some(resilience) = &kernel.resilience {
+        resilience.would_count(caller, tool, tool.guard(&resilience.settings)).await?;
+    }
+    Ok((Arc::clone(&authorized.decision), authorized.estimate()))
+}
+
+async fn authorize_uncounted(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
     let Validated {
         caller,
         tool,
@@ -82,24 +109,30 @@ pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authoriz
     tool_is_enabled(&tool)?;
 
     let now = kernel.clock().now();
-    let call = Call { caller: &caller, tool: &tool, arguments: &parameters, arguments_digest: parameters_digest, now };
+    let origin = origin_of(kernel, &tool)?;
+    let call = Call {
+        caller: &caller,
+        tool: &tool,
+        origin: origin.as_deref(),
+        arguments: &parameters,
+        arguments_digest: parameters_digest,
+        now,
+    };
     let decision = kernel.access().decide(&access, call).await?;
     decision.obligations.iter().for_each(|obligation| conditions.add(obligation));
     conditions.approval |= require_approval;
     effects_are_gated(&tool, &conditions)?;
     ledger::demanded(&tool, &key)?;
 
-    // RES-017, RES-018: last, so that nothing is taken by a call that is refused anyway. What is done in the background was
-    // counted when it was let in.
-    if let Some(resilience) = kernel.resilience.as_ref().filter(|_| !caller.is_warranted()) {
-        resilience.count(&caller, &tool, tool.guard(&resilience.settings)).await?;
-    }
-
-    let time_asked = [time_asked, conditions.timeout].into_iter().flatten().min();
-    let time_allowed = time_allowed(&tool.manifest, time_asked, caller.time_left(kernel.clock().now()), parent_left)
+    let limits_of_time = TimeLimits {
+        asked: time_asked,
+        conditions: conditions.timeout,
+        token_left: caller.time_left(kernel.clock().now()),
+        parent_left,
         // Nobody waits on a line for a call that is done in the background.
-        .map(|allowed| if caller.is_warranted() { allowed } else { allowed.min(SYNC_MAX) })
-        .map(|allowed| conditions.timeout.map_or(allowed, |most| allowed.min(most)))
+        sync_max: (!caller.is_warranted()).then_some(SYNC_MAX),
+    };
+    let time_allowed = time_allowed(&tool.manifest, limits_of_time)
         .ok_or_else(|| Refusal::new(ErrorCode::E3002, "no time is left for this call"))?;
     Ok(Authorized {
         caller,
@@ -113,6 +146,13 @@ pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authoriz
         conditions,
         decision,
     })
+}
+
+/// The server behind the tool, as the executor that would run it knows it.
+fn origin_of(kernel: &Kernel, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
+    let kind = tool.manifest.execution.as_ref().map(Execution::kind);
+    let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
+    executor.map_or(Ok(None), |executor| executor.origin(tool))
 }
 
 fn token_names_the_tool(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {
@@ -148,7 +188,7 @@ fn arguments_are_within_limits(caller: &Caller, tool: &ToolVersion, arguments: &
 }
 
 /// the token is the truth; a body that says otherwise is a mistake or an attack.
-fn context_agrees_with_the_token(caller: &Caller, context: &AgentContext) -> Result<(), Refusal> {
+pub(crate) fn context_agrees_with_the_token(caller: &Caller, context: &AgentContext) -> Result<(), Refusal> {
     let contradiction = [
         ("agent_did", context.agent_did.as_ref().is_some_and(|given| given != caller.subject())),
         ("tenant_id", context.tenant_id.as_ref().is_some_and(|given| given != caller.tenant())),

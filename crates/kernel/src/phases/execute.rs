@@ -16,6 +16,8 @@ use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{CALLS, Facts, millis};
 use crate::attendant::{Attendant, Pace};
+use crate::concurrency::NoPlace;
+use crate::fair_places::Place;
 use crate::invoke::Kernel;
 use crate::isolation::{self, IsolationFacts};
 use crate::journey::OutwardCall;
@@ -76,6 +78,13 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let isolation = isolation(kernel, &caller, &tool, &conditions);
     let executor = executor_for(kernel, &tool, isolation)?;
     let deadline = kernel.clock().monotonic() + time_allowed;
+    let time_left = || deadline.saturating_sub(kernel.clock().monotonic());
+    // Before anything is written: whoever finds no place in time leaves nothing behind. A job had its turn in the queue.
+    let places = &kernel.concurrency;
+    let _running = match facts.is_job {
+        true => None,
+        false => Some(placed(&tool, places.call(&caller, kernel.clock(), &facts.cancellation, time_left()).await)?),
+    };
 
     // A tool with effects takes its place in the ledger, durably, before it starts; or it was done before. One without is
     // asked about only if somebody gave the call a name.
@@ -109,7 +118,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                 facts.held = Some(held);
                 kernel.parts.observer.step(Step::Intended);
                 let slot = kernel.parts.recorder.reserve().await?;
-                slot.record(facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None));
+                let record = facts.record(AuditAction::InvocationStarted, kernel.clock().now(), None);
+                // Boxed: calls without effects have no use for the room.
+                Box::pin(slot.record_durably(record)).await?;
             }
             Claim::RunLightly(noted) => facts.noted = noted,
             Claim::Replay(first, kept) => {
@@ -126,16 +137,23 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     // EXEC-005: what runs no code of a tool's author here uses none of what the number protects. Held until the end, and
     // not while it waits for another call.
     let _place = match facts.place.take() {
-        None if needs_place(isolation) => Some(kernel.concurrency.place(caller.tenant(), caller.subject())?),
+        None if needs_place(isolation) => {
+            let turn = places.sandboxed(&caller, kernel.clock(), &facts.cancellation, time_left());
+            Some(placed(&tool, turn.await)?)
+        }
         kept => kept.filter(|_| needs_place(isolation)),
     };
     // Under the id the call has by now.
     let checkpointing = &mut facts.checkpointing;
     let resume = checkpointing.begin(kernel, &caller, &tool, facts.invocation_id).await?;
+    let own_key = key.of(&caller, &tool, &parameters);
+    // Without a key, whoever goes on from a state goes on with the act of the call that saved it.
+    let began_as = resume.as_ref().map_or(facts.invocation_id, |point| point.invocation_id);
+    let act = ledger::act_key(caller.tenant(), &tool.id, own_key.as_ref(), began_as);
     let keeper = checkpointing.keeper();
     spend(kernel, &caller).await?;
     // A call that waited for another one has less time left for itself.
-    let time_left = deadline.saturating_sub(kernel.clock().monotonic());
+    let time_left = time_left();
     if time_left.is_zero() {
         return Err(timed_out(&tool, millis(time_allowed)));
     }
@@ -169,6 +187,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         isolation,
         companion: Arc::clone(&attendant) as _,
         resume,
+        dispatch: Arc::default(),
+        idempotency_key: act.into(),
     };
     let prices = tool.manifest.cost_config.as_ref();
     facts.units = contract::cost::units_of(prices, &call.parameters);
@@ -182,10 +202,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     );
     let run = Run { kernel, executor: &**executor, keeper: keeper.as_deref(), deadline, time_allowed };
     let output = match run.guard(&tool) {
-        None => {
-            run.begin(facts);
-            run.once(facts, call).await.map(Output::Fresh)
-        }
+        None => run.once(facts, call).await.map(Output::Fresh),
         // Boxed, so that a call without any of this does not carry it along.
         Some(guarded) => Box::pin(run.guarded(facts, call, guarded, &caller, (&key, result_key.as_ref()))).await,
     };
@@ -215,6 +232,13 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     }
     let result_key = result_key.filter(|_| !attendant.has_asked.load(Ordering::Acquire));
     Ok(Executed { tool, coercions, output: Output::Fresh(output), conditions, result_key })
+}
+
+fn placed(tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Refusal> {
+    place.map_err(|why| match why {
+        NoPlace::Refused(refusal) => refusal,
+        NoPlace::Cancelled => cancelled(tool),
+    })
 }
 
 /// Counts the call against the budget of the token and of every token it was delegated from, before it runs.

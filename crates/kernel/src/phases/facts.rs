@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::canonical::Digest;
 use contract::cost::Costs;
 use contract::envelope::{InvocationStatus, StaleNotice};
-use contract::error::{ErrorCode, ErrorKind};
+use contract::error::{ErrorCode, ErrorKind, Refusal};
 use contract::ids::{InvocationId, ToolId, TraceId};
 use contract::trace_context::TraceContext;
 use tokio_util::sync::CancellationToken;
@@ -14,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 use super::authorize::Authorized;
 use super::finish::trace;
 use crate::checkpoints::Checkpointing;
-use crate::concurrency::Place;
+use crate::fair_places::Place;
 use crate::identity::Principal;
-use crate::invoke::{Arrival, Kernel};
+use crate::invoke::{Arrival, Failed, Kernel};
 use crate::journey::Journey;
 use crate::ledger::{First, Held, Noted};
 use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judged};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::executor::Usage;
+use crate::ports::executor::{ExecutionReach, Usage};
 use crate::ports::observer::Phase;
 use crate::ports::redactor::Redactor;
-use crate::recorder::Slot;
+use crate::recorder::{Slot, Until};
 use crate::registry::ToolVersion;
 
 /// Under this name the log tells of each call (OBS-010).
@@ -52,6 +52,8 @@ pub struct Facts {
     pub(super) allowed: Option<Decided>,
     /// Its place among the calls of its agent, if it has one before it comes to need it.
     pub(crate) place: Option<Place>,
+    /// It came from the queue, where it had its turn, and not through a door.
+    pub(crate) is_job: bool,
     /// The call's place in the ledger, while it has one.
     pub(super) held: Option<Held>,
     /// Its name among the calls without effects, if it was given one.
@@ -72,6 +74,8 @@ pub struct Facts {
     pub(super) units: Option<u64>,
     /// The tool was begun: from here on the call costs something, whatever becomes of it.
     pub(super) begun: bool,
+    /// How far it came, should it fail now. Said by the executor of the last attempt.
+    pub(super) reach: ExecutionReach,
     /// What it used, once it has said its last word.
     pub(super) used: Option<Usage>,
     /// Times that it was tried again.
@@ -100,6 +104,7 @@ impl Facts {
             redactor: Arc::clone(&kernel.parts.redactor),
             allowed: None,
             place: None,
+            is_job: false,
             held: None,
             noted: None,
             replay_of: None,
@@ -110,10 +115,17 @@ impl Facts {
             checkpointing: Checkpointing::default(),
             units: None,
             begun: false,
+            reach: ExecutionReach::NotSent,
             used: None,
             repeats: 0,
             journey,
         }
+    }
+
+    /// Takes room in the audit log.
+    pub(crate) async fn reserve_record(&mut self, kernel: &Kernel) -> Result<(), Refusal> {
+        self.slot = Some(kernel.parts.recorder.reserve().await?);
+        Ok(())
     }
 
     /// Is the answer one of an earlier call?
@@ -133,13 +145,26 @@ impl Facts {
 
     /// Notes that the call was let in to be done later. Its end will be recorded when it comes, and its spans will hang
     /// under the span that ends here.
-    pub(crate) fn record_accepted(mut self, kernel: &Kernel) {
-        if let Some(slot) = self.slot.take() {
-            slot.record(self.record(AuditAction::InvocationAccepted, kernel.clock().now(), None));
-        }
+    pub(crate) async fn record_accepted(mut self, kernel: &Kernel) -> Result<(), Box<Failed>> {
+        let recorded = match self.slot.take() {
+            Some(slot) => {
+                let record = self.record(AuditAction::InvocationAccepted, kernel.clock().now(), None);
+                slot.record_until(record, recorded_until(self.has_effects())).await
+            }
+            None => Ok(()),
+        };
         if self.journey.recorded {
             trace(kernel, &mut self, InvocationStatus::Pending, None, Costs::default());
         }
+        let (invocation_id, trace_id, reach) = (self.invocation_id, self.trace_id, self.reach);
+        recorded.map_err(|refusal| {
+            Box::new(Failed { refusal, status: InvocationStatus::Error, invocation_id, trace_id, begun: false, reach })
+        })
+    }
+
+    /// May the tool change something?
+    pub(super) fn has_effects(&self) -> bool {
+        self.tool.as_ref().is_some_and(|tool| tool.manifest.side_effect_policy.has_effects())
     }
 
     /// The trace as a job of this call is to go on with it.
@@ -156,6 +181,11 @@ impl Facts {
 
     pub(crate) fn invocation_id(&self) -> InvocationId {
         self.invocation_id
+    }
+
+    /// The id it came with is somebody else's; it has this one from here on.
+    pub(crate) fn renamed(&mut self, id: InvocationId) {
+        self.invocation_id = id;
     }
 
     pub(crate) fn trace_id(&self) -> TraceId {
@@ -200,6 +230,11 @@ impl Facts {
 fn denied(code: ErrorCode) -> Option<Decided> {
     let is_decision = matches!(code.row().kind, ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired);
     is_decision.then(|| Decided { allowed: false, reason: code.to_string().into() })
+}
+
+/// What an answer waits for: where something may have been changed, even the end of the machine must not take the record.
+pub(super) fn recorded_until(is_change: bool) -> Until {
+    if is_change { Until::Durable } else { Until::Written }
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

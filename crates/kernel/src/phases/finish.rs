@@ -9,7 +9,7 @@ use contract::cost::{Costs, fixed_part};
 use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse, StaleNotice};
 use contract::error::{ErrorCode, Refusal};
 
-use super::facts::{CALLS, Facts, millis, status_of};
+use super::facts::{CALLS, Facts, millis, recorded_until, status_of};
 use super::settle::Settled;
 use super::verify::Verified;
 use crate::insights::{Ended, Insights};
@@ -33,7 +33,7 @@ impl Returned {
 }
 
 /// Runs the phase.
-pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Returned, Box<Failed>> {
+pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Returned, Box<Failed>> {
     facts.enter(kernel, Phase::Return);
     let carried = settled.0;
     let clock = kernel.clock();
@@ -72,6 +72,7 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         });
     }
     told(&facts, status, took);
+    let mut recorded = Ok(());
     if let Some(slot) = facts.slot.take() {
         let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
         record.note = match (&facts.replay_of, &facts.stale) {
@@ -92,7 +93,9 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
         }
         record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used);
         record.cost = (carried.is_ok() || !costs.is_zero()).then_some(costs);
-        slot.record(record);
+        // The answer leaves when the record cannot be lost any more.
+        let until = recorded_until(facts.begun && facts.has_effects());
+        recorded = slot.record_until(record, until).await;
     }
 
     if carried.is_err() {
@@ -105,8 +108,11 @@ pub fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Result<Ret
     // Both askers get the same answer, so it carries the id of the call that ran.
     let first = facts.replay_of.take();
     let invocation_id = first.as_ref().map_or(facts.invocation_id, |first| first.invocation);
-    let (trace_id, begun) = (facts.trace_id, facts.begun);
-    let verified = carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id, begun }))?;
+    let (trace_id, begun, reach) = (facts.trace_id, facts.begun, facts.reach);
+    // What cannot be recorded is not answered, whatever it came to. A key gets its outcome when the log can be written again.
+    let carried = recorded.and(carried);
+    let verified =
+        carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id, begun, reach }))?;
     let tool = &verified.tool;
     let notice = tool.lifecycle.notice.as_ref();
     Ok(Returned(InvokeResponse {

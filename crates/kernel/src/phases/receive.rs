@@ -16,6 +16,7 @@ use super::facts::Facts;
 use crate::access::AccessSnapshot;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
+use crate::ports::registry_store::Quarantine;
 use crate::registry::ToolVersion;
 
 /// A call whose caller and tool are known.
@@ -28,6 +29,21 @@ pub struct Received {
     pub(super) conditions: Conditions,
     /// One view of access for the whole call, so that no change can fall between two of its questions.
     pub(super) access: Arc<AccessSnapshot>,
+}
+
+impl Received {
+    /// A call whose caller waits for it has no place in a queue and nobody to call back: options that say otherwise were
+    /// meant for a call in the background.
+    pub(crate) fn has_nothing_of_the_background(&self) -> Result<(), Refusal> {
+        match self.request.execution_options.of_the_background() {
+            None => Ok(()),
+            Some(option) => Err(Refusal::new(
+                ErrorCode::E3004,
+                format!("`execution_options.{option}` is for calls in the background, and this one is waited for"),
+            )
+            .hint(format!("send the call by itself with `async_mode`, or leave `{option}` out; it was not run"))),
+        }
+    }
 }
 
 /// Runs the phase.
@@ -50,6 +66,17 @@ pub(crate) async fn receive_again(
     facts.slot = Some(kernel.parts.recorder.reserve().await?);
     facts.caller = Some(Arc::clone(&caller));
     kernel.identity().welcome(kernel.access(), &caller, facts.started_at).await?;
+    find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
+}
+
+/// Runs the phase for a call that will not be made: it takes no room in the audit log.
+pub(crate) async fn receive_in_theory(
+    kernel: &Kernel,
+    facts: &mut Facts,
+    arrival: Arrival<'_>,
+) -> Result<Received, Refusal> {
+    let now = facts.started_at;
+    let caller = kernel.identity().recognise(kernel.access(), arrival.credential, arrival.source, now).await?;
     find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
 }
 
@@ -100,7 +127,9 @@ fn visible_tool(
     if !caller.names(&tool.id) {
         return Err(not_named(&tool.id));
     }
-    let tool = tool.resolve(&spec, now)?;
+    let named = tool;
+    let tool = named.resolve(&spec, now)?;
+    kernel.registry().warn_of_match(caller.tenant(), named, &spec, tool, now);
     facts.tool = Some(Arc::clone(tool));
     // The caller and everybody who handed its token on: a name that was chosen in a delegation gives nothing that its
     // chooser does not have.
@@ -113,6 +142,9 @@ fn visible_tool(
             conditions.add_overrides(overrides);
         }
     }
+    if let Some(held) = kernel.availability().quarantine_of(&tool.tenant, &tool.id) {
+        return Err(quarantined(&held));
+    }
     if let Some(why) = kernel.availability().why_not(&tool.tenant, &tool.id) {
         return Err(not_available(&tool.id, why));
     }
@@ -123,6 +155,13 @@ fn visible_tool(
 fn not_named(tool: &ToolId) -> Refusal {
     Refusal::new(ErrorCode::E3204, format!("the token does not name `{tool}`"))
         .hint("ask for a token whose `tools` include it")
+}
+
+/// REG-024: a person has taken the tool out of use. The reason is for those who may release it; `GET /v1/tools/{id}` has it.
+fn quarantined(held: &Quarantine) -> Refusal {
+    Refusal::new(ErrorCode::E3107, format!("`{}` was taken out of use at {}", held.tool, held.at))
+        .hint("ask whoever keeps the tool: `gantry tool release` puts it back into use")
+        .details(json!({ "why_unavailable": WhyUnavailable::Quarantined }))
 }
 
 /// Published and in reach, but not to be had at the moment (REG-022, REG-023).

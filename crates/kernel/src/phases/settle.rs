@@ -47,7 +47,7 @@ pub async fn settle(kernel: &Kernel, facts: &mut Facts, mut carried: Result<Veri
         (Ok(verified), _) => Ok(kept(kernel, facts, verified)),
         (Err(refusal), shown) => Err(shown.as_ref().unwrap_or(refusal)),
     };
-    let settlement = ledger::settlement(effects, held.started, kept);
+    let settlement = ledger::settlement(effects, facts.reach, kept);
     let state = settlement.state;
     kernel.parts.observer.step(Step::Settling);
     // Those who wait for this call look again once it is written.
@@ -95,10 +95,18 @@ fn unknown(tool: &ToolVersion, refusal: Refusal) -> Refusal {
         return refusal;
     }
     Refusal::new(ErrorCode::E3413, format!("{}; whether it had its effect is not known", refusal.message))
-        .hint("it is not repeated: find out, then say so with `gantry jobs resolve`")
-        .details(
-            json!({ "code": refusal.code.as_str(), "cause": ledger::cause(refusal.code), "details": refusal.details }),
-        )
+        .hint(match &tool.manifest.compensation_tool_id {
+            None => "it is not repeated: find out, then say so with `gantry jobs resolve`".to_owned(),
+            Some(undo) => format!(
+                "it is not repeated: find out, then say so with `gantry jobs resolve`; if it had its effect, `{undo}` undoes it"
+            ),
+        })
+        .details(json!({
+            "code": refusal.code.as_str(),
+            "cause": ledger::cause(refusal.code),
+            "details": refusal.details,
+            "compensation_tool_id": tool.manifest.compensation_tool_id,
+        }))
         .retryable(false)
 }
 

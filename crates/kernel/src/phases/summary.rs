@@ -203,6 +203,9 @@ mod tests {
                 other => other.clone(),
             })
         }
+        fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+            Ok(None)
+        }
         fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
             if text.ends_with("END") { "[REDACTED]".into() } else { text.into() }
         }

@@ -48,6 +48,7 @@ pub struct Validated {
 pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refusal> {
     let Received { caller, tool, request, parent_left, conditions, access } = received;
     refuse_what_is_not_built(&request)?;
+    limits_can_be_kept(&tool, &request.resource_limits)?;
     facts.checkpointing.wish(request.checkpoint_config.as_ref())?;
     idempotency_key_shape(request.execution_options.idempotency_key.as_deref())?;
     let time_asked = time_asked(request.resource_limits.timeout_seconds)?;
@@ -88,11 +89,38 @@ fn refuse_what_is_not_built(request: &InvokeRequest) -> Result<(), Refusal> {
         (options.async_mode || request.execution_mode == Some(ExecutionMode::Async), "execution_options.async_mode"),
         (options.dry_run, "execution_options.dry_run"),
         (request.document_context.is_some(), "document_context"),
+        (
+            request.agent_context.as_ref().is_some_and(|context| context.parent_sandbox_id.is_some()),
+            "agent_context.parent_sandbox_id",
+        ),
     ];
     match asked.into_iter().find(|(wanted, _)| *wanted) {
         None => Ok(()),
         Some((_, option)) => Err(Refusal::new(ErrorCode::E3010, format!("`{option}` is not available on this server"))
             .hint(format!("leave `{option}` out; the call was not run"))),
+    }
+}
+
+/// Whoever sets a limit relies on it, so one that the way of running cannot keep is refused (EXEC-004).
+fn limits_can_be_kept(tool: &ToolVersion, limits: &CallLimits) -> Result<(), Refusal> {
+    let Some(binding) = tool.manifest.execution.as_ref().filter(|binding| !binding.keeps_limits()) else {
+        return Ok(());
+    };
+    let asked = [
+        (limits.cpu_millicore_limit, "cpu_millicore_limit"),
+        (limits.memory_mb_limit, "memory_mb_limit"),
+        (limits.network_bandwidth_mbps, "network_bandwidth_mbps"),
+    ];
+    match asked.into_iter().find(|(limit, _)| limit.is_some()) {
+        None => Ok(()),
+        Some((_, member)) => Err(Refusal::new(
+            ErrorCode::E3010,
+            format!("`resource_limits.{member}` cannot be kept for a tool of type `{}`", binding.kind()),
+        )
+        .hint(format!(
+            "leave `{member}` out: calls of `{}` have no process of their own; the call was not run",
+            tool.id
+        ))),
     }
 }
 

@@ -73,11 +73,12 @@ pub fn verify(redactor: &dyn Redactor, executed: Executed) -> Result<Verified, R
     };
     fits_the_schema(&tool, &result)?;
     let unmasked = result_key.map(|key| (key, result.clone()));
+    // Redacted first: of a secret that was cut, what is left may look like none.
+    result = redacted(redactor, &tool, &conditions, result)?;
     let truncation = match tool.manifest.output_policy.unwrap_or_default() {
         OutputPolicy::Raw | OutputPolicy::Standard => None,
         OutputPolicy::Strict => cut_to_limits(&mut result),
     };
-    let result = redacted(redactor, &tool, &conditions, result)?;
     fits_the_size(&tool, &result, conditions.result_bytes)?;
     Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: unmasked })
 }
@@ -97,16 +98,23 @@ fn verify_again(
     Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: None })
 }
 
-/// Results are redacted where the manifest asks for it (the strict policy), and masked where a policy does (VALID-012).
+/// Takes out of a result what the profile of the manifest does not show (DESIGN §8.5), and what a policy masks (VALID-012).
 fn redacted(
     redactor: &dyn Redactor,
     tool: &ToolVersion,
     conditions: &Conditions,
     mut result: Value,
 ) -> Result<Value, Refusal> {
-    if tool.manifest.output_policy == Some(OutputPolicy::Strict) {
-        let schema = &tool.manifest.result_schema;
-        result = redactor.value(&result, Some(schema)).map_err(|error| unredactable(&error))?;
+    let schema = &tool.manifest.result_schema;
+    match tool.manifest.output_policy.unwrap_or_default() {
+        OutputPolicy::Raw => {}
+        OutputPolicy::Standard => {
+            let masked = redactor.fields(&result, schema).map_err(|error| unredactable(&error))?;
+            result = masked.unwrap_or(result);
+        }
+        OutputPolicy::Strict => {
+            result = redactor.value(&result, Some(schema)).map_err(|error| unredactable(&error))?;
+        }
     }
     conditions.redact(redactor, &mut result);
     Ok(result)

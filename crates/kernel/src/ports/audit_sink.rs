@@ -22,7 +22,7 @@ use super::executor::Usage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAction {
-    /// A tool with effects is about to run. Written durably before it starts.
+    /// A tool with effects is about to run. Durable before it starts.
     InvocationStarted,
     /// A call was let in and waits in the queue of jobs.
     InvocationAccepted,
@@ -186,14 +186,39 @@ impl Deref for JsonText {
 #[error("the audit log cannot be written")]
 pub struct AuditError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Keeps records.
+/// Keeps records. The recorder calls one of the methods that write at a time, so records stand in the order of the calls.
 #[async_trait]
 pub trait AuditSink: Send + Sync + fmt::Debug {
-    /// Appends all records in order and returns once they are durable. On an error none, some or all may be written;
-    /// the caller repeats the whole batch, so readers must tolerate repeated records (at least once).
-    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError>;
+    /// Writes all records in order, and returns once the end of this process cannot take them any more. The end of the
+    /// machine can, until the next [`sync`](Self::sync). On an error none, some or all may be written; the caller repeats the
+    /// whole batch, so readers must tolerate repeated records (at least once).
+    async fn write(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError>;
 
-    /// Will the records of calls that are let in now fit? Asked after every append, so it must cost nothing. A sink that
+    /// The same at once, on the thread that asks. `None` if something would have to be waited for, and then nothing was
+    /// written: [`write`](Self::write) does it.
+    fn write_now(&self, records: &[AuditRecord]) -> Option<Result<(), AuditError>> {
+        let _ = records;
+        None
+    }
+
+    /// Returns once everything that was written before is durable. What is written meanwhile need not be. After an error it is
+    /// asked again.
+    async fn sync(&self) -> Result<(), AuditError> {
+        Ok(())
+    }
+
+    /// What there is to do after a sync and nobody waits for: room for what comes, checkpoints.
+    async fn maintain(&self) {}
+
+    /// Appends all records durably.
+    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+        self.write(records).await?;
+        self.sync().await?;
+        self.maintain().await;
+        Ok(())
+    }
+
+    /// Will the records of calls that are let in now fit? Asked after every write, so it must cost nothing. A sink that
     /// cannot tell says yes.
     fn has_room(&self) -> bool {
         true

@@ -17,6 +17,8 @@ pub enum Change {
     Access { epoch: u64 },
     /// Tools or versions of them; the generation after it.
     Registry { generation: u64 },
+    /// MCP servers behind Gantry, or what was accepted of their tools. (REG-023)
+    Servers,
     /// An authority outside decides otherwise from now on: all remembered decisions are void. (AUTH-011)
     Decisions,
     /// The same of these subjects only; what is remembered about others stays. An adapter that cannot say it to other

@@ -10,7 +10,8 @@
 //! Invariants
 //! - CKPT-A: what a kept checkpoint is based on is kept too, however old it is.
 //! - CKPT-B: an invocation's checkpoints are all of one owner and one tool.
-//! - CKPT-C: who has an old fence saves nothing.
+//! - CKPT-C: who has an old fence saves nothing. A fence is old once an attempt with a higher one has saved, or has said that it
+//!   runs ([`CheckpointStore::claim`]).
 //!
 //! Not here: what is in them (`checkpoints::record`), how they are sealed (`checkpoints::codec`), who may see them.
 
@@ -32,6 +33,8 @@ use super::registry_store::StoreError;
 
 /// Most checkpoints of one invocation that a store lists at once.
 pub const LIST_MAX: usize = 256;
+/// How long an attempt counts as running after it has said so.
+pub const ATTEMPT_LEASE: Duration = Duration::from_secs(15);
 /// Most deltas that stand on each other before there is a whole one.
 pub const CHAIN_MAX: u8 = 16;
 
@@ -150,6 +153,20 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
         fence: Option<u64>,
         keep: Option<Duration>,
     ) -> Result<Saved, StoreError>;
+
+    /// An attempt at an invocation says that it runs, and will for this long; for no time: that it has ended. Gives the fence it
+    /// has to save with, or `None` if it must not run: an attempt with a higher fence has taken the invocation over, or, for
+    /// one that belongs to no job and so has no fence of its own, another one runs. (CKPT-C)
+    async fn claim(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        fence: Option<u64>,
+        span: Duration,
+    ) -> Result<Option<u64>, StoreError>;
+
+    /// Does an attempt at this invocation run, by its last word?
+    async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError>;
 
     /// A checkpoint and what it is based on, itself first. Empty if it is not there; shorter than it should be if a base
     /// is missing, which must not be and is for the caller to notice.

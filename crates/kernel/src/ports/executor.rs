@@ -7,9 +7,13 @@
 //! shutdown. There is no second way, so that no executor can overlook one. Whatever runs outside the process must be gone
 //! shortly after. An executor may tell the tool first (`cancel` of `gantry/1`), but only if telling delays nothing: the
 //! tool is hostile and will not hurry.
+//!
+//! Every failure says how far its call came ([`ExecutionReach`]), and the executor says it where the failure is made: nobody
+//! guesses it from a code later. What the kernel ends from outside it asks of the call itself ([`Dispatch`]).
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +27,7 @@ use serde_json::{Value, json};
 
 use super::companion::Companion;
 use super::redactor::Given;
+use super::tool_origin::ToolOrigin;
 use crate::checkpoints::record::SavedState;
 use crate::journey::{Outward, OutwardCall, Underway};
 use crate::limits::ResolvedLimits;
@@ -53,6 +58,107 @@ pub struct ToolCall {
     pub companion: Arc<dyn Companion>,
     /// What the tool goes on from; `None`: from the beginning. An executor whose tools cannot be told leaves it.
     pub resume: Option<Arc<ResumePoint>>,
+    /// Where the executor says whether anything of the call has left for the tool.
+    pub dispatch: Arc<Dispatch>,
+    /// What tells a repetition of this act from a new one: the same for every attempt, another for every other act, tenant and
+    /// tool. Handed to the tool, so that it, or a service behind it, can honour it.
+    pub idempotency_key: Arc<str>,
+}
+
+/// Whether a call has left for its tool, for a kernel that ends it from outside: at the deadline, when it is cancelled.
+///
+/// An executor that says nothing counts as having sent it. One that lets calls wait (for a place, for a server to start)
+/// holds them, and releases each before its first byte leaves.
+#[derive(Debug, Default)]
+pub struct Dispatch(AtomicBool);
+
+impl Dispatch {
+    /// Nothing of the call leaves until it is released.
+    pub fn hold(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// From here on the tool may run.
+    pub fn release(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
+    /// How far a call came that ended without a word of its executor.
+    pub fn reach(&self) -> ExecutionReach {
+        if self.0.load(Ordering::Acquire) { ExecutionReach::NotSent } else { ExecutionReach::MayHaveRun }
+    }
+}
+
+/// How far a call came that did not succeed. (DESIGN §5, §8.10)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExecutionReach {
+    /// Nothing of it left for the tool: no place, no process, no credential, no connection.
+    NotSent,
+    /// It arrived and was turned away before anything was done with it: too many requests, unknown credentials.
+    Refused,
+    /// The tool ran to its end and said how it went, or gave an answer that must not be passed on.
+    Answered,
+    /// It was on its way, and nobody heard what came of it.
+    MayHaveRun,
+}
+
+impl ExecutionReach {
+    /// Each of them.
+    pub const ALL: [Self; 4] = [Self::NotSent, Self::Refused, Self::Answered, Self::MayHaveRun];
+
+    /// What an HTTP status says that is no success: those that by their definition are given in place of an execution are
+    /// refusals, and every other one may have come after it (408, 424, 303, everything from 500 on, numbers nobody knows).
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            300..=302 | 307 | 308 => Self::Refused,
+            400..=407 | 409..=417 | 421..=423 | 425 | 426 | 428 | 429 | 431 | 451 => Self::Refused,
+            _ => Self::MayHaveRun,
+        }
+    }
+
+    /// Is it certain that the tool has done nothing, so that the call can be made again?
+    pub fn is_clean(self) -> bool {
+        match self {
+            Self::NotSent | Self::Refused => true,
+            Self::Answered | Self::MayHaveRun => false,
+        }
+    }
+}
+
+/// Why an executor has no output: what the caller is told, and how far the call came.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{refusal}")]
+pub struct ExecutorError {
+    pub refusal: Refusal,
+    pub reach: ExecutionReach,
+}
+
+impl ExecutorError {
+    /// Nothing left for the tool.
+    pub fn not_sent(refusal: Refusal) -> Self {
+        Self { refusal, reach: ExecutionReach::NotSent }
+    }
+
+    /// It was turned away before it was executed.
+    pub fn refused(refusal: Refusal) -> Self {
+        Self { refusal, reach: ExecutionReach::Refused }
+    }
+
+    /// The tool ran to its end and said so.
+    pub fn answered(refusal: Refusal) -> Self {
+        Self { refusal, reach: ExecutionReach::Answered }
+    }
+
+    /// Nobody knows what the tool has done.
+    pub fn may_have_run(refusal: Refusal) -> Self {
+        Self { refusal, reach: ExecutionReach::MayHaveRun }
+    }
+
+    /// The same with other words.
+    #[must_use]
+    pub fn map(self, words: impl FnOnce(Refusal) -> Refusal) -> Self {
+        Self { refusal: words(self.refusal), reach: self.reach }
+    }
 }
 
 /// The trace of a call, as its executor sees it: what to send along, and where to write down what is called elsewhere.
@@ -129,14 +235,13 @@ impl ToolOutput {
 /// Runs tools of one kind.
 ///
 /// ```
-/// # use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
-/// # use contract::error::Refusal;
+/// # use gantry_kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 /// #[derive(Debug)]
 /// struct Echo;
 /// #[async_trait::async_trait]
 /// impl Executor for Echo {
 ///     fn kind(&self) -> &'static str { "builtin" }
-///     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+///     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
 ///         Ok(ToolOutput::of((*call.parameters).clone()))
 ///     }
 /// }
@@ -171,13 +276,25 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// The server behind a tool, as policies are told of it; `None`: there is none. Asked for each call; the answer must be
+    /// cheap. An error refuses the call: nobody decides about less than a tool may touch. (AUTH-006)
+    fn origin(&self, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
+        let _ = tool;
+        Ok(None)
+    }
+
     /// Runs the call once. Never retries. Dropping the future must stop the work.
     ///
     /// A failure says whose fault it was by its code: parameters the tool cannot work with E3301, the tool itself E3401,
     /// out of memory E3403, a crash E3404, no sandbox E3405, a forbidden destination E3406 ([`forbidden_destinations`]), too
-    /// much of something E3407, a service behind it E3502…E3504, no credential E3601 or E3602.
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal>;
+    /// much of something E3407, a service behind it E3502…E3504, no credential E3601 or E3602. What is known of the tool's
+    /// effects it says by its reach, whatever the code: only "may have run" leaves the outcome unknown.
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError>;
 }
+
+/// The member of a refusal's details that holds the HTTP status a service answered with. `retry_on_status_codes` of a
+/// manifest is about it; where there is none, about the status of the refusal's own code.
+pub const UPSTREAM_STATUS: &str = "upstream_status";
 
 /// The refusal for a binding that nothing on this server can run.
 pub fn no_executor(kind: &str) -> Refusal {

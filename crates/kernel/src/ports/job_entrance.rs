@@ -17,6 +17,8 @@ pub struct EnteringJob {
     pub tenant: TenantId,
     /// What lists show.
     pub label: String,
+    /// Whose turns it takes within its tenant.
+    pub flow: String,
     pub payload: Value,
     pub delay: Duration,
     /// How often it may be started.

@@ -16,7 +16,9 @@
 //! - JOB-4: time is the store's. Callers give spans, so clocks that differ between machines cannot shorten a lease.
 //! - JOB-5: nothing starves. Waiting is worth priority: [`AGEING_PER_LEVEL`] of it are worth one level.
 //! - JOB-6: tenants take turns. The tenant with the fewest running jobs is next, and among equals the one that was served
-//!   longest ago; priority orders the jobs *of one tenant*. So calling everything urgent takes nothing from others.
+//!   longest ago.
+//! - JOB-7: within a tenant, flows take turns in the same way: the jobs of one agent are a flow, and so are the deliveries to
+//!   one address. Priority orders the jobs *of one flow*. So calling everything urgent takes nothing from others.
 //!
 //! Not here: what a job does and whether it may be repeated (`jobs`).
 
@@ -46,7 +48,7 @@ pub struct JobKey {
     pub id: InvocationId,
 }
 
-/// How urgent a job is among those of its tenant: 1 is least, 10 most.
+/// How urgent a job is among those of its flow: 1 is least, 10 most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobPriority(u8);
 
@@ -93,6 +95,8 @@ pub struct NewJob {
     pub label: String,
     /// On whose behalf.
     pub subject: Subject,
+    /// Whose turns it takes within its tenant (JOB-7).
+    pub flow: String,
     pub payload: Value,
     /// Says whether a second enqueue means the same.
     pub digest: Digest,
@@ -224,6 +228,8 @@ pub struct TakeRules {
     pub most: usize,
     /// Most running jobs of one tenant, wherever they run.
     pub running_per_tenant: u32,
+    /// Most running jobs of one flow of a tenant, wherever they run.
+    pub running_per_flow: u32,
 }
 
 /// What a worker got.
@@ -238,6 +244,11 @@ pub struct Taken {
 #[derive(Debug, Clone, PartialEq)]
 pub enum End {
     Done(Value),
+    /// The same, and of what went in only this is kept: nobody needs the rest any more.
+    DoneKeeping {
+        result: Value,
+        payload: Value,
+    },
     Failed(Value),
     /// Not yet: again after this pause. A job that was asked to end meanwhile is cancelled instead.
     Retry {
@@ -375,6 +386,10 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     /// At most [`PAGE_MAX`] events of a job after a number, in order. None for an unknown job.
     async fn events(&self, key: &JobKey, after: u64, most: usize) -> Result<Vec<JobEvent>, StoreError>;
 
+    /// Puts another writing of what went into a job in place of the one that is kept, whatever the job's state. False if there
+    /// is no such job, or nothing is kept of what went in.
+    async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError>;
+
     /// How much waits and runs.
     async fn counts(&self) -> Result<JobCounts, StoreError>;
 
@@ -383,7 +398,7 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     async fn prune(&self, retention: Duration, dead_retention: Duration, most: usize) -> Result<u64, StoreError>;
 }
 
-/// The key by which jobs of a tenant are ordered, smallest first (JOB-5): waiting since `due`, each level of priority as if
+/// The key by which jobs of a flow are ordered, smallest first (JOB-5): waiting since `due`, each level of priority as if
 /// it had waited [`AGEING_PER_LEVEL`] longer. It does not change while a job waits, so an index can hold it.
 pub fn rank(due: UnixMillis, priority: JobPriority) -> i64 {
     let step = i64::try_from(AGEING_PER_LEVEL.as_millis()).unwrap_or(i64::MAX);

@@ -35,6 +35,11 @@ pub trait Redactor: Send + Sync + fmt::Debug {
     /// goes. An error means that nothing of the value may be shown.
     fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError>;
 
+    /// The value without what its sensitive fields hold: those that `schema` marks, and those whose name says so, also in
+    /// JSON that stands in a string. Texts are left as they are. `None` if the value has none. An error means that nothing of
+    /// the value may be shown.
+    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError>;
+
     /// The text with words in place of what must not be seen.
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str>;
 
@@ -80,6 +85,11 @@ pub struct Withhold;
 impl Redactor for Withhold {
     fn value(&self, _: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
         Ok(WITHHELD.into())
+    }
+
+    /// A result is for its caller, and these kernels know no fields.
+    fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+        Ok(None)
     }
 
     fn text<'a>(&self, _: &'a str) -> Cow<'a, str> {

@@ -50,6 +50,17 @@ pub enum LifecycleChange {
     Stale(Lifecycle),
 }
 
+/// That a person has taken a tool out of use, in every version (REG-024).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantine {
+    /// Whose tool it is.
+    pub tenant: TenantId,
+    pub tool: ToolId,
+    pub reason: String,
+    pub by: Subject,
+    pub at: UnixMillis,
+}
+
 /// Why the store could not answer. The variants are what callers can act upon; causes go to the log.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -96,6 +107,15 @@ pub trait RegistryStore: Send + Sync + fmt::Debug {
         from: &Lifecycle,
         to: &Lifecycle,
     ) -> Result<LifecycleChange, StoreError>;
+
+    /// Every tool that is in quarantine, of every tenant.
+    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError>;
+
+    /// Puts a tool into quarantine, durably; one that is in it already gets the new reason.
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError>;
+
+    /// Takes a tool out of quarantine, durably. False if it was not in it.
+    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError>;
 
     /// Can the store be read and written? For readiness probes; bounded by the caller.
     async fn ping(&self) -> Result<(), StoreError>;

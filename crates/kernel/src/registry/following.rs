@@ -28,7 +28,9 @@ impl Registry {
                 () = self.clock.sleep(REFRESH) => Err(RecvError::Lagged(0)),
             };
             match told {
-                Ok(Change::Access { .. } | Change::Decisions | Change::DecisionsOf { .. }) => continue,
+                Ok(Change::Access { .. } | Change::Servers | Change::Decisions | Change::DecisionsOf { .. }) => {
+                    continue;
+                }
                 Ok(Change::Registry { .. } | Change::Lost) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
@@ -60,6 +62,6 @@ impl Registry {
         });
         self.observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
         self.snapshot.store(Arc::new(snapshot));
-        Ok(())
+        self.reload_quarantines().await
     }
 }

@@ -7,12 +7,14 @@
 //! | sunset     | with notice  | no       | no                  | no        |
 //! | removed    | E3104        | no       | no                  | no        |
 //!
-//! Sunset comes by itself when its date has passed, so the state in force is a function of the record and the time.
+//! Each state comes by itself when its date has come: a version that was announced to be deprecated is deprecated then, is
+//! sunset after that and removed in the end (REG-007). So the state in force is a function of the record and the time, the
+//! same on every instance, and nobody has to sweep.
 //! Pure: (record, action, now) → record or reason.
 
 use std::time::Duration;
 
-use contract::manifest::LifecycleState;
+use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Availability;
 
 use crate::ports::clock::UnixMillis;
@@ -74,10 +76,40 @@ pub struct TransitionError {
 impl Lifecycle {
     /// The state in force at `now`.
     pub fn state(&self, now: UnixMillis) -> LifecycleState {
+        use LifecycleState::{Active, Deprecated, Removed, Sunset};
         match (self.recorded, &self.notice) {
-            (LifecycleState::Deprecated, Some(notice)) if notice.sunset_at <= now => LifecycleState::Sunset,
+            (Deprecated | Sunset, Some(notice)) if notice.removal_at <= now => Removed,
+            (Deprecated, Some(notice)) if notice.sunset_at <= now => Sunset,
+            // Announced, and not there yet.
+            (Deprecated, Some(notice)) if notice.deprecated_at > now => Active,
             (state, _) => state,
         }
+    }
+
+    /// Does time alone change the state some day?
+    pub fn changes_with_time(&self) -> bool {
+        matches!(self.recorded, LifecycleState::Deprecated | LifecycleState::Sunset) && self.notice.is_some()
+    }
+
+    /// The life of a version whose manifest says when it ends; `None`: it says nothing of an end.
+    ///
+    /// `deprecation_date` begins the notice, `sunset_date` ends the time in which ranges find the version. One that is
+    /// not given follows from the other: a version whose sunset is known is deprecated from its publication on.
+    pub fn declared(manifest: &Manifest, now: UnixMillis) -> Option<Self> {
+        let date = |text: &Option<String>| text.as_deref().and_then(midnight);
+        let (deprecation, sunset) = (date(&manifest.deprecation_date), date(&manifest.sunset_date));
+        let says_so = manifest.lifecycle_state == Some(LifecycleState::Deprecated);
+        if !says_so && deprecation.is_none() && sunset.is_none() {
+            return None;
+        }
+        let deprecated_at = deprecation.unwrap_or(now);
+        let usual =
+            Notice::starting(deprecated_at, manifest.replacement_tool_id.clone(), manifest.migration_guide_url.clone());
+        let notice = match sunset {
+            None => usual,
+            Some(sunset_at) => Notice { sunset_at, removal_at: sunset_at.plus(REMOVAL_AFTER - SUNSET_AFTER), ..usual },
+        };
+        Some(Self { recorded: LifecycleState::Deprecated, notice: Some(notice) })
     }
 
     /// The state in the terms of version resolution.
@@ -96,6 +128,7 @@ impl Lifecycle {
         let state = self.state(now);
         let refused = |participle| Err(TransitionError { state, participle });
         match (action, state) {
+            // One that was announced for later begins now.
             (LifecycleAction::Deprecate { successor, migration_guide }, Active) => Ok(Self {
                 recorded: Deprecated,
                 notice: Some(Notice::starting(now, successor.clone(), migration_guide.clone())),
@@ -112,20 +145,29 @@ impl Lifecycle {
             (LifecycleAction::Deprecate { .. }, Sunset | Removed) => refused("deprecated"),
             (LifecycleAction::Sunset, Active | Deprecated) => {
                 let notice = self.notice.clone().unwrap_or_else(|| Notice::starting(now, None, None));
-                Ok(Self { recorded: Sunset, notice: Some(Notice { sunset_at: notice.sunset_at.min(now), ..notice }) })
+                let (deprecated_at, sunset_at) = (notice.deprecated_at.min(now), notice.sunset_at.min(now));
+                Ok(Self { recorded: Sunset, notice: Some(Notice { deprecated_at, sunset_at, ..notice }) })
             }
-            (LifecycleAction::Restore, Deprecated | Sunset) => Ok(Self::default()),
+            // An end that was announced is called off, too.
+            (LifecycleAction::Restore, Active | Deprecated | Sunset) => Ok(Self::default()),
             (LifecycleAction::Remove, Active | Deprecated | Sunset) => {
                 Ok(Self { recorded: Removed, notice: self.notice.clone() })
             }
-            (LifecycleAction::Sunset, Sunset)
-            | (LifecycleAction::Restore, Active)
-            | (LifecycleAction::Remove, Removed) => Ok(self.clone()),
+            (LifecycleAction::Sunset, Sunset) => Ok(self.clone()),
+            // By its date or by somebody: recorded from now on.
+            (LifecycleAction::Remove, Removed) => Ok(Self { recorded: Removed, notice: self.notice.clone() }),
             // history stays, but what was removed does not come back under the same version.
             (LifecycleAction::Sunset, Removed) => refused("sunset"),
             (LifecycleAction::Restore, Removed) => refused("restored"),
         }
     }
+}
+
+/// The beginning of a day that is written as a manifest writes it, in UTC.
+pub(super) fn midnight(date: &str) -> Option<UnixMillis> {
+    let date: jiff::civil::Date = date.parse().ok()?;
+    let start = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(UnixMillis(start.timestamp().as_millisecond()))
 }
 
 impl Notice {
@@ -167,6 +209,41 @@ mod tests {
         let life = Lifecycle::default().apply(&deprecate(), NOW).unwrap();
         assert_eq!(life.state(NOW), LifecycleState::Deprecated);
         assert_eq!(life.state(NOW.plus(SUNSET_AFTER)), LifecycleState::Sunset);
+    }
+
+    #[test]
+    fn a_version_is_removed_when_its_last_date_has_passed_whoever_recorded_what() {
+        let deprecated = Lifecycle::default().apply(&deprecate(), NOW).unwrap();
+        let sunset = deprecated.apply(&LifecycleAction::Sunset, NOW).unwrap();
+        for life in [deprecated, sunset] {
+            let end = NOW.plus(REMOVAL_AFTER);
+            assert_eq!(life.state(UnixMillis(end.0 - 1)), LifecycleState::Sunset);
+            assert_eq!(life.state(end), LifecycleState::Removed);
+            assert!(life.apply(&LifecycleAction::Restore, end).is_err(), "what is removed does not come back");
+            let swept = life.apply(&LifecycleAction::Remove, end).unwrap();
+            assert_eq!((swept.recorded, swept.notice), (LifecycleState::Removed, life.notice));
+        }
+    }
+
+    fn manifest(change: &serde_json::Value) -> Manifest {
+        (*crate::health::tests::version("ending", change).manifest).clone()
+    }
+
+    #[test]
+    fn the_dates_of_a_manifest_are_the_dates_of_its_life() {
+        use LifecycleState::{Active, Deprecated, Removed, Sunset};
+        assert_eq!(Lifecycle::declared(&manifest(&serde_json::json!({})), NOW), None);
+        let dates = serde_json::json!({ "deprecation_date": "2030-01-01", "sunset_date": "2030-02-01",
+            "replacement_tool_id": "demo.new" });
+        let life = Lifecycle::declared(&manifest(&dates), NOW).unwrap();
+        let at = |date: &str| life.state(midnight(date).unwrap());
+        let states = ["2029-12-31", "2030-01-01", "2030-01-31", "2030-02-01", "2030-05-01", "2030-05-02"].map(at);
+        assert_eq!(states, [Active, Deprecated, Deprecated, Sunset, Sunset, Removed]);
+        assert_eq!(life.notice.as_ref().unwrap().successor.as_deref(), Some("demo.new"));
+        assert_eq!(life.apply(&LifecycleAction::Restore, NOW), Ok(Lifecycle::default()), "called off");
+        let known_end =
+            Lifecycle::declared(&manifest(&serde_json::json!({ "sunset_date": "2030-02-01" })), NOW).unwrap();
+        assert_eq!(known_end.state(NOW), Deprecated, "users are told from the beginning");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use contract::ids::{TenantId, ToolId};
 use contract::manifest::{Finding, LifecycleState, Manifest};
 use contract::version::Version;
 
+use super::Lifecycle;
+use super::lifecycle::midnight;
 use super::snapshot::{Snapshot, Tool};
 use crate::permissions::Permissions;
 use crate::ports::clock::UnixMillis;
@@ -19,6 +21,7 @@ pub(super) fn findings(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, now: Un
     let mut out = Permissions::of(manifest).err().unwrap_or_default();
     aliases(id, manifest, seen, &mut out);
     compensation(id, manifest, seen, now, &mut out);
+    end_of_life(manifest, now, &mut out);
     numbering(id, manifest, seen, now, &mut out);
     out
 }
@@ -63,6 +66,32 @@ fn compensation(id: &ToolId, manifest: &Manifest, seen: Seen<'_>, now: UnixMilli
         out.push(Finding::new(
             "/compensation_tool_id",
             format!("`{undo}` is not registered or not enabled: register it first"),
+        ));
+    }
+}
+
+/// a version is published active or deprecated, so what it says of its end must lie ahead.
+fn end_of_life(manifest: &Manifest, now: UnixMillis, out: &mut Vec<Finding>) {
+    if manifest.sunset_date.as_deref().and_then(midnight).is_some_and(|sunset| sunset <= now) {
+        out.push(Finding::new("/sunset_date", "has passed: a version cannot be published as `sunset`"));
+    }
+    let Some(deprecated_at) = manifest.deprecation_date.as_deref().and_then(midnight) else { return };
+    match manifest.lifecycle_state {
+        Some(LifecycleState::Active) if deprecated_at <= now => out.push(Finding::new(
+            "/lifecycle_state",
+            "says `active`, and deprecation_date has passed: leave one of them out",
+        )),
+        Some(LifecycleState::Deprecated) if deprecated_at > now => out.push(Finding::new(
+            "/lifecycle_state",
+            "says `deprecated`, and deprecation_date has not come: leave one of them out",
+        )),
+        _ => {}
+    }
+    let ends = Lifecycle::declared(manifest, now).map(|life| life.state(now));
+    if manifest.sunset_date.is_none() && matches!(ends, Some(LifecycleState::Sunset | LifecycleState::Removed)) {
+        out.push(Finding::new(
+            "/deprecation_date",
+            "is so long ago that the version would be sunset: give a `sunset_date` that lies ahead",
         ));
     }
 }

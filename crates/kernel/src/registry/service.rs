@@ -5,7 +5,7 @@
 //! caller may know a shared tool is asked of a predicate, because it depends on more than the tenant.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
@@ -14,11 +14,14 @@ use contract::manifest::{LifecycleState, Manifest, ManifestError};
 use contract::version::Version;
 use serde_json::json;
 
-use super::lifecycle::{Lifecycle, LifecycleAction, Notice};
+use super::lifecycle::{Lifecycle, LifecycleAction};
+use super::match_warnings::MatchWarnings;
+use super::quarantine;
 use super::rules::{self, Seen};
 use super::snapshot::{Snapshot, Tool};
 use super::turns::Turns;
 use super::version::ToolVersion;
+use crate::availability::{Availability, Quarantined};
 use crate::ports::clock::{Clock, UnixMillis};
 use crate::ports::observer::Observer;
 use crate::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
@@ -82,6 +85,10 @@ pub struct Registry {
     pub(super) observer: Arc<dyn Observer>,
     /// Orders "store, then snapshot" of concurrent writers. Never taken by calls.
     pub(super) turns: Turns,
+    /// What people have taken out of use, and whom to tell of it.
+    pub(super) quarantined: ArcSwap<Quarantined>,
+    pub(super) availability: OnceLock<Arc<Availability>>,
+    pub(super) warnings: MatchWarnings,
 }
 
 impl Registry {
@@ -97,7 +104,18 @@ impl Registry {
             .into_iter()
             .fold(Snapshot::default(), |snapshot, stored| snapshot.with(Arc::new(ToolVersion::new(stored))));
         observer.registry_swapped(snapshot.tool_count(), snapshot.version_count());
-        Ok(Self { snapshot: ArcSwap::from_pointee(snapshot), store, search, clock, observer, turns: Turns::default() })
+        let quarantined = ArcSwap::from_pointee(quarantine::by_tool(store.quarantines().await?));
+        Ok(Self {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            store,
+            search,
+            clock,
+            observer,
+            turns: Turns::default(),
+            quarantined,
+            availability: OnceLock::new(),
+            warnings: MatchWarnings::default(),
+        })
     }
 
     /// The registry at this moment. Cheap; hold it for the length of one call.
@@ -143,7 +161,7 @@ impl Registry {
             return Err(not_admitted(&ManifestError::new(findings)));
         }
 
-        let lifecycle = initial_lifecycle(&manifest, now);
+        let lifecycle = Lifecycle::declared(&manifest, now).unwrap_or_default();
         let new = StoredVersion {
             tenant: tenant.clone(),
             tool: id.clone(),
@@ -211,6 +229,27 @@ impl Registry {
             Some(refusal) if changed.is_empty() => Err(refusal),
             _ => Ok(changed),
         }
+    }
+
+    /// Records of every version whose date of removal has passed that it is removed (REG-013). Answers those for which this
+    /// instance did it; each is answered once, whatever others do meanwhile.
+    pub(crate) async fn record_removals(&self) -> Vec<Arc<ToolVersion>> {
+        let now = self.clock.now();
+        let snapshot = self.snapshot().clone();
+        let due = snapshot.tools().flat_map(|tool| tool.versions()).filter(|version| {
+            version.lifecycle.recorded != LifecycleState::Removed
+                && version.lifecycle.state(now) == LifecycleState::Removed
+        });
+        let mut removed = Vec::new();
+        for version in due {
+            let _turn = self.turns.of(&version.id).await;
+            let Ok(next) = version.lifecycle.apply(&LifecycleAction::Remove, now) else { continue };
+            // One that somebody else has just changed is looked at again next time.
+            if let Ok(version) = self.store_lifecycle(version, next).await {
+                removed.push(version);
+            }
+        }
+        removed
     }
 
     async fn store_lifecycle(&self, current: &Arc<ToolVersion>, next: Lifecycle) -> Result<Arc<ToolVersion>, Refusal> {
@@ -332,13 +371,6 @@ impl PreparedFilter<'_> {
 
 // --------------------------------------------------------------------------------------------------------- refusals
 
-fn initial_lifecycle(manifest: &Manifest, now: UnixMillis) -> Lifecycle {
-    let recorded = manifest.lifecycle_state.unwrap_or_default();
-    let notice = (recorded != LifecycleState::Active)
-        .then(|| Notice::starting(now, manifest.replacement_tool_id.clone(), manifest.migration_guide_url.clone()));
-    Lifecycle { recorded, notice }
-}
-
 /// E3105 with every reason (MAN-002).
 pub fn not_admitted(error: &ManifestError) -> Refusal {
     Refusal::new(ErrorCode::E3105, error.to_string())
@@ -356,7 +388,7 @@ fn taken(id: &ToolId) -> Refusal {
         .hint("choose another id: put the tool into a namespace of your own")
 }
 
-fn shared(id: &ToolId) -> Refusal {
+pub(super) fn shared(id: &ToolId) -> Refusal {
     Refusal::new(ErrorCode::E3206, format!("`{id}` belongs to the shared catalogue"))
         .hint("ask whoever keeps the shared catalogue; a tenant changes its own tools only")
 }

@@ -62,8 +62,8 @@ struct Names {
 impl Tool {
     fn new(tenant: TenantId, id: ToolId, versions: Vec<Arc<ToolVersion>>) -> Self {
         let mut tool = Self { tenant, id, versions, steady: None };
-        // Only a deprecated version changes by itself: it becomes sunset.
-        if tool.versions.iter().all(|v| v.lifecycle.recorded != LifecycleState::Deprecated) {
+        // Only a version that is on its way out changes by itself.
+        if !tool.versions.iter().any(|v| v.lifecycle.changes_with_time()) {
             let current = tool.choose(UnixMillis::default()).map(|current| current.version.clone());
             tool.steady = current.and_then(|current| tool.versions.iter().position(|v| v.version == current));
         }

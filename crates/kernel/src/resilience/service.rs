@@ -5,10 +5,12 @@
 //!
 //! Not here: when in a call they are asked (`phases::authorize`, `phases::execute`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::Subject;
 use policy::Caller;
 use serde_json::json;
 
@@ -16,7 +18,7 @@ use super::breaker::{Admission, BreakerMode, Outcome, Permit, Verdict};
 use super::following::Archive;
 use super::guard::{Guard, GuardedService, Retries};
 use super::last_results::LastResults;
-use super::limiter::Quota;
+use super::limiter::{Quota, Taken};
 use super::outcome;
 use super::settings::BreakerSettings;
 use crate::ports::breaker_history::BreakerHistory;
@@ -109,44 +111,59 @@ impl Resilience {
         tool: &ToolVersion,
         guard: Option<&Guard>,
     ) -> Result<(), Refusal> {
-        let settings = &self.settings;
-        let service = guard.and_then(|guard| guard.breaker.as_ref());
-        let service = service.and_then(|service| Some((service, service.quota?)));
-        let per_user = guard.map_or(&[][..], |guard| &guard.per_user);
-        let installation = settings.platform_quota.is_some() || settings.tenant_quota.is_some();
-        if !installation && service.is_none() && per_user.is_empty() {
+        let counted = self.limits_of(caller, tool, guard);
+        if counted.is_empty() {
             return Ok(());
         }
-        let tenant_key = format!("tenant_rate:{}", caller.tenant());
-        let user = caller.user().unwrap_or_else(|| caller.subject());
-        let own_keys: Vec<String> = per_user
-            .iter()
-            .map(|(word, _)| format!("tool_rate:{}:{user}:{}:{}:{word}", caller.tenant(), tool.tenant, tool.id))
-            .collect();
-        let mut limits = Vec::with_capacity(own_keys.len() + 3);
-        let mut scopes = Vec::with_capacity(own_keys.len() + 3);
-        let mut add = |scope, key, quota: Option<Quota>| {
-            if let Some(quota) = quota {
-                limits.push(Limit { key, quota });
-                scopes.push(scope);
-            }
-        };
-        add(Scope::Platform, "platform_rate", settings.platform_quota);
-        add(Scope::Tenant, tenant_key.as_str(), settings.tenant_quota);
-        for (key, (_, quota)) in own_keys.iter().zip(per_user) {
-            add(Scope::User, key.as_str(), Some(*quota));
-        }
-        if let Some((service, quota)) = service {
-            add(Scope::Service, service.rate_key.as_str(), Some(quota));
-        }
+        let limits: Vec<Limit<'_>> = counted.iter().map(Counted::limit).collect();
         match self.limits.take(&limits, 1).await.map_err(|error| lost(&error))? {
             AllTaken::Allowed { .. } => Ok(()),
             AllTaken::Refused { which, retry_after } => {
-                let scope = scopes.get(which).copied().unwrap_or(Scope::Platform);
+                let scope = counted.get(which).map_or(Scope::Platform, |counted| counted.scope);
                 self.observer.rate_limited(scope.as_str());
-                Err(scope.refusal(tool, service.map(|(service, _)| service), retry_after))
+                Err(scope.refusal(tool, guard.and_then(|guard| guard.breaker.as_ref()), retry_after))
             }
         }
+    }
+
+    /// Whether [`Resilience::count`] would let this call through. Nothing is counted, by nobody.
+    pub(crate) async fn would_count(
+        &self,
+        caller: &Caller,
+        tool: &ToolVersion,
+        guard: Option<&Guard>,
+    ) -> Result<(), Refusal> {
+        for counted in self.limits_of(caller, tool, guard) {
+            let peeked = self.limits.peek(counted.limit()).await.map_err(|error| lost(&error))?;
+            if let Taken::Refused { retry_after } = peeked {
+                return Err(counted.scope.refusal(tool, guard.and_then(|guard| guard.breaker.as_ref()), retry_after));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that limits a call.
+    fn limits_of<'g>(&'g self, caller: &Caller, tool: &ToolVersion, guard: Option<&'g Guard>) -> Vec<Counted<'g>> {
+        let settings = &self.settings;
+        let service = guard.and_then(|guard| guard.breaker.as_ref());
+        let per_user = guard.map_or(&[][..], |guard| &guard.per_user);
+        let mut limits = Vec::new();
+        let mut add = |scope, key: Cow<'g, str>, quota: Option<Quota>| {
+            limits.extend(quota.map(|quota| Counted { scope, key, quota }));
+        };
+        add(Scope::Platform, "platform_rate".into(), settings.platform_quota);
+        if let Some(quota) = settings.tenant_quota {
+            add(Scope::Tenant, format!("tenant_rate:{}", caller.tenant()).into(), Some(quota));
+        }
+        let user = counted_for(caller);
+        for (word, quota) in per_user {
+            let key = format!("tool_rate:{}:{user}:{}:{}:{word}", caller.tenant(), tool.tenant, tool.id);
+            add(Scope::User, key.into(), Some(*quota));
+        }
+        if let Some(service) = service {
+            add(Scope::Service, service.rate_key.as_str().into(), service.quota);
+        }
+        limits
     }
 
     /// Asks for leave to call the service behind a tool; `counted`: this attempt was counted against the service's limit
@@ -220,6 +237,27 @@ impl Resilience {
         self.observer.retried(granted);
         granted
     }
+}
+
+/// One limit that a call counts against.
+#[derive(Debug)]
+struct Counted<'g> {
+    scope: Scope,
+    key: Cow<'g, str>,
+    quota: Quota,
+}
+
+impl Counted<'_> {
+    fn limit(&self) -> Limit<'_> {
+        Limit { key: &self.key, quota: self.quota }
+    }
+}
+
+/// Whose calls are counted together: the user's on whose behalf the call is made, or else those of the subject that an
+/// authority has named. Names that were made in a token exchange share the limit of the root of their chain; they neither
+/// multiply it nor use up that of whoever has the same name (decision 0042).
+fn counted_for(caller: &Caller) -> &Subject {
+    caller.user().unwrap_or_else(|| caller.root_subject())
 }
 
 impl GuardedService {

@@ -155,7 +155,7 @@ impl Webhooks {
             };
             self.parts.store.add_delivery(&delivery).await.map_err(|error| error.refusal())?;
             // Also if it was there: whoever kept it may have died before this.
-            self.enqueue(tenant, Turn::first(id, 1), Duration::ZERO).await?;
+            self.enqueue(tenant, Turn::first(id, 1), target, Duration::ZERO).await?;
         }
         Ok(targets.len())
     }

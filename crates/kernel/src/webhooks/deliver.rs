@@ -96,7 +96,7 @@ impl Webhooks {
         }
         if record.attempts >= number {
             // It was made, and whoever made it died before the next was in the queue.
-            return self.again(tenant, turn, "interrupted".to_owned()).await;
+            return self.again(tenant, turn, &record.target, "interrupted".to_owned()).await;
         }
         let at = self.parts.clock.now();
         let outcome = self.attempt(&record, &body, number).await?;
@@ -110,24 +110,31 @@ impl Webhooks {
         match self.parts.store.note_attempt(tenant, id, &attempt, state).await.map_err(|error| error.refusal())? {
             Noted::Stale => Ok(Delivered::Nothing),
             Noted::Kept => match next {
-                Delivered::Again { error, .. } => self.again(tenant, turn, error).await,
+                Delivered::Again { error, .. } => self.again(tenant, turn, &record.target, error).await,
                 end => Ok(end),
             },
         }
     }
 
-    async fn again(&self, tenant: &TenantId, turn: Turn, error: String) -> Result<Delivered, Refusal> {
+    async fn again(&self, tenant: &TenantId, turn: Turn, target: &Target, error: String) -> Result<Delivered, Refusal> {
         let after = self.pause(turn.number);
-        self.enqueue(tenant, Turn { number: turn.number.saturating_add(1), ..turn }, after).await?;
+        self.enqueue(tenant, Turn { number: turn.number.saturating_add(1), ..turn }, target, after).await?;
         Ok(Delivered::Again { after, error })
     }
 
     /// Has a turn taken after `delay`. A second time for the same turn changes nothing.
-    pub(super) async fn enqueue(&self, tenant: &TenantId, turn: Turn, delay: Duration) -> Result<(), Refusal> {
+    pub(super) async fn enqueue(
+        &self,
+        tenant: &TenantId,
+        turn: Turn,
+        target: &Target,
+        delay: Duration,
+    ) -> Result<(), Refusal> {
         let job = EnteringJob {
             kind: DELIVERY_JOB,
             tenant: tenant.clone(),
             label: turn.delivery.0.to_string(),
+            flow: flow_of(target),
             payload: turn.payload(),
             delay,
             attempts_max: STARTS_MAX,
@@ -190,6 +197,18 @@ impl Webhooks {
         let mut draw = [0; 2];
         self.parts.entropy.fill(&mut draw);
         pause_after(failed, u16::from_be_bytes(draw))
+    }
+}
+
+/// Deliveries to one address take turns with those to others, so that one that never answers holds up its own only.
+fn flow_of(target: &Target) -> String {
+    match target {
+        Target::Webhook(id) => format!("webhook {}", id.0),
+        // Scheme and host: what follows is the caller's to vary.
+        Target::Callback { url, .. } => {
+            let host = url.split('/').take(3).collect::<Vec<_>>().join("/");
+            format!("callback {}", host.chars().take(256).collect::<String>())
+        }
     }
 }
 

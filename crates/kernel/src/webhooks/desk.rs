@@ -111,7 +111,7 @@ impl Webhooks {
             }
         }
         let note = format!("added {}", record.id.0);
-        slot.record(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note)));
+        slot.record_durably(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note))).await?;
         let shown = self.shown(&record);
         Ok((record, shown))
     }
@@ -130,7 +130,14 @@ impl Webhooks {
         if !self.parts.store.remove_webhook(&tenant, id).await.map_err(|error| error.refusal())? {
             return Err(unknown("webhook", id.0));
         }
-        slot.record(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(format!("removed {}", id.0))));
+        slot.record_durably(kernel.act(
+            actor,
+            &caller,
+            AuditAction::WebhooksChanged,
+            None,
+            Some(format!("removed {}", id.0)),
+        ))
+        .await?;
         Ok(())
     }
 
@@ -163,7 +170,7 @@ impl Webhooks {
                 .hint("look at it with `gantry webhook list`, then decide anew"));
         };
         let note = format!("rotated the secret of {}", id.0);
-        slot.record(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note)));
+        slot.record_durably(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note))).await?;
         let shown = self.shown(&record);
         Ok((record, shown))
     }
@@ -200,7 +207,7 @@ impl Webhooks {
         let attempt = attempt_of(&outcome, 1, 1, now);
         self.parts.store.note_attempt(&tenant, delivery, &attempt, state).await.map_err(|error| error.refusal())?;
         let note = format!("tested {}: {}", id.0, attempt.error.as_deref().unwrap_or("delivered"));
-        slot.record(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note)));
+        slot.record_durably(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note))).await?;
         Ok(Tried { delivery, attempt })
     }
 
@@ -257,9 +264,9 @@ impl Webhooks {
             }
         };
         let turn = Turn { number: record.attempts.saturating_add(1), ..Turn::first(id, record.round) };
-        self.enqueue(&tenant, turn, Duration::ZERO).await?;
+        self.enqueue(&tenant, turn, &record.target, Duration::ZERO).await?;
         let note = format!("sent {} again", id.0);
-        slot.record(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note)));
+        slot.record_durably(kernel.act(actor, &caller, AuditAction::WebhooksChanged, None, Some(note))).await?;
         Ok(Resent { record })
     }
 

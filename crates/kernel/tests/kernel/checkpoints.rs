@@ -76,6 +76,18 @@ impl CheckpointStore for Shelf {
         }
         Ok(chain)
     }
+    async fn claim(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        fence: Option<u64>,
+        span: Duration,
+    ) -> Result<Option<u64>, StoreError> {
+        self.inner.claim(tenant, invocation, fence, span).await
+    }
+    async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError> {
+        self.inner.is_claimed(tenant, invocation).await
+    }
     async fn list(
         &self,
         tenant: &TenantId,

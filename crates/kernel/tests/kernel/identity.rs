@@ -301,11 +301,9 @@ async fn subjects_that_nobody_knows_are_refused() {
     for (sub, expected) in [
         ("plain-name", None),
         (self_certified.as_str(), None),
-        ("did:key:z6MkNonsense", unknown),
         ("did:web:agents.example", None),
         ("did:web:elsewhere.example", unknown),
         ("did:example:ghost", unknown),
-        ("DID:example:ghost", unknown),
     ] {
         assert_eq!(stage.code(&foreign(&key, json!({ "sub": sub })), "greet").await, expected, "{sub}");
     }

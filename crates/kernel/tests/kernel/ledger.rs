@@ -7,6 +7,7 @@ use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use gantry_kernel::Recovered;
+use gantry_kernel::ports::executor::{ExecutionReach, ExecutorError};
 use gantry_kernel::ports::ledger::{EntryFilter, EntryState, Ledger as _, Settlement};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -184,6 +185,64 @@ async fn a_failure_that_is_certain_is_told_again_and_one_before_the_start_is_not
     assert_eq!(stage.refusal(call("pay", "no-sandbox")).await, ErrorCode::E3405);
     says(&stage, Act::Answer(json!({})));
     assert!(!stage.call(call("pay", "no-sandbox")).await.unwrap().cached, "nothing had happened");
+}
+
+#[tokio::test]
+async fn what_the_executor_knows_decides_whether_a_key_is_free_and_no_code_does() {
+    let stage = stage(Props::default()).await;
+    let codes =
+        [ErrorCode::E3401, ErrorCode::E3404, ErrorCode::E3502, ErrorCode::E3504, ErrorCode::E3603, ErrorCode::E3701];
+    let mut runs = 0;
+    for code in codes {
+        for reach in ExecutionReach::ALL {
+            let key = format!("{code} {reach:?}");
+            says(&stage, Act::FailAs(ExecutorError { refusal: Refusal::new(code, "it went wrong"), reach }));
+            let first = stage.refusal(call("pay", &key)).await;
+            says(&stage, Act::Answer(json!({ "paid": 5 })));
+            let second = stage.call(call("pay", &key)).await.map(|answer| answer.cached).map_err(|f| f.refusal.code);
+            let (told, again, times) = match reach {
+                ExecutionReach::NotSent | ExecutionReach::Refused => (code, Ok(false), 2),
+                ExecutionReach::Answered => (code, Err(code), 1),
+                ExecutionReach::MayHaveRun => (ErrorCode::E3413, Err(ErrorCode::E3413), 1),
+            };
+            runs += times;
+            assert_eq!((first, second, stage.runs()), (told, again, runs), "{key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_ended_before_it_was_sent_leaves_its_key_free() {
+    let stage = stage(Props { impatient: true, ..Props::default() }).await;
+    says(&stage, Act::HangUnsent);
+    assert_eq!(
+        stage.refusal(call("pay", "waits")).await,
+        ErrorCode::E3402,
+        "it waited for its turn until its time was over"
+    );
+    says(&stage, Act::Hang);
+    assert_eq!(stage.refusal(call("pay", "hangs")).await, ErrorCode::E3413);
+    says(&stage, Act::Answer(json!({ "paid": 5 })));
+    assert!(!stage.call(call("pay", "waits")).await.unwrap().cached);
+    assert_eq!(stage.refusal(call("pay", "hangs")).await, ErrorCode::E3413);
+}
+
+#[tokio::test]
+async fn the_key_that_travels_is_the_same_whenever_the_same_act_is_tried() {
+    let stage = stage(Props::default()).await;
+    let told = |stage: &Stage| stage.puppet.keys.lock().unwrap().last().unwrap().to_string();
+    says(&stage, Act::FailAs(ExecutorError::not_sent(Refusal::new(ErrorCode::E3502, "it is away"))));
+    stage.refusal(call("pay", "order-7")).await;
+    let first = told(&stage);
+    says(&stage, Act::Answer(json!({})));
+    stage.call(call("pay", "order-7")).await.unwrap();
+    assert_eq!(told(&stage), first);
+    assert!(!first.contains("order-7"), "what the caller calls its key is not handed on");
+    stage.call(call("pay", "order-8")).await.unwrap();
+    assert_ne!(told(&stage), first);
+    let agent = stage.mint(json!({ "sub": "agent-1", "tenant": "local" })).await;
+    stage.call_as(Some(&agent), call("pay", "order-7")).await.unwrap();
+    assert_ne!(told(&stage), first, "another caller's key by the same name is another key");
 }
 
 #[tokio::test]

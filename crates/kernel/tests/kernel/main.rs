@@ -13,6 +13,7 @@ mod inbound_jobs;
 mod jobs;
 mod ledger;
 mod offerings;
+mod rate_limits;
 mod resilience;
 mod resolving;
 mod stage;

@@ -153,6 +153,25 @@ async fn a_safe_call_is_tried_again_as_often_as_its_manifest_says() {
 }
 
 #[tokio::test]
+async fn the_status_of_the_service_itself_is_the_one_that_is_listed() {
+    let stage = stage(ResilienceSettings::default()).await;
+    let retry = json!({ "max_attempts": 3, "retry_on_status_codes": [502] });
+    let patient = json!({ "failure_threshold": 50 });
+    stage.publish(mail(json!({ "tool_id": "fetch", "retry_policy": retry, "circuit_breaker_config": patient }))).await;
+    let said = |status: u16| {
+        Act::Fail(Refusal::new(ErrorCode::E3502, "it went wrong").details(json!({ "upstream_status": status })))
+    };
+    says(&stage, Act::InTurn(vec![said(502), answer()]));
+    stage.call(call("fetch")).await.unwrap();
+    assert_eq!(stage.runs(), 2);
+    for other in [said(500), fail(ErrorCode::E3502)] {
+        says(&stage, other);
+        assert_eq!(stage.refusal(call("fetch")).await, ErrorCode::E3502);
+    }
+    assert_eq!(stage.runs(), 4, "neither 500 nor the 503 of the code itself is listed");
+}
+
+#[tokio::test]
 async fn what_must_not_happen_twice_is_tried_again_only_if_surely_nothing_happened() {
     let stage = stage(ResilienceSettings::default()).await;
     let effects = json!([{ "resource": "money", "op": "CREATE", "scope": "account" }]);
@@ -203,7 +222,7 @@ async fn a_user_may_call_a_tool_as_often_as_its_manifest_says() {
     let stage = stage(ResilienceSettings::default()).await;
     stage.publish(json!({ "tool_id": "rare", "rate_limit": { "max_per_hour": 2, "max_per_day": 3 } })).await;
     let mut tokens = Vec::new();
-    for user in ["did:key:zAda", "did:key:zBob"] {
+    for user in ["did:example:ada", "did:example:bob"] {
         tokens.push(stage.mint(json!({ "user_did": user, "tenant": "local", "ttl_seconds": 86_400 })).await);
     }
     for token in &tokens {

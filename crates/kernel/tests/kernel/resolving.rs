@@ -156,6 +156,7 @@ async fn other_work_that_was_interrupted_is_resolved_too() {
     let stage = Backstage::with(Default::default(), json!({}), vec![unrepeatable()]).await;
     let job = SystemJob {
         kind: "once",
+        flow: "system".into(),
         tenant: "local".parse().unwrap(),
         label: "a letter".into(),
         payload: json!({}),
@@ -168,7 +169,16 @@ async fn other_work_that_was_interrupted_is_resolved_too() {
     let id = stage.jobs.list(admin(), JobFilter::default(), None, 10).await.unwrap().jobs[0].1.key.id;
     let gone = OwnerId(id.0);
     stage.store.enlist(gone, Duration::from_secs(3_600), false).await.unwrap();
-    assert_eq!(stage.store.take(gone, TakeRules { most: 1, running_per_tenant: 1 }).await.unwrap().jobs.len(), 1);
+    assert_eq!(
+        stage
+            .store
+            .take(gone, TakeRules { most: 1, running_per_tenant: 1, running_per_flow: 1_000 })
+            .await
+            .unwrap()
+            .jobs
+            .len(),
+        1
+    );
     stage.work_anew().await;
     assert_eq!(stage.until(id, ended).await.status, InvocationStatus::Indeterminate);
     stage.jobs.resolve(admin(), None, id, Some(json!({ "sent": true }))).await.unwrap();

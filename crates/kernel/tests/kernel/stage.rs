@@ -19,7 +19,7 @@ use gantry_kernel::ports::clock::{Clock, UnixMillis};
 use gantry_kernel::ports::companion::{self, LogLevel, Progress};
 use gantry_kernel::ports::did_resolver::{DidError, DidResolver};
 use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{Executor, ResumePoint, ToolCall, ToolOutput};
+use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ResumePoint, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_source::{KeySource, KeySourceError};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use gantry_kernel::ports::ledger::{
@@ -122,7 +122,12 @@ impl Entropy for CountingEntropy {
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Answer(Value),
+    /// Fails as executors usually do with this code.
     Fail(Refusal),
+    /// Fails and says how far the call came.
+    FailAs(ExecutorError),
+    /// Never gets as far as sending anything.
+    HangUnsent,
     /// Tells and asks all it can, and answers with what it was answered.
     Chat,
     /// Asks the caller, and answers with the answers.
@@ -151,6 +156,8 @@ pub(crate) enum Move {
 pub(crate) struct Puppet {
     pub(crate) act: Mutex<Act>,
     pub(crate) calls: Mutex<Vec<Value>>,
+    /// The idempotency keys they came with.
+    pub(crate) keys: Mutex<Vec<Arc<str>>>,
     /// The addresses of the service, if it has several, and which were asked.
     pub(crate) endpoints: Mutex<Vec<String>>,
     pub(crate) asked: Mutex<Vec<usize>>,
@@ -163,6 +170,17 @@ pub(crate) struct Puppet {
     clock: Arc<HeldClock>,
 }
 
+/// How far a call came that fails with this code, if nothing else is said.
+pub(crate) fn usual_reach(code: ErrorCode) -> ExecutionReach {
+    use ErrorCode as E;
+    match code {
+        E::E3108 | E::E3405 | E::E3502 | E::E3601 | E::E3602 => ExecutionReach::NotSent,
+        E::E3504 | E::E3603 => ExecutionReach::Refused,
+        E::E3301 | E::E3401 | E::E3406 | E::E3407 => ExecutionReach::Answered,
+        _ => ExecutionReach::MayHaveRun,
+    }
+}
+
 #[async_trait::async_trait]
 impl Executor for Puppet {
     fn kind(&self) -> &'static str {
@@ -171,9 +189,10 @@ impl Executor for Puppet {
     fn endpoints(&self, _: &ToolVersion) -> Vec<String> {
         self.endpoints.lock().unwrap().clone()
     }
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         self.asked.lock().unwrap().push(call.endpoint);
         self.calls.lock().unwrap().push((*call.parameters).clone());
+        self.keys.lock().unwrap().push(Arc::clone(&call.idempotency_key));
         *self.kept.lock().unwrap() = Some((call.isolation, call.limits));
         self.resumed.lock().unwrap().clone_from(&call.resume);
         let mut act = match &mut *self.act.lock().unwrap() {
@@ -188,7 +207,12 @@ impl Executor for Puppet {
         }
         match act {
             Act::Answer(value) => Ok(ToolOutput::of(value)),
-            Act::Fail(refusal) => Err(refusal),
+            Act::Fail(refusal) => Err(ExecutorError { reach: usual_reach(refusal.code), refusal }),
+            Act::FailAs(error) => Err(error),
+            Act::HangUnsent => {
+                call.dispatch.hold();
+                std::future::pending().await
+            }
             Act::Chat => {
                 let companion = call.companion;
                 for percent in 0..1_000 {
@@ -200,7 +224,7 @@ impl Executor for Puppet {
                 Ok(ToolOutput::of(json!({ "text": format!("{} {}", checkpoint.code, document.code) })))
             }
             Act::Ask(questions) => {
-                let answers = call.companion.ask(questions).await?;
+                let answers = call.companion.ask(questions).await.map_err(ExecutorError::answered)?;
                 let text: Vec<String> = answers.into_iter().map(|a| format!("{}={}", a.key, a.value)).collect();
                 Ok(ToolOutput::of(json!({ "text": text.join(" ") })))
             }
@@ -241,7 +265,7 @@ impl Executor for Boxed {
     fn kind(&self) -> &'static str {
         "process"
     }
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         self.0.execute(call).await
     }
 }
@@ -255,7 +279,7 @@ pub(crate) struct Paper {
 
 #[async_trait::async_trait]
 impl AuditSink for Paper {
-    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+    async fn write(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         self.tried.notify_one();
         if self.broken.load(Ordering::SeqCst) {
             return Err(AuditError("the disk is full".into()));
@@ -447,6 +471,7 @@ impl Stage {
         let puppet = Arc::new(Puppet {
             act: Mutex::new(Act::Answer(json!({ "text": "hi" }))),
             calls: Mutex::default(),
+            keys: Mutex::default(),
             endpoints: Mutex::default(),
             asked: Mutex::default(),
             kept: Mutex::default(),
@@ -517,6 +542,7 @@ impl Stage {
             let parts = InsightParts {
                 usage: Arc::clone(&store) as _,
                 health: Arc::clone(&store) as _,
+                version_use: Arc::clone(&store) as _,
                 clock: Arc::clone(&kernel_clock),
                 entropy: Arc::new(CountingEntropy::default()),
                 thresholds: HealthSettings::default(),
@@ -675,6 +701,10 @@ struct Redacting(Engine);
 impl Redactor for Redacting {
     fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
         self.0.value(value, schema).map_err(|error| RedactError(Box::new(error)))
+    }
+
+    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
+        self.0.fields(value, Some(schema)).map_err(|error| RedactError(Box::new(error)))
     }
 
     fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {

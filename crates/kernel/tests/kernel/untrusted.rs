@@ -70,7 +70,6 @@ async fn the_highest_isolation_anybody_demands_is_the_one_that_counts() {
     stage.publish(json!({})).await;
     stage.publish(json!({ "tool_id": "greet", "namespace": "demo" })).await;
     stage.publish(json!({ "tool_id": "tagged", "tags": ["untrusted"] })).await;
-    stage.publish(json!({ "tool_id": "component", "execution": { "type": "wasm", "component": "a.wasm" }, "tags": ["untrusted"] })).await;
 
     stage.call(greet()).await.unwrap();
     assert_eq!(stage.puppet.kept.lock().unwrap().unwrap().0, Isolation::Builtin, "nothing is demanded of it");
@@ -82,8 +81,11 @@ async fn the_highest_isolation_anybody_demands_is_the_one_that_counts() {
     }
     let acme = stage.mint(json!({ "tenant": "acme" })).await;
     assert_eq!(stage.code(&acme, "greet").await, Some(ErrorCode::E3405));
-    // There is no executor for it on this stage, which is said first.
-    assert_eq!(stage.refusal(call_of("component")).await, ErrorCode::E3108);
+    // There is no executor for it on this stage, which is said when it is published.
+    let component = json!({ "tool_id": "component", "execution": { "type": "wasm", "component": "a.wasm" } });
+    let refusal = stage.kernel.publish(admin(), manifest(component)).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::E3105);
+    assert!(refusal.message.contains("which runs `builtin`, `process`"), "{}", refusal.message);
     assert_eq!(stage.runs(), 1);
 }
 
@@ -107,8 +109,9 @@ async fn limits_nest_and_are_never_widened() {
         ..ResourceEnvelope::default()
     };
     let stage = Stage::with(Props { envelope, ..Props::default() }).await;
-    stage.publish(json!({ "resource_limits": { "cpu": "500m", "memory": "256Mi" } })).await;
-    stage.publish(json!({ "tool_id": "glutton", "resource_limits": { "memory": "2Gi" } })).await;
+    let program = json!({ "type": "process", "command": ["main"] });
+    stage.publish(json!({ "execution": program, "resource_limits": { "cpu": "500m", "memory": "256Mi" } })).await;
+    stage.publish(json!({ "tool_id": "glutton", "execution": program, "resource_limits": { "memory": "2Gi" } })).await;
     let asking =
         |limits: Value| json!({ "tool_id": "greet", "parameters": { "name": "Ada" }, "resource_limits": limits });
     for (asked, expected) in [
@@ -161,14 +164,27 @@ async fn an_agent_has_so_many_sandboxed_calls_at_once_and_every_end_gives_the_pl
         }
     }
     *stage.puppet.act.lock().unwrap() = Act::Answer(json!({ "text": "hi" }));
-    let failed = stage.call_as(Some(&one), call_of("boxed")).await.unwrap_err();
-    assert_eq!((failed.refusal.code, failed.envelope().retryable), (ErrorCode::E3003, true));
-    assert_eq!(failed.refusal.details.as_deref(), Some(&json!({ "concurrent_calls_per_agent": 2 })));
-    assert_eq!(stage.code(&counted, "boxed").await, Some(ErrorCode::E3003), "another token of the same agent");
+    // One more waits, and so does one by another token of the same agent.
+    let mut third = Box::pin(stage.call_as(Some(&one), call_of("boxed")));
+    let mut fourth = Box::pin(stage.call_as(Some(&counted), call_of("boxed")));
+    let both_wait = async {
+        while stage.kernel.places()[1].1.waiting < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = &mut third => panic!("it has no place"),
+        _ = &mut fourth => panic!("it has no place"),
+        () = both_wait => {}
+    }
+    drop(fourth);
+    assert_eq!(stage.kernel.places()[1].1.waiting, 1);
     assert_eq!(stage.code(&one, "greet").await, None, "a built-in does not count");
     assert_eq!(stage.code(&other, "boxed").await, None, "another agent has places of its own");
 
     hanging.pop();
+    assert!(third.await.is_ok(), "its turn has come");
     assert_eq!(stage.code(&counted, "boxed").await, None, "a call that was dropped, and no budget was spent before");
     *stage.puppet.act.lock().unwrap() = Act::Fail(contract::error::Refusal::new(ErrorCode::E3401, "no"));
     for _ in 0..3 {

@@ -11,7 +11,7 @@ use gantry_kernel::phases::Returned;
 use gantry_kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use gantry_kernel::ports::clock::Clock;
 use gantry_kernel::ports::entropy::Entropy;
-use gantry_kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use gantry_kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput};
 use gantry_kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use gantry_kernel::ports::observer::Unwatched;
 use gantry_kernel::ports::offerings::NothingOffered;
@@ -51,7 +51,7 @@ struct Nobody;
 
 #[async_trait::async_trait]
 impl AuditSink for Nobody {
-    async fn append(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+    async fn write(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         Ok(())
     }
 }
@@ -86,15 +86,16 @@ impl Executor for ChanceTool {
         "builtin"
     }
 
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let life = &self.0;
-        let fails = |code| Err(Refusal::new(code, "by chance"));
+        let fails = |code, reach| Err(ExecutorError { refusal: Refusal::new(code, "by chance"), reach });
         let lucky = life.calm.is_cancelled();
         life.takes(life.dice.millis(WORK)).await;
         match if lucky { 99 } else { life.dice.below(100) } {
-            0..5 => return fails(ErrorCode::E3405),
-            5..9 => return fails(ErrorCode::E3401),
-            9..12 => return fails(ErrorCode::E3404),
+            0..3 => return fails(ErrorCode::E3405, ExecutionReach::NotSent),
+            3..5 => return fails(ErrorCode::E3504, ExecutionReach::Refused),
+            5..9 => return fails(ErrorCode::E3401, ExecutionReach::Answered),
+            9..12 => return fails(ErrorCode::E3404, ExecutionReach::MayHaveRun),
             _ => {}
         }
         let number = call.parameters.get("number").and_then(Value::as_u64).unwrap_or_default();
@@ -102,7 +103,9 @@ impl Executor for ChanceTool {
         let serial = life.world.happens(Act { tool, number });
         life.takes(life.dice.millis(WORK)).await;
         match if lucky { 99 } else { life.dice.below(100) } {
-            0..5 => fails(ErrorCode::E3404),
+            0..3 => fails(ErrorCode::E3404, ExecutionReach::MayHaveRun),
+            // The code says nothing about it.
+            3..5 => fails(ErrorCode::E3502, ExecutionReach::MayHaveRun),
             5..8 => std::future::pending().await,
             _ => Ok(ToolOutput::of(json!({ "serial": serial }))),
         }

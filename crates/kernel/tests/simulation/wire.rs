@@ -174,6 +174,9 @@ impl JobStore for Wire {
     async fn events(&self, key: &JobKey, after: u64, most: usize) -> Result<Vec<JobEvent>, StoreError> {
         ask!(self, JobStore, events(key, after, most))
     }
+    async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError> {
+        ask!(self, JobStore, rewrite_payload(key, payload))
+    }
     async fn counts(&self) -> Result<JobCounts, StoreError> {
         ask!(self, JobStore, counts())
     }

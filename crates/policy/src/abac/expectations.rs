@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Obligation, Policies, Question, ToolFacts, Verdict};
+use super::{Obligation, OutputSchema, Policies, Question, ToolFacts, ToolReach, Upstream, Verdict};
 use crate::role::Role;
 use crate::scope::Scope;
 
@@ -46,9 +47,36 @@ pub struct Case {
     effects: SideEffectPolicy,
     required_permissions: Vec<String>,
     provider: String,
+    permissions: Vec<String>,
+    hosts: Vec<String>,
+    upstream: Option<CaseUpstream>,
+    output_schema: OutputSchema,
     arguments: Value,
     now_ms: i64,
     environment: String,
+}
+
+/// The server behind the tool of a case.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseUpstream {
+    server: String,
+    transport: Option<String>,
+    command: Option<String>,
+    #[serde(default)]
+    addresses: Vec<String>,
+}
+
+impl CaseUpstream {
+    fn facts(&self) -> Upstream<'_> {
+        let usual = if self.command.is_some() { "stdio" } else { "http" };
+        Upstream {
+            server: &self.server,
+            transport: self.transport.as_deref().unwrap_or(usual),
+            command: self.command.as_deref(),
+            addresses: &self.addresses,
+        }
+    }
 }
 
 /// What an author expects.
@@ -102,6 +130,12 @@ impl Case {
                 effects: self.effects,
                 required_permissions: &self.required_permissions,
                 provider: &self.provider,
+                reach: ToolReach {
+                    permissions: &self.permissions,
+                    hosts: &self.hosts,
+                    upstream: self.upstream.as_ref().map(CaseUpstream::facts),
+                },
+                output_schema: self.output_schema,
             },
             arguments: &self.arguments,
             now_ms: self.now_ms,

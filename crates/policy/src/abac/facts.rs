@@ -10,7 +10,7 @@ use super::arguments::{Arguments, ArgumentsError};
 use super::calendar::Moment;
 use super::reads::{Reads, View};
 use super::vocabulary::{Vocabulary, uid};
-use super::{Question, Risk, ToolFacts};
+use super::{Question, Risk, ToolFacts, Upstream};
 use crate::role::Role;
 
 /// Why a question cannot be put. The call is denied.
@@ -43,7 +43,7 @@ impl Facts {
 
         let mut entities = vec![
             entity(agent.clone(), agent_attributes(question, user.as_ref()), Some(&tenant))?,
-            entity(tool.clone(), tool_attributes(&question.tool), namespace.as_ref())?,
+            entity(tool.clone(), tool_attributes(&question.tool)?, namespace.as_ref())?,
         ];
         if let Some(user) = user {
             entities.push(entity(user, Vec::new(), Some(&tenant))?);
@@ -85,7 +85,7 @@ fn agent_attributes(question: &Question<'_>, user: Option<&EntityUid>) -> Vec<Pa
     attributes
 }
 
-fn tool_attributes(tool: &ToolFacts<'_>) -> Vec<Pair> {
+fn tool_attributes(tool: &ToolFacts<'_>) -> Result<Vec<Pair>, FactsError> {
     let mut attributes = vec![
         pair("name", text(tool.id.local())),
         pair("version", text(&tool.version.to_string())),
@@ -96,11 +96,30 @@ fn tool_attributes(tool: &ToolFacts<'_>) -> Vec<Pair> {
         pair("side_effects", text(effects_name(tool.effects))),
         pair("required_permissions", texts(tool.required_permissions.iter().map(String::as_str))),
         pair("provider", text(tool.provider)),
+        pair("permissions", texts(tool.reach.permissions.iter().map(String::as_str))),
+        pair("hosts", texts(tool.reach.hosts.iter().map(String::as_str))),
+        pair("output_schema", text(tool.output_schema.as_str())),
     ];
     if let Some(namespace) = tool.id.namespace() {
         attributes.push(pair("namespace", text(namespace)));
     }
-    attributes
+    if let Some(upstream) = tool.reach.upstream {
+        attributes.push(pair("upstream", upstream_attribute(upstream)?));
+    }
+    Ok(attributes)
+}
+
+fn upstream_attribute(upstream: Upstream<'_>) -> Result<RestrictedExpression, FactsError> {
+    let Upstream { server, transport, command, addresses } = upstream;
+    let mut members = vec![
+        pair("server", text(server)),
+        pair("transport", text(transport)),
+        pair("addresses", texts(addresses.iter().map(String::as_str))),
+    ];
+    if let Some(command) = command {
+        members.push(pair("command", text(command)));
+    }
+    RestrictedExpression::new_record(members).map_err(unfit)
 }
 
 fn time_attributes(now_ms: i64) -> [Pair; 4] {

@@ -10,12 +10,13 @@ struct Closed {
     words: &'static [&'static str],
 }
 
-const CLOSED: [Closed; 3] = [
+const CLOSED: [Closed; 4] = [
     Closed {
         variable: "resource",
         attribute: "side_effects",
         words: &["pure", "idempotent", "compensatable", "irreversible", "unclassified"],
     },
+    Closed { variable: "resource", attribute: "output_schema", words: &["declared", "unconstrained"] },
     Closed { variable: "context", attribute: "risk", words: &["low", "medium", "high"] },
     Closed {
         variable: "principal",

@@ -6,7 +6,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::Signer as _;
-use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, spki::der::pem::LineEnding};
+use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes, spki::der::pem::LineEnding};
 use sha2::{Digest as _, Sha256};
 
 use super::verifying_key::Material;
@@ -25,14 +25,16 @@ impl SigningKey {
         Self::wrap(ed25519_dalek::SigningKey::from_bytes(seed))
     }
 
-    /// From PKCS#8 PEM.
+    /// From PKCS#8 PEM, of version 1 or 2.
     pub fn from_pem(pem: &str) -> Result<Self, KeyError> {
         ed25519_dalek::SigningKey::from_pkcs8_pem(pem).map(Self::wrap).map_err(|_| KeyError::Unreadable)
     }
 
-    /// As PKCS#8 PEM, for a file that only its owner may read.
+    /// As PKCS#8 PEM, for a file that only its owner may read. Of version 1, without the public key beside the private one
+    /// (RFC 8410 §7): OpenSSL reads no other for Ed25519.
     pub fn to_pem(&self) -> Result<String, KeyError> {
-        let pem = self.key.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Unwritable)?;
+        let private = KeypairBytes { secret_key: self.key.to_bytes(), public_key: None };
+        let pem = private.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Unwritable)?;
         Ok(pem.as_str().to_owned())
     }
 
@@ -68,5 +70,22 @@ impl SigningKey {
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SigningKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_written_as_version_1_and_both_versions_are_read() {
+        let key = SigningKey::from_seed(&[7; 32]);
+        let written = key.to_pem().unwrap();
+        assert_eq!(SigningKey::from_pem(&written).unwrap().id(), key.id());
+        // 48 bytes of DER, of which the last 32 are the key (RFC 8410 §10.3).
+        assert_eq!(written.lines().nth(1).map(str::len), Some(64), "{written}");
+        let earlier = key.key.to_pkcs8_pem(LineEnding::LF).unwrap();
+        assert_ne!(earlier.as_str(), written);
+        assert_eq!(SigningKey::from_pem(&earlier).unwrap().id(), key.id());
     }
 }

@@ -6,6 +6,7 @@ use super::{AUDIENCE, Audience, Claims, ISSUER};
 use crate::argument_limit::ArgumentLimit;
 use crate::budget::Budget;
 use crate::delegation::Delegator;
+use crate::did::{InvalidDidError, did_of_subject};
 use crate::grant::ToolGrant;
 use crate::jose::{self, SigningKey, TOKEN_BYTES_MAX};
 use crate::role::Role;
@@ -45,6 +46,8 @@ pub enum MintError {
     Ttl,
     #[error("the token would be longer than {TOKEN_BYTES_MAX} bytes: name fewer tools or scopes")]
     TooLong,
+    #[error("`{member}` looks like a DID and is none: {why}")]
+    Subject { member: &'static str, why: InvalidDidError },
 }
 
 impl Default for Minter {
@@ -64,6 +67,11 @@ impl Minter {
     ) -> Result<(String, Claims), MintError> {
         if !TTL_SECONDS.contains(&request.ttl_seconds) {
             return Err(MintError::Ttl);
+        }
+        for (member, subject) in [("sub", Some(&request.sub)), ("user_did", request.user_did.as_ref())] {
+            if let Some(subject) = subject {
+                did_of_subject(subject).map_err(|why| MintError::Subject { member, why })?;
+            }
         }
         let now = now_ms.div_euclid(1000);
         let claims = Claims {
@@ -110,7 +118,7 @@ mod tests {
 
     fn request() -> MintRequest {
         MintRequest {
-            sub: "did:key:z6Mk".parse().unwrap(),
+            sub: "did:example:ann".parse().unwrap(),
             tenant: "acme".parse().unwrap(),
             roles: vec![Role::Agent],
             tools: vec![ToolGrant { tool_id: "demo.*".parse().unwrap(), version_range: None }],
@@ -130,7 +138,7 @@ mod tests {
         let (token, claims) = mint(&request(), &key, "t-1".into(), NOW).unwrap();
         let trust = Trust::own(key.verifying_key());
         let caller = verify(&token, &trust, NOW).unwrap();
-        assert_eq!((caller.subject().as_str(), caller.token_id()), ("did:key:z6Mk", Some("t-1")));
+        assert_eq!((caller.subject().as_str(), caller.token_id()), ("did:example:ann", Some("t-1")));
         assert_eq!(caller.issuer(), Some(ISSUER));
         assert_eq!((caller.issued_at(), caller.budget()), (Some(NOW / 1000), request().budget.as_ref()));
         assert_eq!(caller.rights(), claims.rights());
@@ -146,7 +154,7 @@ mod tests {
         let user = Delegator {
             iss: None,
             roles: None,
-            sub: "did:key:user".parse().unwrap(),
+            sub: "did:example:user".parse().unwrap(),
             jti: None,
             iat: None,
             exp: None,
@@ -157,7 +165,7 @@ mod tests {
             act: None,
         };
         let agent = Delegator {
-            sub: "did:key:agent".parse().unwrap(),
+            sub: "did:example:agent".parse().unwrap(),
             jti: Some(parent.jti),
             tools: Some(parent.tools),
             scopes: Some(parent.scopes),

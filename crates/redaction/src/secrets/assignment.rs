@@ -4,13 +4,14 @@
 //! The name says how much the value must look like a secret. A password may be any word; a key must be random. What stands
 //! in place of a secret, or refers to one (`${TOKEN}`, `config.token`, `getToken()`), stays.
 
+use super::open_end::{OpenEnd, Quotes};
 use super::plausible;
 use crate::boundary::{at, before, run, run_back};
 use crate::names::{Says, says, words};
 
-/// Longest half of a name around the word that gave it away.
+/// How much of a name before the word that gave it away is looked at.
 const NAME_MAX: usize = 48;
-/// Longest value in quotes, and without.
+/// How much of a value is looked at to judge it, in quotes and without. What is hidden goes on to its end.
 const QUOTED_MAX: usize = 2048;
 const UNQUOTED_MAX: usize = 256;
 /// Shortest values of each kind.
@@ -18,8 +19,8 @@ const PASSWORD_MIN: usize = 5;
 const SECRET_MIN: usize = 8;
 const KEY_MIN: usize = 20;
 
-/// Looks at the name around `start..end`: where the name ends, and the value that is a secret.
-pub(super) fn around(text: &str, start: usize, end: usize) -> (usize, Option<(usize, usize)>) {
+/// Looks at the name around `start..end`: where the name ends, and the value that is a secret, with how it goes on.
+pub(super) fn around(text: &str, start: usize, end: usize) -> (usize, Option<(usize, usize, OpenEnd)>) {
     let bytes = text.as_bytes();
     let in_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let mut name_start = run_back(bytes, start, NAME_MAX, in_name);
@@ -31,7 +32,7 @@ pub(super) fn around(text: &str, start: usize, end: usize) -> (usize, Option<(us
     {
         name_start += 1;
     }
-    let name_end = run(bytes, end, NAME_MAX, in_name);
+    let name_end = run(bytes, end, usize::MAX, in_name);
     let trimmed = run_back(bytes, name_end, 2, |byte| matches!(byte, b'.' | b'-' | b'_')).max(end);
     let Some(name) = text.get(name_start..trimmed) else { return (end, None) };
     let says = says(&words(name));
@@ -39,34 +40,38 @@ pub(super) fn around(text: &str, start: usize, end: usize) -> (usize, Option<(us
         return (name_end, None);
     }
     let Some(value) = value(bytes, name_start, trimmed) else { return (name_end, None) };
-    let Some(content) = bytes.get(value.start..value.end) else { return (name_end, None) };
-    let secret = is_secret(says, content, &value);
-    // A quoted value of letters from beyond ASCII begins and ends at its quotes, an unquoted one at ASCII characters.
-    (name_end, secret.then_some((value.start, value.end)))
+    // A quote inside of a value may be its end in the eyes of whoever wrote it, so that part is judged by itself as well.
+    let judged = |end: usize| bytes.get(value.start..end).is_some_and(|content| is_secret(says, content, &value));
+    let secret = judged(value.judged) || (value.end != value.judged && judged(value.end));
+    (name_end, secret.then_some((value.start, value.end, value.rest)))
 }
 
 /// Where a value stands and how it is written.
 struct Value {
     start: usize,
+    /// So far it is judged.
+    judged: usize,
     end: usize,
     quoted: bool,
     /// Something that calls or refers follows.
     called: bool,
     /// Said in a sentence: `the password is …`.
     said: bool,
+    /// How it goes on behind what was looked at.
+    rest: OpenEnd,
 }
 
 fn value(bytes: &[u8], name_start: usize, name_end: usize) -> Option<Value> {
     let is_blank = |byte: u8| matches!(byte, b' ' | b'\t');
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'' | b'`');
     let is_escape = |byte: u8| byte == b'\\';
-    let mut place = run(bytes, name_end, 3, is_escape);
+    let mut place = run(bytes, name_end, usize::MAX, is_escape);
     let quoted_name = is_quote(at(bytes, place));
     place += usize::from(quoted_name);
     let bracket = at(bytes, place) == b']';
     place += usize::from(bracket);
     let after_name = place;
-    place = run(bytes, place, 8, is_blank);
+    place = run(bytes, place, usize::MAX, is_blank);
     let rest = bytes.get(place..)?;
     let (operator, said) = if let Some(length) = operator(rest) {
         (length, false)
@@ -85,42 +90,40 @@ fn value(bytes: &[u8], name_start: usize, name_end: usize) -> Option<Value> {
     } else {
         (value_on_next_line(bytes, after_name).map(|next| next - place)?, false)
     };
-    place = run(bytes, place + operator, 8, is_blank);
+    place = run(bytes, place + operator, usize::MAX, is_blank);
     // `token: string = "…"`
     for kind in [&b"string = "[..], b"str = ", b"String = ", b"&str = "] {
         if bytes.get(place..)?.starts_with(kind) {
             place += kind.len();
         }
     }
-    place = run(bytes, place, 3, is_escape);
-    let quote = at(bytes, place);
+    let escapes = place;
+    place = run(bytes, place, usize::MAX, is_escape);
+    let (quote, escapes) = (at(bytes, place), place - escapes);
     if is_quote(quote) {
         let start = place + 1;
-        let stop = run(bytes, start, QUOTED_MAX, |byte| byte != quote && byte != b'\n' && byte != b'\r');
-        if at(bytes, stop) != quote {
-            return None;
-        }
-        // The backslash of an escaped quote is not part of the value.
-        let end = run_back(bytes, stop, (stop - start).min(3), is_escape);
-        return Some(Value { start, end, quoted: true, called: false, said });
+        let quotes = Quotes { quote, escapes };
+        let first = run(bytes, start, QUOTED_MAX, |byte| !quotes.may_end_at(byte));
+        let stop = quotes.close_or_line_end(bytes, start, start.saturating_add(QUOTED_MAX));
+        let is_closed = at(bytes, stop) == quote && stop - start < QUOTED_MAX;
+        // The backslashes of an escaped quote are not part of the value.
+        let bare = |stop: usize| run_back(bytes, stop, escapes.min(stop - start), is_escape);
+        let end = if is_closed { bare(stop) } else { stop };
+        let rest = if is_closed { OpenEnd::None } else { OpenEnd::Quoted(quotes) };
+        return Some(Value { start, judged: bare(first).min(end), end, quoted: true, called: false, said, rest });
     }
-    let belongs = |byte: u8| {
-        byte > b' '
-            && byte < 0x7f
-            && !matches!(
-                byte,
-                b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'}' | b']' | b'&' | b'<' | b'>' | b'\\' | b'|'
-            )
-    };
-    let mut end = run(bytes, place, UNQUOTED_MAX, belongs);
-    // `=` ends base64; before something else it begins another assignment.
+    let whole = run(bytes, place, UNQUOTED_MAX, |byte| byte < 0x7f && OpenEnd::Unquoted.has(byte));
+    let mut end = whole;
+    // `=` ends base64; before something else it may begin another assignment, so what stands before it is judged.
     let equals = bytes.get(place..end)?.windows(2).position(|pair| at(pair, 0) == b'=' && at(pair, 1) != b'=');
     end = equals.map_or(end, |equals| place + equals);
     let called = bytes.get(place..end)?.iter().any(|byte| matches!(byte, b'(' | b'[' | b'{'));
-    if said || matches!(before(bytes, end), b'.' | b':' | b'!' | b'?') {
+    let goes_on = end < whole || OpenEnd::Unquoted.has(at(bytes, whole));
+    if !goes_on && (said || matches!(before(bytes, end), b'.' | b':' | b'!' | b'?')) {
         end = run_back(bytes, end, (end - place).min(3), |byte| matches!(byte, b'.' | b'!' | b'?' | b':'));
     }
-    Some(Value { start: place, end, quoted: false, called, said })
+    let rest = if goes_on { OpenEnd::Unquoted } else { OpenEnd::None };
+    Some(Value { start: place, judged: end, end, quoted: false, called, said, rest })
 }
 
 /// The length of the operator that a text begins with.

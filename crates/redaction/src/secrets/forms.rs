@@ -1,23 +1,20 @@
 //! Secrets that are of no one provider: private keys, web tokens, headers, users of URLs, secrets of Kubernetes.
 
+use super::open_end::OpenEnd;
 use super::plausible;
 use crate::boundary::{at, before, begins, is_word, line_before, mentions, run};
 use crate::finding::{Finding, Kind};
 
-/// Longest private key, header included.
+/// How much of a private key is looked at, header included.
 const PRIVATE_KEY_MAX: usize = 16 * 1024;
 /// Shortest body of one.
 const PRIVATE_KEY_MIN: usize = 24;
-/// Longest token.
-const TOKEN_MAX: usize = 16 * 1024;
-/// Longest user with password of an URL or of `curl`.
-const USER_MAX: usize = 256;
-/// How much of a `curl` command is looked at.
-const COMMAND_MAX: usize = 512;
-/// How much of a Kubernetes object is looked at around its kind.
+/// How much of a Kubernetes object is looked at around its kind for its data; the data is read to its end.
 const OBJECT_MAX: usize = 4 * 1024;
 
-type Place = Option<(usize, usize)>;
+pub(super) type Place = Option<(usize, usize)>;
+/// A place, and how it goes on behind what was looked at.
+pub(super) type OpenPlace = Option<(usize, usize, OpenEnd)>;
 
 const fn is_base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
@@ -32,7 +29,7 @@ fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 /// `-----BEGIN … PRIVATE KEY-----` to its end, or as far as it goes.
-pub(super) fn private_key(bytes: &[u8], start: usize) -> Place {
+pub(super) fn private_key(bytes: &[u8], start: usize) -> OpenPlace {
     let block = bytes.get(start..bytes.len().min(start + PRIVATE_KEY_MAX))?;
     let label_end = 11 + find(block.get(11..block.len().min(80))?, b"-----")?;
     let label = block.get(11..label_end)?;
@@ -53,14 +50,15 @@ pub(super) fn private_key(bytes: &[u8], start: usize) -> Place {
     // Without an end the block is cut, possibly inside of a character.
     let end =
         if tail == 0 { run(bytes, start + body_start, PRIVATE_KEY_MAX, |byte| byte.is_ascii()).min(end) } else { end };
-    Some((start, end))
+    let is_cut = tail == 0 && end - start >= PRIVATE_KEY_MAX;
+    Some((start, end, if is_cut { OpenEnd::KeyBody } else { OpenEnd::None }))
 }
 
 /// The private part of a key file of `PuTTY`.
-pub(super) fn putty_key(bytes: &[u8], start: usize) -> (usize, Place) {
+pub(super) fn putty_key(bytes: &[u8], start: usize) -> (usize, OpenPlace) {
     let end = run(bytes, start, PRIVATE_KEY_MAX, |byte| byte.is_ascii());
     let is = bytes.get(start..end).is_some_and(|block| find(block, b"Private-Lines:").is_some());
-    (end, is.then_some((start, end)))
+    (end, is.then_some((start, end, OpenEnd::Ascii)))
 }
 
 /// A signed (RFC 7515) or encrypted (RFC 7516) token.
@@ -71,7 +69,7 @@ pub(super) fn web_token(bytes: &[u8], start: usize) -> (usize, Place) {
     let mut ends = Vec::with_capacity(5);
     let mut place = start;
     while ends.len() < 5 {
-        let end = run(bytes, place, TOKEN_MAX, is_base64url);
+        let end = run(bytes, place, usize::MAX, is_base64url);
         ends.push((place, end));
         if at(bytes, end) != b'.' {
             break;
@@ -96,14 +94,14 @@ pub(super) fn wrapped_web_token(bytes: &[u8], start: usize) -> (usize, Place) {
     if bytes.get(start..start + 4) != Some(b"ZXlK") || !begins(bytes, start) {
         return (start, None);
     }
-    let end = run(bytes, start, TOKEN_MAX, is_base64);
+    let end = run(bytes, start, usize::MAX, is_base64);
     (end, (end - start >= 70).then_some((start, end)))
 }
 
 /// What follows `Bearer`.
 pub(super) fn bearer(bytes: &[u8], start: usize, after: usize) -> Place {
     let belongs = |byte: u8| is_base64(byte) || matches!(byte, b'.' | b'~' | b':' | b'|');
-    let end = run(bytes, after, TOKEN_MAX, belongs);
+    let end = run(bytes, after, usize::MAX, belongs);
     let end = if before(bytes, end) == b'.' { end - 1 } else { end };
     let token = bytes.get(after..end)?;
     let digits = token.iter().any(u8::is_ascii_digit);
@@ -117,7 +115,7 @@ pub(super) fn bearer(bytes: &[u8], start: usize, after: usize) -> Place {
 
 /// What follows `Basic`: a user and a password in base64.
 pub(super) fn basic(bytes: &[u8], start: usize, after: usize) -> Place {
-    let end = run(bytes, after, USER_MAX * 2, is_base64);
+    let end = run(bytes, after, usize::MAX, is_base64);
     let token = bytes.get(after..end)?;
     let header = mentions(line_before(bytes, start), "authorization");
     let mixed = token.iter().any(u8::is_ascii_uppercase) && token.iter().any(u8::is_ascii_lowercase);
@@ -158,7 +156,7 @@ pub(super) fn user_of_url(bytes: &[u8], after: usize) -> Place {
             || matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>' | b'`' | b'\\' | b')' | b',')
             || byte >= 0x80
     };
-    let end = run(bytes, after, USER_MAX, |byte| !ends_authority(byte));
+    let end = run(bytes, after, usize::MAX, |byte| !ends_authority(byte));
     let authority = bytes.get(after..end)?;
     let sign = authority.iter().rposition(|byte| *byte == b'@')?;
     let user = authority.get(..sign)?;
@@ -180,7 +178,7 @@ pub(super) fn user_of_url(bytes: &[u8], after: usize) -> Place {
 
 /// `-u user:password` of a `curl` command.
 pub(super) fn user_of_curl(bytes: &[u8], after: usize) -> (usize, Place) {
-    let end = run(bytes, after, COMMAND_MAX, |byte| byte != b'\n');
+    let end = run(bytes, after, usize::MAX, |byte| byte != b'\n');
     (end, bytes.get(after..end).and_then(|command| user_in_command(command, after)))
 }
 
@@ -192,7 +190,7 @@ fn user_in_command(command: &[u8], after: usize) -> Place {
     let quote = at(command, option);
     let quoted = matches!(quote, b'"' | b'\'');
     let start = option + usize::from(quoted);
-    let end = run(command, start, USER_MAX, |byte| {
+    let end = run(command, start, usize::MAX, |byte| {
         if quoted { byte != quote } else { byte > b' ' && byte < 0x7f && !matches!(byte, b'"' | b'\'') }
     });
     let user = command.get(start..end)?;
@@ -223,13 +221,18 @@ fn secret_values(bytes: &[u8], start: usize, found: &mut Vec<Finding>) -> Option
     else {
         return Some(looked);
     };
-    let mut values = 0;
+    let (mut values, mut is_value) = (0, false);
     let mut line_start = data + 4;
-    for line in object.get(data + 4..)?.split(|byte| matches!(byte, b'\n' | b',' | b'{')) {
+    // Values are read to their end; what comes behind what was looked at is read as long as it is values.
+    for line in bytes.get(from + data + 4..)?.split(|byte| matches!(byte, b'\n' | b',' | b'{')) {
+        if !is_value && line_start > object.len() {
+            break;
+        }
+        is_value = false;
         let colon = line.iter().position(|byte| *byte == b':');
         if let Some(colon) = colon.filter(|_| line_start > data + 4) {
             let skip = run(line, colon + 1, 8, |byte| matches!(byte, b' ' | b'"' | b'\''));
-            let end = run(line, skip, TOKEN_MAX, is_base64);
+            let end = run(line, skip, usize::MAX, is_base64);
             let value = line.get(skip..end)?;
             let rest_empty = line.get(end..)?.iter().all(|byte| matches!(byte, b' ' | b'"' | b'\'' | b'\r' | b'}'));
             if value.len() >= 8 && rest_empty && !plausible::stand_in(value) && !plausible::is_wordy(value) {
@@ -239,6 +242,7 @@ fn secret_values(bytes: &[u8], start: usize, found: &mut Vec<Finding>) -> Option
                     end: from + line_start + end,
                 });
                 values += 1;
+                is_value = true;
             }
         }
         if line.starts_with(b"---")

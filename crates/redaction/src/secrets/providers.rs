@@ -4,6 +4,7 @@
 //! A row is what stands before the mark, the mark, and what follows it. Parts are written as a letter for the characters and
 //! a length: `a36`, `k20-60`, `h32+`; `'.'` is that text; `?` before a part means that it may be missing.
 
+use super::open_end::OpenEnd;
 use super::plausible;
 use crate::boundary::{at, before, begins, is_word, run, run_back};
 
@@ -11,7 +12,7 @@ mod table;
 
 pub(super) use table::PROVIDERS;
 
-/// Characters of a part without an upper bound.
+/// Characters of a part without an upper bound that are looked at.
 const PART_MAX: usize = 512;
 
 /// A row of the table.
@@ -48,7 +49,7 @@ enum What {
 }
 
 /// Whether a byte is of the kind a letter stands for.
-fn is_of(kind: u8, byte: u8) -> bool {
+pub(super) fn is_of(kind: u8, byte: u8) -> bool {
     match kind {
         b'd' => byte.is_ascii_digit(),
         b'h' => byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'),
@@ -103,8 +104,8 @@ impl Shape {
         Self { mark: row.1, left: parts(row.0), right: parts(row.2) }
     }
 
-    /// The key around its mark at `start..end`.
-    pub(super) fn around(&self, bytes: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
+    /// The key around its mark at `start..end`, and how it goes on.
+    pub(super) fn around(&self, bytes: &[u8], start: usize, end: usize) -> Option<(usize, usize, OpenEnd)> {
         if bytes.get(start..end)? != self.mark.as_bytes() {
             return None;
         }
@@ -123,18 +124,27 @@ impl Shape {
         {
             return None;
         }
-        let mut last = end;
+        let (mut last, mut rest) = (end, OpenEnd::None);
         for part in &self.right {
-            last = part.end(bytes, last)?;
+            let from = last;
+            last = part.end(bytes, from)?;
+            // Longer than the look: no other part is looked for, and all of it is hidden.
+            if let What::Of(kind) = part.what
+                && last - from == PART_MAX
+                && is_of(kind, at(bytes, last))
+            {
+                rest = OpenEnd::Kind(kind);
+                break;
+            }
         }
-        let whole = !is_word(at(bytes, last));
+        let whole = rest != OpenEnd::None || !is_word(at(bytes, last));
         let body: Vec<u8> = [bytes.get(first..start)?, bytes.get(end..last)?].concat();
         if !whole || !plausible::body(&body) || !self.random(&body) {
             return None;
         }
         let scheme = bytes.get(..first)?;
         let scheme = [&b"https://"[..], b"http://"].into_iter().find(|it| self.is_url() && scheme.ends_with(it));
-        Some((first - scheme.map_or(0, <[u8]>::len), last))
+        Some((first - scheme.map_or(0, <[u8]>::len), last, rest))
     }
 
     fn is_url(&self) -> bool {

@@ -64,6 +64,7 @@ impl Counters {
             memory_peak_bytes: read(&self.memory_peak),
             oom_kills: read(&self.oom_kills).unwrap_or(0).saturating_sub(self.oom_kills_before),
             pids_refused: read(&self.pids_refused).unwrap_or(0).saturating_sub(self.pids_refused_before),
+            cpu_overruns: 0,
         }
     }
 }

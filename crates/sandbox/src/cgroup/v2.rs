@@ -210,8 +210,13 @@ mod tests {
         fs::write(dir.path().join("memory.events"), "oom 1\noom_kill 1\n").unwrap();
         fs::write(dir.path().join("pids.events"), "max 3\n").unwrap();
         let usage = Group { dir: dir.path().to_owned() }.counters().usage();
-        let expected =
-            GroupUsage { cpu_micros: Some(1234), memory_peak_bytes: Some(4096), oom_kills: 1, pids_refused: 3 };
+        let expected = GroupUsage {
+            cpu_micros: Some(1234),
+            memory_peak_bytes: Some(4096),
+            oom_kills: 1,
+            cpu_overruns: 0,
+            pids_refused: 3,
+        };
         assert_eq!(usage, expected);
     }
 

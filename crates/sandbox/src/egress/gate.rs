@@ -117,6 +117,24 @@ impl Gate {
         self.dial(&addresses, host, port, place).await
     }
 
+    /// As much of the decision as needs nobody to be asked: the host and its port, and the address if it is written as one
+    /// or means this machine. What passes may still be refused when its name is resolved.
+    ///
+    /// # Errors
+    /// It is refused whatever its name leads to.
+    pub fn check(&self, host: &Host, port: u16) -> Result<(), Refused> {
+        let name = || host.to_string().into_boxed_str();
+        if !self.policy.admits(host, port) {
+            return Err(Refused::NotAllowed { host: name(), port });
+        }
+        let address = match host {
+            Host::Address(address) => *address,
+            Host::Name(name) if is_localhost(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Host::Name(_) => return Ok(()),
+        };
+        self.judge(host, port, address)
+    }
+
     /// The decision alone: the addresses to which a connection may be made *now*. For clients that connect themselves;
     /// they must use these addresses, for this connection only, and none but these.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
@@ -140,12 +158,17 @@ impl Gate {
         }
         let addresses = self.addresses(&host, port).await?;
         for address in &addresses {
-            self.policy.judge(&host, port, *address, is_own(*address)).map_err(|objection| match objection {
-                Objection::Class(class) => Refused::ForbiddenAddress { host: name(), port, class },
-                Objection::Outside => Refused::OutsideNetworks { host: name(), port },
-            })?;
+            self.judge(&host, port, *address)?;
         }
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+
+    fn judge(&self, host: &Host, port: u16, address: IpAddr) -> Result<(), Refused> {
+        let name = || host.to_string().into_boxed_str();
+        self.policy.judge(host, port, address, is_own(address)).map_err(|objection| match objection {
+            Objection::Class(class) => Refused::ForbiddenAddress { host: name(), port, class },
+            Objection::Outside => Refused::OutsideNetworks { host: name(), port },
+        })
     }
 
     async fn addresses(&self, host: &Host, port: u16) -> Result<Vec<IpAddr>, Refused> {

@@ -28,10 +28,35 @@ pub(crate) const CLONE_NEW: u32 = 0x7e02_0080;
 /// What one may not ask of a terminal: typing on it for its user, or taking it over.
 pub(crate) const TERMINAL_INPUT: [u64; 4] = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD, libc::TIOCCONS];
 
-/// The filter, ready to be applied. Compiled once, when the launcher starts.
-pub(crate) fn compile() -> Result<Program, StepFailure> {
-    Program::compile(&rules())
+/// A system call by the name of its constant and by its number. Container runtimes take the same list as names.
+pub(crate) type Call = (&'static str, i64);
+
+macro_rules! calls {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), libc::$name)),*] };
 }
+
+/// The filter, ready to be applied. Compiled once, when the launcher starts.
+pub(crate) fn compile(counted: CountedMemory) -> Result<Program, StepFailure> {
+    let mut rules = rules();
+    if counted == CountedMemory::OfProcesses {
+        for (_, call) in OWNERLESS_MEMORY {
+            let _ = u32::try_from(*call).map(|call| rules.remove(&call));
+        }
+    }
+    Program::compile(&rules)
+}
+
+/// Whose memory somebody counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CountedMemory {
+    /// Everything of a control group.
+    OfGroup,
+    /// What is mapped by processes, and scratch: calls that make memory beside them are refused.
+    OfProcesses,
+}
+
+/// Calls that make memory which no process needs to have mapped.
+const OWNERLESS_MEMORY: &[Call] = calls![SYS_memfd_create, SYS_shmget];
 
 /// What becomes of each call that is not simply refused.
 fn rules() -> BTreeMap<u32, Verdict> {
@@ -78,13 +103,6 @@ fn rules() -> BTreeMap<u32, Verdict> {
     #[cfg(target_arch = "x86_64")]
     only_if(libc::SYS_mknod, node(1));
     rules
-}
-
-/// A system call by the name of its constant and by its number. Container runtimes take the same list as names.
-pub(crate) type Call = (&'static str, i64);
-
-macro_rules! calls {
-    ($($name:ident),* $(,)?) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
 /// Calls that libraries try first and do without.

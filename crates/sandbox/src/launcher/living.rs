@@ -1,8 +1,14 @@
 //! What the launcher knows of a first process: while it waits, and when it has its order.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use rustix::process::Signal;
+
+use super::oversight::{Judgement, Oversight};
 use crate::cgroup::Group;
+use crate::process_tree::ProcessTree;
+use crate::spec::Limits;
 use crate::wire::{self, EndOfProgram, GroupUsage};
 
 /// Longest last word of a first process.
@@ -27,17 +33,82 @@ pub(super) struct Sandbox {
     pub(super) process: OwnedFd,
     pub(super) group: Group,
     pub(super) cpu_micros: u64,
+    /// Where no control group keeps its limits.
+    overseen: Option<Overseen>,
+}
+
+/// A tree of processes whose limits are kept by looking at it.
+struct Overseen {
+    tree: ProcessTree,
+    oversight: Oversight,
+    /// It was ended, for this reason.
+    ended: Option<Judgement>,
 }
 
 impl Sandbox {
-    pub(super) fn new(control: Option<OwnedFd>, spare: Spare) -> Self {
-        let Spare { orders: line, pid: _, process, group, cpu_micros } = spare;
-        Self { control, line, process, group, cpu_micros }
+    /// `overseen`: the limits that no control group keeps, and the time.
+    pub(super) fn new(control: Option<OwnedFd>, spare: Spare, overseen: Option<(Limits, Duration)>) -> Self {
+        let Spare { orders: line, pid, process, group, cpu_micros } = spare;
+        let overseen = overseen.map(|(limits, now)| Overseen {
+            tree: ProcessTree::below(pid),
+            oversight: Oversight::new(&limits, now),
+            ended: None,
+        });
+        Self { control, line, process, group, cpu_micros, overseen }
+    }
+
+    /// When it should be looked at, if at all.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.overseen.as_ref().filter(|overseen| overseen.ended.is_none()).map(|overseen| overseen.oversight.due())
+    }
+
+    /// Looks at it, and does what follows.
+    pub(super) fn look(&mut self, now: Duration) {
+        let Some(Overseen { tree, oversight, ended }) = &mut self.overseen else { return };
+        let judgement = oversight.judge(tree.usage(), tree.scratch_bytes(), now, || tree.occupied_bytes());
+        match judgement {
+            Judgement::Fine => {}
+            Judgement::Stop => tree.signal(Signal::STOP),
+            Judgement::Continue => tree.signal(Signal::CONT),
+            Judgement::EndForMemory | Judgement::EndForCpu => {
+                *ended = Some(judgement);
+                // With its first process everything inside ends. The one failure is that it is gone already.
+                let _ = rustix::process::pidfd_send_signal(&self.process, Signal::KILL);
+            }
+        }
+    }
+
+    /// Counts the peak of memory from now on, where that can be.
+    pub(super) fn forget_peak(&mut self) {
+        self.group.forget_peak();
+        if let Some(overseen) = &mut self.overseen {
+            overseen.oversight.forget_peak();
+        }
     }
 
     pub(super) fn usage(&self) -> GroupUsage {
+        if let Some(Overseen { oversight, ended, .. }) = &self.overseen {
+            return GroupUsage {
+                cpu_micros: Some(oversight.cpu_micros()),
+                memory_peak_bytes: Some(oversight.memory_peak_bytes),
+                oom_kills: u64::from(*ended == Some(Judgement::EndForMemory)),
+                cpu_overruns: u64::from(*ended == Some(Judgement::EndForCpu)),
+                pids_refused: 0,
+            };
+        }
         let usage = self.group.usage();
         GroupUsage { cpu_micros: usage.cpu_micros.map(|all| all.saturating_sub(self.cpu_micros)), ..usage }
+    }
+
+    /// The same at its end. What was used since the last look is known of the program itself, if its parent told.
+    pub(super) fn usage_at_end(&self, end: Option<&EndOfProgram>) -> GroupUsage {
+        let usage = self.usage();
+        let Some(end) = end.filter(|_| self.overseen.is_some()) else { return usage };
+        GroupUsage {
+            cpu_micros: usage.cpu_micros.max(Some(end.cpu_micros)),
+            memory_peak_bytes: usage.memory_peak_bytes.max(Some(end.memory_peak_bytes)),
+            ..usage
+        }
     }
 
     /// What the first process said before it left, and its mount namespace.

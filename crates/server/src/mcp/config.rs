@@ -171,11 +171,11 @@ impl McpConfig {
         if let Some(name) = self.toolsets.keys().find(|name| !is_toolset_name(name)) {
             return Err(McpConfigError::Toolset { name: name.clone() });
         }
-        if let Some(given) = self.allowed_origins.iter().find(|text| super::origin::origin(text).is_none()) {
+        if let Some(given) = self.allowed_origins.iter().find(|text| crate::origin::origin(text).is_none()) {
             return Err(McpConfigError::Origin { given: given.clone() });
         }
         if let Some(given) =
-            self.allowed_hosts.iter().find(|text| super::origin::host_of(text).as_deref() != Some(text.as_str()))
+            self.allowed_hosts.iter().find(|text| crate::origin::host_of(text).as_deref() != Some(text.as_str()))
         {
             return Err(McpConfigError::Host { given: given.clone() });
         }

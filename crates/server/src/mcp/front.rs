@@ -2,7 +2,7 @@
 //! cost little. What passes is handed to `rmcp` without its token (MCP-C).
 //!
 //! Refusals here are those of HTTP and rendered as everywhere (`problem`), except that a body which is no message gets the
-//! answer JSON-RPC has for it.
+//! answer JSON-RPC has for it; so does what `rmcp` would refuse in plain text.
 //!
 //! Not here: which headers must agree with the body, which revision it is, and how streams are made (`rmcp`).
 
@@ -18,6 +18,7 @@ use http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, WWW_A
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
+use kernel::Place;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,13 +26,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::is_toolset_name;
 use super::handler::{From, Handler};
-use super::quota::{NoPlace, Place};
+use super::quota::NoPlace;
 use super::sessions::{Owner, Sessions};
-use super::{Visit, moving, origin, seal};
+use super::{Visit, moving, seal};
 use crate::answer::dress;
 use crate::door::Door;
 use crate::incoming::Incoming;
-use crate::problem::{RESOURCE_METADATA, Refused};
+use crate::origin;
+use crate::problem::{RESOURCE_METADATA, Refused, wrong_way};
 
 /// Where the door is.
 pub(crate) const PATH: &str = "/mcp";
@@ -44,6 +46,8 @@ const MODERN: &str = "2026-07-28";
 pub(super) const BATCHING: &str = "2025-03-26";
 /// Messages of one batch. At the limit: -32600.
 const BATCH_MAX: usize = 32;
+/// Bytes of a refusal's text that are handed on.
+const REFUSAL_BYTES_MAX: usize = 4096;
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Both forms of an answer.
@@ -113,9 +117,7 @@ async fn handed_on(
         let refusal = Refusal::new(ErrorCode::E3004, format!("the request has more than {headers_max} headers"));
         return Err(refusal.hint("send fewer headers").into());
     }
-    if !origin::host_is_fine(&incoming.parts.headers, &config.allowed_hosts, door.is_on_loopback()) {
-        return Err(wrong_way("host", "mcp.allowed_hosts"));
-    }
+    door.called_by_name(&incoming.parts.headers, true)?;
     if !origin::origin_is_fine(&incoming.parts.headers, &config.allowed_origins) {
         return Err(wrong_way("origin", "mcp.allowed_origins"));
     }
@@ -139,15 +141,16 @@ async fn handed_on(
             posted(door, incoming.parts, body, visit, owner, session).await
         }
         Method::GET => {
-            let place = door.mcp().listeners.take(&owner.principal).map_err(|why| no_place(why, "listen"))?;
+            let place = door.mcp().listeners.take(visit.caller.caller()).map_err(|why| no_place(why, "listen"))?;
             let response = service(door, &visit, &door.mcp().ending)
                 .handle(without_token(incoming.parts, visit, Bytes::new()))
                 .await;
-            Ok(holding(response.map(Body::new), place))
+            Ok(holding(as_message(response.map(Body::new), &Value::Null).await, place))
         }
         Method::DELETE => {
             let request = without_token(incoming.parts, visit.clone(), Bytes::new());
-            Ok(service(door, &visit, &CancellationToken::new()).handle(request).await.map(Body::new))
+            let response = service(door, &visit, &CancellationToken::new()).handle(request).await;
+            Ok(as_message(response.map(Body::new), &Value::Null).await)
         }
         _ => {
             let mut refused = crate::problem::method_not_allowed(&method, PATH).into_response(&incoming.asked());
@@ -187,7 +190,7 @@ async fn posted(
     }
     let begins = peek.method.as_deref() == Some("initialize");
     let place = match begins {
-        true => Some(door.mcp().sessions.place(&owner).map_err(|why| no_place(why, "have a session"))?),
+        true => Some(door.mcp().sessions.place(visit.caller.caller()).map_err(|why| no_place(why, "have a session"))?),
         false => None,
     };
     if matches!(peek.method.as_deref(), Some("subscriptions/listen" | "notifications/initialized")) {
@@ -195,10 +198,11 @@ async fn posted(
     }
     visit.as_task = peek.params.as_ref().is_some_and(|params| params.task.as_ref().is_some_and(Value::is_object));
     let lacks = Arc::clone(&visit.lacks);
-    let base = crate::base_url::BaseUrl::of(&parts.headers);
+    let base = crate::base_url::BaseUrl::of_request(&parts);
     let resource = resource(visit.toolset.as_deref());
     let service = service(door, &visit, &CancellationToken::new());
-    let mut response = service.handle(without_token(parts, visit, body)).await.map(Body::new);
+    let response = service.handle(without_token(parts, visit, body)).await.map(Body::new);
+    let mut response = as_message(response, peek.id.as_ref().unwrap_or(&Value::Null)).await;
     if let Some(place) = place
         && let Some(id) = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok())
     {
@@ -246,13 +250,14 @@ async fn batch(
     let service = service(door, &visit, &CancellationToken::new());
     let mut streams: Vec<BoxStream<'static, Result<Bytes, axum::Error>>> = Vec::new();
     for message in messages {
+        let id = message.get("id").cloned().unwrap_or_default();
         let request = without_token(parts.clone(), visit.clone(), Bytes::from(message.to_string()));
         let response = service.handle(request).await.map(Body::new);
         match response.status() {
             StatusCode::ACCEPTED => {}
             StatusCode::OK if is_stream(&response) => streams.push(Box::pin(response.into_body().into_data_stream())),
             // One message that is none spoils its batch.
-            _ => return Ok(response),
+            _ => return Ok(as_message(response, &id).await),
         }
     }
     if streams.is_empty() {
@@ -344,12 +349,6 @@ fn holding(response: Response<Body>, place: Place) -> Response<Body> {
 
 // ------------------------------------------------------------------------------------------------------------- refusals
 
-fn wrong_way(header: &str, key: &str) -> Refused {
-    Refusal::new(ErrorCode::E3206, format!("requests with this `{header}` header are not answered here"))
-        .hint(format!("call the server by its own name, or ask the operator to add it to `{key}`"))
-        .into()
-}
-
 /// The words of a session that never was, whatever the reason.
 pub(super) fn no_session() -> Refused {
     Refusal::new(ErrorCode::E3008, "there is no such session").hint("begin a new one with `initialize`").into()
@@ -371,6 +370,30 @@ fn not_a_message(code: i32, why: &str, id: &Value) -> Response<Body> {
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// A refusal that `rmcp` has written as plain text, in the form that clients of JSON-RPC read; its status stays. Anything else is
+/// left as it is.
+async fn as_message(response: Response<Body>, id: &Value) -> Response<Body> {
+    let is_json =
+        response.headers().get(CONTENT_TYPE).is_some_and(|media| media.as_bytes().starts_with(b"application/json"));
+    if !(response.status().is_client_error() || response.status().is_server_error()) || is_json || is_stream(&response)
+    {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let said = http_body_util::Limited::new(body, REFUSAL_BYTES_MAX).collect().await.map(|said| said.to_bytes());
+    let said = said.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()).unwrap_or_default();
+    let why = match said.is_empty() {
+        true => parts.status.canonical_reason().unwrap_or("the request was refused").to_owned(),
+        false => said,
+    };
+    let code = if parts.status.is_server_error() { -32603 } else { -32600 };
+    let known = id.is_string() || id.is_number();
+    let body = json!({ "jsonrpc": "2.0", "id": known.then_some(id), "error": { "code": code, "message": why } });
+    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(body.to_string()))
 }
 
 /// RFC 6750 §3.1: the token is good, and not enough.

@@ -25,7 +25,7 @@ use super::config::McpMode;
 use super::lasting::LastingCalls;
 use super::relaying::Relay;
 use super::watching::{Told, WATCHED_MAX, Wants, Watching};
-use super::{Visit, lazy, pages, resources, seal, tasks, to_wire, watching};
+use super::{Visit, lazy, pages, resources, tasks, to_wire, watching};
 use crate::door::Door;
 use crate::incoming::Credential;
 
@@ -375,9 +375,8 @@ impl ServerHandler for Handler {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let visit = self.visit(&context.request_context().extensions).await?;
-        let principal = seal::principal(visit.caller.caller());
         let _place =
-            self.door.mcp().listeners.take(&principal).map_err(|_| {
+            self.door.mcp().listeners.take(visit.caller.caller()).map_err(|_| {
                 ErrorData::internal_error("too many clients listen at the moment; try again later", None)
             })?;
         let (accepted, watching) = (context.accepted(), Watching::default());

@@ -125,7 +125,7 @@ async fn begin_again(
         if sessions.is_of(&carried.id, owner) {
             return Ok(());
         }
-        let place = sessions.place(owner).map_err(|why| front::no_place(why, "have a session"))?;
+        let place = sessions.place(visit.caller.caller()).map_err(|why| front::no_place(why, "have a session"))?;
         let params = serde_json::from_value(carried.params.clone()).map_err(|_| front::no_session())?;
         let mut visit = visit.clone();
         visit.as_task = false;

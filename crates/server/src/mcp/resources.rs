@@ -6,14 +6,17 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
-use kernel::{Kernel, Reachable, Unreachable};
+use kernel::Kernel;
+use kernel::registry::ToolVersion;
 use policy::Caller;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::results::{ParkedResults, RESULTS};
 use super::{names, seal};
 use crate::incoming::Credential;
+use crate::visibility_view::{AvailableTool, EnabledTool, UnavailableTool};
 
 /// Both spellings of the scheme.
 const SCHEMES: [&str; 2] = ["gantry://", "focal://"];
@@ -113,15 +116,18 @@ pub(crate) async fn read(
     let value = match place(uri).ok_or_else(|| nothing(uri))? {
         Place::Available(tenant) => {
             let tools = kernel.tenant_tools(who.actor(), &tenant).await?;
-            json!({ "tenant_id": tenant, "tools": tools.iter().map(reachable).collect::<Vec<_>>() })
+            let tools = lines(&tools, |one| line(&one.current, &AvailableTool::of(one)))?;
+            json!({ "tenant_id": tenant, "tools": tools })
         }
         Place::Enabled(agent) => {
             let tools = kernel.agent_tools(who.actor(), &agent).await?;
-            json!({ "agent_did": agent, "tools": tools.iter().map(reachable).collect::<Vec<_>>() })
+            let tools = lines(&tools, |one| line(&one.current, &EnabledTool::of(one)))?;
+            json!({ "agent_did": agent, "tools": tools })
         }
         Place::Unavailable(agent) => {
             let tools = kernel.unavailable_tools(who.actor(), &agent).await?;
-            json!({ "agent_did": agent, "tools": tools.iter().map(unreachable).collect::<Vec<_>>() })
+            let tools = lines(&tools, |one| line(&one.current, &UnavailableTool::of(one)))?;
+            json!({ "agent_did": agent, "tools": tools })
         }
         Place::Result { id, offset } => {
             let now_ms = kernel.clock().now().0;
@@ -132,30 +138,18 @@ pub(crate) async fn read(
     Ok(ResourceContents::text(value.to_string(), uri).with_mime_type("application/json"))
 }
 
-fn reachable(one: &Reachable) -> Value {
-    let mut line = line(&one.current);
-    line.insert("requires_confirmation".to_owned(), json!(one.requires_confirmation));
-    line.insert("requires_approval".to_owned(), json!(one.requires_approval));
-    Value::Object(line)
+/// What REST says of a tool, and the name by which MCP calls it.
+fn line(version: &ToolVersion, said: &impl Serialize) -> Result<Value, Refusal> {
+    let mut line = serde_json::to_value(said)
+        .map_err(|error| Refusal::new(ErrorCode::E3000, format!("a tool cannot be written as JSON: {error}")))?;
+    if let Some(members) = line.as_object_mut() {
+        members.insert("mcp_name".to_owned(), json!(names::exported(&version.id)));
+    }
+    Ok(line)
 }
 
-fn unreachable(one: &Unreachable) -> Value {
-    let mut line = line(&one.current);
-    line.insert("why_unavailable".to_owned(), json!(one.why));
-    Value::Object(line)
-}
-
-fn line(version: &kernel::registry::ToolVersion) -> Map<String, Value> {
-    let manifest = &version.manifest;
-    let about = json!({
-        "tool_id": version.id,
-        "mcp_name": names::exported(&version.id),
-        "name": manifest.name,
-        "description": manifest.description,
-        "version": version.version,
-        "side_effect_policy": manifest.side_effect_policy,
-    });
-    about.as_object().cloned().unwrap_or_default()
+fn lines<T>(tools: &[T], line: impl Fn(&T) -> Result<Value, Refusal>) -> Result<Vec<Value>, Refusal> {
+    tools.iter().map(line).collect()
 }
 
 /// The same words for "does not exist" and "not for you".

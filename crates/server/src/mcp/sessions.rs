@@ -6,18 +6,20 @@
 //!
 //! Invariants
 //! - SESS-1: a session answers to its own principal only. To everybody else it is not there.
-//! - SESS-2: there are never more than the configuration allows, in all and of one principal, also when many begin at once.
+//! - SESS-2: there are never more than the configuration allows, in all, of one tenant and of one agent, also when many begin at once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, StreamExt as _};
+use kernel::{Place, PlaceUsage};
+use policy::Caller;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId, SessionManager};
 
 use super::config::McpConfig;
-use super::quota::{NoPlace, Place, Quota};
+use super::quota::{NoPlace, Quota};
 use super::tasks;
 
 /// Whose a session is.
@@ -34,7 +36,7 @@ pub(crate) struct Sessions {
     owners: Mutex<HashMap<SessionId, Known>>,
     /// Those with tasks of their revision (`tasks::EARLIER`).
     with_tasks: Mutex<HashSet<SessionId>>,
-    places: Arc<Quota>,
+    places: Quota,
     sessions_max: usize,
     /// Held by whoever begins a session of another instance again.
     turn: tokio::sync::Mutex<()>,
@@ -76,8 +78,13 @@ impl Sessions {
     }
 
     /// A place for one more, before it begins (SESS-2).
-    pub(crate) fn place(&self, owner: &Owner) -> Result<Place, NoPlace> {
-        self.places.take(&owner.principal)
+    pub(crate) fn place(&self, caller: &Caller) -> Result<Place, NoPlace> {
+        self.places.take(caller)
+    }
+
+    /// How many of the places are taken.
+    pub(crate) fn usage(&self) -> PlaceUsage {
+        self.places.usage()
     }
 
     /// Notes whose a new session is, and what place it has.

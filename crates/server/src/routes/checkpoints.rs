@@ -296,6 +296,21 @@ async fn resume(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let invocation = invocation_asked(&mut incoming).await?;
     let kernel = door.shared_kernel();
     door.settle(async move {
+        kernel.recognise(who.actor()).await?;
+        // Before the checkpoint is looked for: whoever goes on waits for the end.
+        if let Some(option) = execution_options.of_the_background() {
+            return Err(Refusal::new(
+                ErrorCode::E3004,
+                format!("`execution_options.{option}` is for calls in the background, and this one is waited for"),
+            )
+            .hint(format!("leave `{option}` out; nothing was run"))
+            .into());
+        }
+        if execution_options.async_mode {
+            return Err(Refusal::new(ErrorCode::E3010, "a call that goes on from a checkpoint is waited for")
+                .hint("leave `async_mode` out; nothing was run")
+                .into());
+        }
         let newest = kernel.resumable(who.actor(), invocation).await?;
         let request = InvokeRequest {
             tool_id: newest.tool.to_string(),

@@ -1,36 +1,49 @@
-//! What a tenant has, what an agent may use, and what it could use if somebody enabled it (VIS-008, VIS-010…013).
+//! What a tenant has, what an agent may use, and what it could use if somebody enabled it (VIS-007, VIS-008, VIS-010…013).
 //!
 //! What a token may not know of is "not found", whether it exists or not.
 
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{Subject, TenantId, ToolId};
-use contract::manifest::SideEffectPolicy;
-use contract::version::Version;
-use kernel::{Reachable, Unreachable};
-use policy::WhyUnavailable;
+use contract::ids::{Subject, TenantId};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::agents::{AGENT_ID, agent_asked};
 use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
+use crate::visibility_view::{AvailableTool, EnabledTool, TenantToolView, UnavailableTool};
+
+const TENANT_ID: Parameter = Parameter {
+    place: Place::Path,
+    name: "tenant_id",
+    about: "the tenant",
+    schema: SchemaGenerator::subschema_for::<TenantId>,
+};
+
+const TOOL_ID: Parameter = Parameter {
+    place: Place::Path,
+    name: "tool_id",
+    about: "`namespace.tool_id`, `tool_id`, or an alias",
+    schema: SchemaGenerator::subschema_for::<String>,
+};
 
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
-        parameters: &[Parameter {
-            place: Place::Path,
-            name: "tenant_id",
-            about: "the tenant",
-            schema: SchemaGenerator::subschema_for::<TenantId>,
-        }],
+        parameters: &[TENANT_ID],
         gives: Gives::Json(SchemaGenerator::subschema_for::<TenantTools>),
         mount: |filter| to(filter, of_tenant),
         ..look("/v1/tenants/{tenant_id}/tools", "listTenantTools", "What a tenant has")
+    },
+    Operation {
+        parameters: &[TENANT_ID, TOOL_ID],
+        good: &[(200, "the tool, whether the caller may use it or not")],
+        gives: Gives::Json(SchemaGenerator::subschema_for::<TenantToolView>),
+        codes: &[ErrorCode::E3004, ErrorCode::E3101],
+        mount: |filter| to(filter, one_of_tenant),
+        ..look("/v1/tenants/{tenant_id}/tools/{tool_id}", "getTenantTool", "One tool that a tenant has, by its name")
     },
     Operation {
         gives: Gives::Json(SchemaGenerator::subschema_for::<AgentTools>),
@@ -83,61 +96,27 @@ struct UnavailableTools {
     tools: Vec<UnavailableTool>,
 }
 
-/// What is said of every tool.
-#[derive(Debug, Serialize, JsonSchema)]
-struct About {
-    tool_id: ToolId,
-    /// The newest in use.
-    version: Version,
-    name: String,
-    description: String,
-    categories: Vec<String>,
-}
-
-/// A tool that a tenant has (VIS-010).
-#[derive(Debug, Serialize, JsonSchema)]
-struct AvailableTool {
-    #[serde(flatten)]
-    about: About,
-    /// How it is run: `builtin`, `process`, `http`, … Null: it can be found but not called.
-    gateway: Option<&'static str>,
-    requires_confirmation: bool,
-    requires_approval: bool,
-    side_effect_policy: SideEffectPolicy,
-    /// JSON Schema.
-    parameter_schema: Value,
-}
-
-/// A tool that an agent may use (VIS-011).
-#[derive(Debug, Serialize, JsonSchema)]
-struct EnabledTool {
-    #[serde(flatten)]
-    about: About,
-    /// After the overrides of its activation.
-    requires_confirmation: bool,
-    requires_approval: bool,
-    side_effect_policy: SideEffectPolicy,
-    /// JSON Schema.
-    parameter_schema: Value,
-}
-
-/// A tool that somebody would have to enable first (VIS-012).
-#[derive(Debug, Serialize, JsonSchema)]
-struct UnavailableTool {
-    #[serde(flatten)]
-    about: About,
-    why_unavailable: WhyUnavailable,
-}
-
 async fn of_tenant(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     door.kernel().recognise(who.actor()).await?;
     let [text] = incoming.path_values().await?;
     incoming.query(&[])?;
-    let tenant_id: TenantId =
-        text.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string()))?;
+    let tenant_id = tenant(&text)?;
     let tools = door.kernel().tenant_tools(who.actor(), &tenant_id).await?;
     Answer::json(&TenantTools { tenant_id, tools: tools.iter().map(AvailableTool::of).collect() })
+}
+
+async fn one_of_tenant(door: Arc<Door>, mut incoming: Incoming) -> Handled {
+    let who = incoming.credential()?;
+    door.kernel().recognise(who.actor()).await?;
+    let [tenant_id, tool_id] = incoming.path_values().await?;
+    incoming.query(&[])?;
+    let tool = door.kernel().tenant_tool(who.actor(), &tenant(&tenant_id)?, &tool_id).await?;
+    Answer::json(&TenantToolView::of(&tool))
+}
+
+fn tenant(text: &str) -> Result<TenantId, Refusal> {
+    text.parse().map_err(|error: contract::ids::NameError| Refusal::new(ErrorCode::E3004, error.to_string()))
 }
 
 async fn of_agent(door: Arc<Door>, mut incoming: Incoming) -> Handled {
@@ -156,50 +135,4 @@ async fn unavailable(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     incoming.query(&[])?;
     let tools = door.kernel().unavailable_tools(who.actor(), &agent_id).await?;
     Answer::json(&UnavailableTools { agent_id, tools: tools.iter().map(UnavailableTool::of).collect() })
-}
-
-impl About {
-    fn of(version: &kernel::registry::ToolVersion) -> Self {
-        let manifest = &version.manifest;
-        Self {
-            tool_id: version.id.clone(),
-            version: version.version.clone(),
-            name: manifest.name.clone(),
-            description: manifest.description.clone(),
-            categories: manifest.categories.clone(),
-        }
-    }
-}
-
-impl AvailableTool {
-    fn of(tool: &Reachable) -> Self {
-        let manifest = &tool.current.manifest;
-        Self {
-            about: About::of(&tool.current),
-            gateway: manifest.execution.as_ref().map(contract::manifest::Execution::kind),
-            requires_confirmation: tool.requires_confirmation,
-            requires_approval: tool.requires_approval,
-            side_effect_policy: manifest.side_effect_policy,
-            parameter_schema: manifest.parameters.clone(),
-        }
-    }
-}
-
-impl EnabledTool {
-    fn of(tool: &Reachable) -> Self {
-        let manifest = &tool.current.manifest;
-        Self {
-            about: About::of(&tool.current),
-            requires_confirmation: tool.requires_confirmation,
-            requires_approval: tool.requires_approval,
-            side_effect_policy: manifest.side_effect_policy,
-            parameter_schema: manifest.parameters.clone(),
-        }
-    }
-}
-
-impl UnavailableTool {
-    fn of(tool: &Unreachable) -> Self {
-        Self { about: About::of(&tool.current), why_unavailable: tool.why }
-    }
 }

@@ -3,7 +3,8 @@
 //! Live says the process answers. Ready says it should get calls: store and audit log work and the door is not closing.
 //! The detail names every dependency by itself, so that one failure does not hide another. Some are required: without them
 //! no call can be run, and the server is not ready. Of the others it says how they are, and goes on. None of the probes needs
-//! a token, so none of them tells a secret or a name; each dependency has [`PROBE_WAIT`] to answer, all of them at once, and
+//! a token, so none of them tells a secret or a name; whoever shows a token that may see servers is told each MCP server of
+//! the token's tenant by name. Each dependency has [`PROBE_WAIT`] to answer, all of them at once, and
 //! is asked at most once per [`PROBE_KEEP`] however often somebody probes.
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use http::StatusCode;
 use kernel::ports::registry_store::StoreError;
 use kernel::{Kernel, WhyUnavailable};
+use policy::Action;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use telemetry::MetricsFormat;
@@ -21,21 +23,25 @@ use tokio::sync::Mutex;
 use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::{Door, FreeSpace};
-use crate::incoming::Incoming;
+use crate::incoming::{Credential, Incoming};
 
 /// How long a dependency may take to answer a probe.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// How long its answer is good for.
 const PROBE_KEEP: Duration = Duration::from_secs(1);
 
+/// Where those ask who only want a word.
+const LIVE: &str = "/health/live";
+const READY: &str = "/health/ready";
+
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
         mount: |filter| to(filter, live),
-        ..probe("/health/live", "isLive", "Does the process answer?", &[(200, "it does")])
+        ..probe(LIVE, "isLive", "Does the process answer?", &[(200, "it does")])
     },
     Operation {
         mount: |filter| to(filter, ready),
-        ..probe("/health/ready", "isReady", "Should it get calls?", &[(200, "it should"), (503, "it should not")])
+        ..probe(READY, "isReady", "Should it get calls?", &[(200, "it should"), (503, "it should not")])
     },
     Operation {
         gives: Gives::Json(SchemaGenerator::subschema_for::<Health>),
@@ -92,8 +98,8 @@ struct Health {
     degraded: bool,
     /// The version of this server.
     version: &'static str,
-    /// By the name of the dependency.
-    checks: BTreeMap<&'static str, Check>,
+    /// By the name of the dependency; MCP servers, as `mcp:NAME`, for whoever may see them.
+    checks: BTreeMap<String, Check>,
     /// Published tools and versions.
     tools: usize,
     versions: usize,
@@ -109,6 +115,14 @@ struct Check {
     required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
+    /// Of an MCP server that is not well: `warning` if it does not answer, `critical` if it does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    severity: Option<&'static str>,
+}
+
+/// Is this the path of a question that says no more than a word?
+pub(super) fn is_probe(path: &str) -> bool {
+    [LIVE, READY].contains(&path)
 }
 
 async fn live(_: Arc<Door>, _: Incoming) -> Handled {
@@ -124,9 +138,16 @@ async fn ready(door: Arc<Door>, _: Incoming) -> Handled {
     Answer::json_with(status, &Word { status: word })
 }
 
-async fn detail(door: Arc<Door>, _: Incoming) -> Handled {
+async fn detail(door: Arc<Door>, incoming: Incoming) -> Handled {
+    // A probe needs none, so one that cannot be read is none.
+    let shown = incoming.parts.headers.contains_key(http::header::AUTHORIZATION);
+    let credential = incoming.credential().ok().filter(|_| shown);
+    drop(incoming);
     let checks = checks(&door).await;
     let healthy = all_well(&checks);
+    let mut checks: BTreeMap<String, Check> =
+        checks.into_iter().map(|(name, check)| (name.to_owned(), check)).collect();
+    checks.extend(servers(&door, credential).await);
     let degraded = checks.values().any(|check| !check.healthy);
     let snapshot = Arc::clone(&door.kernel().registry().snapshot());
     let status = if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -138,11 +159,35 @@ async fn detail(door: Arc<Door>, _: Incoming) -> Handled {
     )
 }
 
+/// Each MCP server of the caller's tenant, if the caller may see them. (OPS-009, OPS-010)
+async fn servers(door: &Door, credential: Option<Credential>) -> Vec<(String, Check)> {
+    let (Some(desk), Some(credential)) = (door.servers(), credential) else { return Vec::new() };
+    // Asked first, because a look that is refused would be recorded, each time somebody probes.
+    let caller = door.kernel().recognise(credential.actor()).await;
+    if !caller.is_ok_and(|caller| caller.may(Action::SeeServers)) {
+        return Vec::new();
+    }
+    let Ok(reports) = desk.servers(credential.actor(), None).await else { return Vec::new() };
+    reports.into_iter().map(|report| (format!("mcp:{}", report.record.name), server(&report.status))).collect()
+}
+
+/// How a server fares. One that nobody has wanted is well: it is started when it is.
+fn server(status: &serde_json::Value) -> Check {
+    let ill =
+        |severity, detail| Check { healthy: false, required: false, detail: Some(detail), severity: Some(severity) };
+    match status.get("state").and_then(serde_json::Value::as_str) {
+        Some("stopped" | "starting" | "ready" | "draining") => check(true, false, ""),
+        Some("backoff") => ill("warning", "does not answer and is started again"),
+        Some("unreadable") => ill("critical", "its description cannot be read by this release"),
+        _ => ill("critical", "was given up and is tried again now and then"),
+    }
+}
+
 async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
     if !door.metrics_are_public() {
-        door.kernel().recognise(incoming.credential()?.actor()).await?;
+        door.kernel().may_see_metrics(incoming.credential()?.actor()).await?;
     }
-    let held = door.mcp_state().await.text() + &queue_depth(&door).await;
+    let held = door.mcp_state().await.text() + &queue_depth(&door).await + &crate::places_text::of(&door);
     let accept = incoming.parts.headers.get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::asked(accept);
     Ok(Answer::plain(format.media_type(), format.page(door.metrics().render() + &held)))
@@ -164,7 +209,7 @@ async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
 }
 
 fn check(healthy: bool, required: bool, trouble: &'static str) -> Check {
-    Check { healthy, required, detail: (!healthy).then_some(trouble) }
+    Check { healthy, required, detail: (!healthy).then_some(trouble), severity: None }
 }
 
 fn all_well(checks: &BTreeMap<&'static str, Check>) -> bool {

@@ -98,10 +98,12 @@ async fn callback(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let body = incoming.bytes(&door, jobs.bytes_max()).await?;
     let kernel = door.shared_kernel();
     door.settle(async move {
+        // What cannot be recorded is not taken.
+        let slot = kernel.record_slot().await?;
         let duplicate = match jobs.calls().called_back(jobs.tenant(), &signature, &body).await? {
             CallbackTaken::Before => true,
             CallbackTaken::Now { audit: (action, note) } => {
-                kernel.note_done(jobs.tenant(), action, note).await;
+                kernel.note_done(slot, jobs.tenant(), action, note).await?;
                 false
             }
         };

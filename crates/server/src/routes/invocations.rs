@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{InvocationId, TraceId};
+use contract::ids::{InvocationId, TenantId, TraceId};
 use http::StatusCode;
 use kernel::jobs::{Accepted, InvocationView, Jobs};
 use kernel::ports::clock::UnixMillis;
@@ -109,7 +109,7 @@ struct PollingInfo {
 
 /// Where a call stands.
 #[derive(Debug, Serialize, JsonSchema)]
-struct InvocationAnswer {
+pub(super) struct InvocationAnswer {
     invocation_id: InvocationId,
     status: InvocationStatus,
     /// `tool_call`, or what else is done in the background.
@@ -146,45 +146,61 @@ struct CancelBody {
 
 /// What became of it.
 #[derive(Debug, Serialize, JsonSchema)]
-struct CancelAnswer {
+pub(super) struct CancelAnswer {
     invocation_id: InvocationId,
     cancelled: bool,
     message: &'static str,
 }
 
+impl AcceptedAnswer {
+    /// Says where to ask.
+    pub(super) fn of(accepted: &Accepted, base: &BaseUrl) -> Self {
+        let id = accepted.invocation_id;
+        Self {
+            invocation_id: id,
+            status: accepted.status,
+            polling_info: PollingInfo {
+                status_url: format!("{}/v1/invocations/{id}", base.text().unwrap_or_default()),
+                estimated_completion_seconds: accepted.polling_info.estimated_completion_seconds,
+            },
+            trace_id: accepted.trace_id,
+        }
+    }
+}
+
 /// 202, with where to ask.
 pub(super) fn accepted(accepted: &Accepted, base: &BaseUrl) -> Handled {
-    let id = accepted.invocation_id;
-    let answer = AcceptedAnswer {
-        invocation_id: id,
-        status: accepted.status,
-        polling_info: PollingInfo {
-            status_url: format!("{}/v1/invocations/{id}", base.text().unwrap_or_default()),
-            estimated_completion_seconds: accepted.polling_info.estimated_completion_seconds,
-        },
-        trace_id: accepted.trace_id,
-    };
-    Answer::json_with(StatusCode::ACCEPTED, &answer)
+    Answer::json_with(StatusCode::ACCEPTED, &AcceptedAnswer::of(accepted, base))
 }
 
 async fn status(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let tenant = tenant_asked(&incoming)?;
     let id = id_in_path(&mut incoming).await?;
-    let found = keeper(&door, &who).await?.status(who.actor(), tenant.as_ref(), id).await;
+    Answer::json(&stand(&door, &who, tenant.as_ref(), id).await?)
+}
+
+/// Where a call stands.
+pub(super) async fn stand(
+    door: &Door,
+    who: &Credential,
+    tenant: Option<&TenantId>,
+    id: InvocationId,
+) -> Result<InvocationAnswer, Refused> {
+    let found = keeper(door, who).await?.status(who.actor(), tenant, id).await;
     let view = match found {
         Ok(view) => view,
         // A call that somebody waits for is no job; if it has effects, the ledger knows where it stands.
         Err(refusal) if refusal.code == ErrorCode::E3702 && tenant.is_none() => {
             let entry = door.kernel().ledger_line(who.actor(), id).await.map_err(|_| refusal)?;
-            return Answer::json(&of_the_ledger(entry));
+            return Ok(of_the_ledger(entry));
         }
         Err(refusal) => return Err(refusal.into()),
     };
     let newest = door.kernel().newest_checkpoint(&view.record.key.tenant, id).await?;
     let mut answer = rendered(view);
     answer.latest_checkpoint = newest.map(|newest| serde_json::json!({ "checkpoint_id": newest.to_string() }));
-    Answer::json(&answer)
+    Ok(answer)
 }
 
 async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {
@@ -195,15 +211,26 @@ async fn cancel(door: Arc<Door>, mut incoming: Incoming) -> Handled {
         None => CancelBody::default(),
         Some(mut body) => typed(body.value.take(), "", || body.again())?,
     };
-    let jobs = Arc::clone(keeper(&door, &who).await?);
+    Answer::json(&cancelled(&door, &who, tenant, id, body.reason).await?)
+}
+
+/// Cancels a call, and says what became of it.
+pub(super) async fn cancelled(
+    door: &Door,
+    who: &Credential,
+    tenant: Option<TenantId>,
+    id: InvocationId,
+    reason: Option<String>,
+) -> Result<CancelAnswer, Refused> {
+    let (jobs, who) = (Arc::clone(keeper(door, who).await?), who.clone());
     door.settle(async move {
-        let state = jobs.cancel(who.actor(), tenant.as_ref(), id, body.reason.as_deref()).await?;
+        let state = jobs.cancel(who.actor(), tenant.as_ref(), id, reason.as_deref()).await?;
         let (cancelled, message) = match state {
             JobState::Cancelled => (true, "Cancelled"),
             JobState::Running => (true, "Cancellation in progress"),
             _ => (false, "Already completed"),
         };
-        Answer::json(&CancelAnswer { invocation_id: id, cancelled, message })
+        Ok(CancelAnswer { invocation_id: id, cancelled, message })
     })
     .await
 }

@@ -7,15 +7,18 @@ use std::time::Duration;
 use contract::envelope::{DeprecationNotice, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use kernel::jobs::{Called, Jobs};
 use kernel::{Arrival, Kernel};
 use schemars::{Schema, SchemaGenerator};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::{Access, Asks, Gives, Operation, Verb, invocations, to};
+use super::invocations::AcceptedAnswer;
+use super::{Access, Asks, Gives, Operation, Verb, to};
 use crate::answer::{Answer, Handled};
+use crate::base_url::BaseUrl;
 use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
 use crate::members::typed;
@@ -29,6 +32,7 @@ pub(super) const CODES: &[ErrorCode] = &[
     ErrorCode::E3102,
     ErrorCode::E3103,
     ErrorCode::E3104,
+    ErrorCode::E3107,
     ErrorCode::E3108,
     ErrorCode::E3204,
     ErrorCode::E3205,
@@ -86,40 +90,69 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
 
 pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
+    if !incoming.recognised {
+        if let Err(refusal) = door.kernel().recognise(who.actor()).await {
+            return Err(Box::pin(door.kernel().refuse_unread(who.trace().clone(), refusal)).await.into());
+        }
+        incoming.recognised = true;
+    }
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
     let request = invoke_request(value, "", || body.again())?;
     let preference = Preference::of(&incoming.parts.headers);
-    let base = incoming.base();
-    let jobs = door.jobs().cloned();
-    let kernel = door.shared_kernel();
+    match performed(&door, &who, &incoming.base(), request, preference).await? {
+        CallAnswer::GoesOn(answer) => Answer::json_with(StatusCode::ACCEPTED, &answer),
+        CallAnswer::Ended(response) => {
+            let answer = Answer::json(&response)?;
+            Ok(match &response.execution_metadata.deprecation {
+                None => answer,
+                Some(notice) => with_notice(answer, notice),
+            })
+        }
+    }
+}
+
+/// What a call is answered with, at every door that speaks BC-2.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum CallAnswer {
+    Ended(Box<InvokeResponse>),
+    GoesOn(AcceptedAnswer),
+}
+
+/// Runs a call for as long as its caller waits, or submits it.
+pub(super) async fn performed(
+    door: &Door,
+    who: &Credential,
+    base: &BaseUrl,
+    request: InvokeRequest,
+    preference: Preference,
+) -> Result<CallAnswer, Refused> {
+    let (jobs, kernel, who, base) = (door.jobs().cloned(), door.shared_kernel(), who.clone(), base.clone());
     door.settle(async move {
         let response = match jobs {
             None => Box::pin(run(&kernel, &who, request)).await?,
-            Some(jobs) => match called(&jobs, &who, request, preference).await? {
+            // Boxed once, so that the futures around it are moved without the room of all phases.
+            Some(jobs) => match Box::pin(called(&jobs, &who, request, preference)).await? {
                 Called::Returned(returned) => returned.into_response(),
-                Called::Promoted(accepted) => return invocations::accepted(&accepted, &base),
+                Called::Promoted(accepted) => return Ok(CallAnswer::GoesOn(AcceptedAnswer::of(&accepted, &base))),
             },
         };
-        let answer = Answer::json(&response)?;
-        Ok(match &response.execution_metadata.deprecation {
-            None => answer,
-            Some(notice) => with_notice(answer, notice),
-        })
+        Ok(CallAnswer::Ended(Box::new(response)))
     })
     .await
 }
 
 /// The answer of a call that ended, or of one that goes on.
-fn answers(generator: &mut SchemaGenerator) -> Schema {
+pub(super) fn answers(generator: &mut SchemaGenerator) -> Schema {
     let ended = generator.subschema_for::<InvokeResponse>();
-    let goes_on = generator.subschema_for::<invocations::AcceptedAnswer>();
+    let goes_on = generator.subschema_for::<AcceptedAnswer>();
     schemars::json_schema!({ "anyOf": [ended, goes_on] })
 }
 
 /// What the caller prefers (RFC 7240).
 #[derive(Debug, Clone, Copy, Default)]
-struct Preference {
+pub(super) struct Preference {
     /// `respond-async`: do not wait at all.
     background: bool,
     /// `wait=N`: wait so many seconds at most.
@@ -128,7 +161,7 @@ struct Preference {
 
 impl Preference {
     /// Preferences that are not understood are ignored, as the standard wants it.
-    fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
         let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
         let mut preference = Self::default();
         for token in values.flat_map(|value| value.split([',', ';'])).map(str::trim) {

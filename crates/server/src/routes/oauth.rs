@@ -212,7 +212,11 @@ async fn exchange_body(door: &Door, incoming: &mut Incoming) -> Result<ExchangeB
     } else {
         json::read(&text, &limits).map_err(|error| not_json(&error))?
     };
-    // Whoever wants another grant has not heard of our parameters, so this comes first.
+    // Who asks comes first: a token that is not good is refused, and counted, whatever else the body says.
+    if let Some(token) = value.get("subject_token").and_then(Value::as_str) {
+        door.kernel().recognise(incoming.credential_of(token).actor()).await?;
+    }
+    // Whoever wants another grant has not heard of our parameters, so this comes before them.
     let grant = value.get("grant_type").and_then(Value::as_str);
     if grant.is_some_and(|grant| grant != TOKEN_EXCHANGE) {
         let refusal = malformed("this `grant_type` is not supported").hint(format!("use `{TOKEN_EXCHANGE}`"));

@@ -57,6 +57,8 @@ const CODES: &[ErrorCode] = &[
     ErrorCode::E3004,
     ErrorCode::E3010,
     ErrorCode::E3101,
+    ErrorCode::E3405,
+    ErrorCode::E3406,
     ErrorCode::E3407,
     ErrorCode::E3408,
     ErrorCode::E3502,

@@ -22,6 +22,9 @@ use crate::incoming::Incoming;
 /// Life of a token when none is asked for, in seconds.
 const TTL_DEFAULT: u64 = 3600;
 
+/// What is said about a token or subject that the tenant is not known to have.
+const NOT_KNOWN: &str = "no such token or subject is known in this tenant; if one is shown, it is refused from now on";
+
 pub(super) static OPERATIONS: &[Operation] = &[
     Operation {
         verb: Verb::Post,
@@ -46,7 +49,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         access: Access::Token,
         parameters: &[],
         asks: Asks::Json(SchemaGenerator::subschema_for::<RevokeBody>),
-        good: &[(200, "void, and everything delegated from it too")],
+        good: &[(200, "void, and everything delegated from it too; or not known here, and void should it be shown")],
         gives: Gives::Json(SchemaGenerator::subschema_for::<RevokedAnswer>),
         codes: &[ErrorCode::E3801, ErrorCode::E3803],
         mount: |filter| to(filter, revoke),
@@ -122,8 +125,12 @@ struct RevokeBody {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Revoked")]
 struct RevokedAnswer {
-    /// Always true: what could not be made void is a refusal.
+    /// True if the tenant is known to have had such a token or subject. If it is not known, the revocation is kept, and
+    /// holds should one be shown in the tenant; a token or subject of another tenant is answered like one that never was.
     revoked: bool,
+    /// What holds where `revoked` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'static str>,
 }
 
 fn agent() -> Vec<Role> {
@@ -173,8 +180,8 @@ async fn revoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let RevokeBody { jti, sub, tenant } = incoming.json(&door, &who).await?.typed()?;
     let kernel = door.shared_kernel();
     door.settle(async move {
-        kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, sub, tenant }).await?;
-        Answer::json(&RevokedAnswer { revoked: true })
+        let revoked = kernel.revoke_tokens(who.actor(), &RevocationRequest { jti, sub, tenant }).await?;
+        Answer::json(&RevokedAnswer { revoked, message: (!revoked).then_some(NOT_KNOWN) })
     })
     .await
 }

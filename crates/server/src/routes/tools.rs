@@ -12,11 +12,12 @@ use schemars::{JsonSchema, SchemaGenerator};
 use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming::{Credential, Incoming};
+use crate::problem::Refused;
 use crate::tool_view::{Pagination, SearchAnswer, SearchResult, ToolDetail, ToolLine, ToolList, VersionDetail};
 
 /// Highest page that is counted to.
-const PAGE_MAX: usize = 1_000_000;
+pub(super) const PAGE_MAX: usize = 1_000_000;
 /// Search hits when no limit is asked for (REG-014).
 const SEARCH_LIMIT_DEFAULT: usize = 10;
 /// Longest search text in characters.
@@ -170,12 +171,55 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
         page: query.number("page", 1..=PAGE_MAX, 1)?,
         page_size: query.number("page_size", 1..=PAGE_SIZE_MAX, PAGE_SIZE_DEFAULT)?,
     };
-    let found = door.kernel().list_tools(who.actor(), &filter, tier).await?;
+    Answer::json(&listed(&door, &who, &filter, tier).await?)
+}
+
+/// One page of what the caller may know.
+pub(super) async fn listed(
+    door: &Door,
+    who: &Credential,
+    filter: &ListFilter,
+    tier: Option<Tier>,
+) -> Result<ToolList, Refused> {
+    let found = door.kernel().list_tools(who.actor(), filter, tier).await?;
     let now = door.kernel().clock().now();
-    Answer::json(&ToolList {
+    Ok(ToolList {
         tools: found.tools.iter().map(|listed| ToolLine::of(listed, now)).collect(),
         pagination: Pagination { total_count: found.total_count, page: filter.page, page_size: filter.page_size },
     })
+}
+
+/// The same for what a search finds: the best hits that fit category and tags, best first, in pages.
+pub(super) async fn listed_by_capability(
+    door: &Door,
+    who: &Credential,
+    filter: ListFilter,
+    query: String,
+) -> Result<ToolList, Refused> {
+    let query = searchable("capability_query", query)?;
+    let (kernel, who) = (door.shared_kernel(), who.clone());
+    door.settle(async move {
+        let found = kernel.search_tools(who.actor(), &query, SEARCH_LIMIT_MAX).await?;
+        let now = kernel.clock().now();
+        let fits = |line: &ToolLine| {
+            filter.category.as_ref().is_none_or(|wanted| line.categories.contains(wanted))
+                && filter.tags.iter().all(|wanted| line.tags.contains(wanted))
+        };
+        let hits: Vec<ToolLine> = found.iter().map(|listed| ToolLine::of(listed, now)).filter(fits).collect();
+        let pagination = Pagination { total_count: hits.len(), page: filter.page, page_size: filter.page_size };
+        let before = filter.page.saturating_sub(1).saturating_mul(filter.page_size);
+        Ok(ToolList { tools: hits.into_iter().skip(before).take(filter.page_size).collect(), pagination })
+    })
+    .await
+}
+
+/// A text that can be searched for.
+fn searchable(member: &str, text: String) -> Result<String, Refusal> {
+    if text.chars().count() <= SEARCH_CHARS_MAX {
+        return Ok(text);
+    }
+    Err(Refusal::new(ErrorCode::E3004, format!("`{member}` is too long"))
+        .hint(format!("use at most {SEARCH_CHARS_MAX} characters")))
 }
 
 async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
@@ -186,11 +230,8 @@ async fn search(door: Arc<Door>, incoming: Incoming) -> Handled {
         Refusal::new(ErrorCode::E3004, "query parameter `q` is missing")
             .hint("say what the tool should do: ?q=send+an+email")
     })?;
-    if text.chars().count() > SEARCH_CHARS_MAX {
-        let refusal = Refusal::new(ErrorCode::E3004, "query parameter `q` is too long");
-        return Err(refusal.hint(format!("use at most {SEARCH_CHARS_MAX} characters")).into());
-    }
-    let (text, limit) = (text.to_owned(), query.number("limit", 1..=SEARCH_LIMIT_MAX, SEARCH_LIMIT_DEFAULT)?);
+    let (text, limit) =
+        (searchable("q", text.to_owned())?, query.number("limit", 1..=SEARCH_LIMIT_MAX, SEARCH_LIMIT_DEFAULT)?);
     let kernel = door.shared_kernel();
     door.settle(async move {
         let found = kernel.search_tools(who.actor(), &text, limit).await?;

@@ -18,7 +18,7 @@ use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::companion::{LogLevel, Progress, Question, QuestionKind, Snapshot};
 use kernel::ports::entropy::Entropy;
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
 use kernel::ports::offerings::{NothingOffered, Offerings};
@@ -54,6 +54,9 @@ impl Redactor for Outspoken {
             return Err(RedactError("this cannot be redacted".into()));
         }
         Ok(value.clone())
+    }
+    fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+        Ok(None)
     }
     fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
         text.into()
@@ -112,7 +115,7 @@ impl Executor for Tools {
     fn kind(&self) -> &'static str {
         "builtin"
     }
-    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let Some(Execution::Builtin { handler }) = &call.tool.manifest.execution else { panic!("not a built-in") };
         match handler.as_str() {
             "gate" => {
@@ -120,7 +123,7 @@ impl Executor for Tools {
                 self.gate.acquire().await.unwrap().forget();
                 self.finished.fetch_add(1, Ordering::SeqCst);
             }
-            "fail" => return Err(Refusal::new(ErrorCode::E3401, "the tool fell over")),
+            "fail" => return Err(ExecutorError::answered(Refusal::new(ErrorCode::E3401, "the tool fell over"))),
             "panic" => panic!("the tool panics"),
             "chatty" => {
                 for percent in [10.0, 60.0] {
@@ -138,23 +141,27 @@ impl Executor for Tools {
                     "requestedSchema": { "type": "object", "properties": { "colour": { "type": "string" } } },
                 });
                 let question = Question { key: "colour".into(), kind: QuestionKind::Elicitation, parameters: form };
-                let answers = call.companion.ask(vec![question]).await?;
+                let answers = call.companion.ask(vec![question]).await.map_err(ExecutorError::answered)?;
                 return Ok(ToolOutput::of(json!({ "text": answers[0].value["content"]["colour"] })));
             }
             // As a server says it that is told what its caller can be asked.
             "needy" if !call.companion.can_be_asked().iter().any(|(kind, _)| *kind == QuestionKind::Sampling) => {
-                return Err(Refusal::new(ErrorCode::E3502, "the server could not do it").details(json!({
+                let refusal = Refusal::new(ErrorCode::E3502, "the server could not do it").details(json!({
                     "upstream_code": -32021, "upstream_data": { "requiredCapabilities": { "sampling": {} } },
-                })));
+                }));
+                return Err(ExecutorError::refused(refusal));
             }
             // Saves what it is given, says what it goes on from, and fails if it is told to.
             "save" => {
                 let text = call.parameters["text"].as_str().unwrap().to_owned();
                 let name = text.strip_prefix("named ");
                 let state = json!({ "text": text });
-                call.companion.checkpoint(Snapshot::of(name.or(Some("event")), state)).await?;
+                call.companion
+                    .checkpoint(Snapshot::of(name.or(Some("event")), state))
+                    .await
+                    .map_err(ExecutorError::answered)?;
                 if text.starts_with("fail") {
-                    return Err(Refusal::new(ErrorCode::E3401, "the tool fell over"));
+                    return Err(ExecutorError::answered(Refusal::new(ErrorCode::E3401, "the tool fell over")));
                 }
                 let before = call.resume.as_ref().map_or(Value::Null, |point| point.saved.custom_state["text"].clone());
                 return Ok(ToolOutput::of(json!({ "text": text, "before": before })));
@@ -172,7 +179,7 @@ pub(crate) struct Paper(pub(crate) Mutex<Vec<AuditRecord>>, pub(crate) tokio::sy
 
 #[async_trait::async_trait]
 impl AuditSink for Paper {
-    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+    async fn write(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         let _open = self.1.read().await;
         self.0.lock().unwrap().extend_from_slice(&records);
         Ok(())
@@ -237,6 +244,7 @@ impl House {
         let insights = Insights::open(InsightParts {
             usage: Arc::clone(&store) as _,
             health: Arc::clone(&store) as _,
+            version_use: Arc::clone(&store) as _,
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             thresholds: HealthSettings::default(),

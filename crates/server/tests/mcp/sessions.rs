@@ -31,7 +31,7 @@ async fn a_session_answers_to_whoever_made_it_and_to_nobody_else() {
 
 #[tokio::test]
 async fn there_are_only_so_many_and_idle_ones_make_room() {
-    let config = McpConfig { exposure: Exposure::All, sessions_max: 2, session_idle_ms: 3_000, ..McpConfig::default() };
+    let config = McpConfig { exposure: Exposure::All, sessions_max: 4, session_idle_ms: 3_000, ..McpConfig::default() };
     let stage = Stage::with(config).await;
     let first = stage.session(&stage.agent, OLD, &json!({})).await;
     stage.session(&stage.agent, OLD, &json!({})).await;

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::error::{ErrorCode, Refusal};
+use contract::error::ErrorCode;
 use gantry_server::{Door, Drained, Exposure, McpConfig, MetricsText, ServerConfig};
 use kernel::jobs::{Jobs, JobsSettings};
 use kernel::ports::entropy::new_trace_id;
-use kernel::ports::executor::{Executor, ToolCall, ToolOutput};
+use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::{Actor, Kernel};
 use policy::BearerSecret;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Executor for Linking {
     fn kind(&self) -> &'static str {
         "mcp"
     }
-    async fn execute(&self, _: ToolCall) -> Result<ToolOutput, Refusal> {
+    async fn execute(&self, _: ToolCall) -> Result<ToolOutput, ExecutorError> {
         Ok(ToolOutput::of(json!({ "content": [
             { "type": "resource_link", "uri": "note://1", "name": "one" },
             { "type": "resource", "resource": { "uri": "note://2", "text": "two" } },

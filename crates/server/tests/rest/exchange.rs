@@ -211,5 +211,5 @@ async fn the_metadata_names_the_address_that_was_asked() {
     let proxied = format!("GET {path} HTTP/1.1\r\nhost: tools.example.com\r\nx-forwarded-proto: https\r\n\r\n");
     assert_eq!(stage.raw(proxied.as_bytes(), false).await.json()["resource"], "https://tools.example.com");
     let nowhere = format!("GET {path} HTTP/1.1\r\nhost: a/b\r\n\r\n");
-    assert_eq!(stage.raw(nowhere.as_bytes(), false).await.code(), "E3004");
+    assert_eq!(stage.raw(nowhere.as_bytes(), false).await.code(), "E3206");
 }

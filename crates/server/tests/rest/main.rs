@@ -12,7 +12,6 @@
 mod access;
 mod affordances;
 mod authorization;
-mod backpressure;
 mod bad_input;
 mod checkpoints;
 mod client;

@@ -156,7 +156,8 @@ async fn requests_may_be_pipelined() {
 
 #[tokio::test]
 async fn beyond_the_limit_of_calls_callers_are_told_to_wait() {
-    let stage = Stage::with(ServerConfig { calls_max: 1, ..ServerConfig::default() }).await;
+    let config = ServerConfig { calls_max: 1, calls_waiting_max: 0, ..ServerConfig::default() };
+    let stage = Stage::with(config).await;
     let mut first = stage.start_gated().await;
     let reply = stage.invoke("demo.echo_tool", json!({ "text": "x" })).await;
     assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "E3001", Some("1")));

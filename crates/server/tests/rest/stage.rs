@@ -48,6 +48,9 @@ impl Stage {
 
     /// With a limit on failed authentications per minute.
     pub(crate) async fn with_failures(config: ServerConfig, failures_per_minute: u32) -> Self {
+        // The names that these tests call the server by.
+        let allowed_hosts = ["g", "gantry", "tools.example.com"].map(str::to_owned).to_vec();
+        let config = ServerConfig { allowed_hosts, ..config };
         config.validate().unwrap();
         let House { kernel, clock, tools, paper } =
             House::raise(Additions { failures_per_minute: Some(failures_per_minute), ..Additions::default() }).await;

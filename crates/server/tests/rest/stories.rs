@@ -159,7 +159,7 @@ async fn schemas_and_versions_are_compared_and_negotiated() {
 #[tokio::test]
 async fn a_minted_token_calls_what_it_names_and_nothing_else() {
     let stage = Stage::new().await;
-    let wish = json!({ "sub": "did:key:z6Mk", "tenant": "acme", "roles": ["agent"], "tools": [{ "tool_id": "demo.echo_tool", "version_range": "^1" }],
+    let wish = json!({ "sub": "did:example:bot", "tenant": "acme", "roles": ["agent"], "tools": [{ "tool_id": "demo.echo_tool", "version_range": "^1" }],
         "scopes": ["tool:*"], "ttl_seconds": 60 });
     let minted = stage.admin("POST", "/v1/tokens", Some(wish)).await;
     assert_eq!((minted.status, minted.header("cache-control")), (201, Some("no-store")));

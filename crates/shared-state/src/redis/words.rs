@@ -37,6 +37,7 @@ pub(super) fn spoken(replica: &str, change: &Change) -> String {
     match change {
         Change::Access { epoch } => format!("{replica} access {epoch}"),
         Change::Registry { generation } => format!("{replica} registry {generation}"),
+        Change::Servers => format!("{replica} servers"),
         // Whom an engine names, it names to every replica itself; without the names all decisions are meant.
         Change::Decisions | Change::DecisionsOf { .. } => format!("{replica} decisions"),
         Change::Lost => format!("{replica} lost"),
@@ -55,6 +56,7 @@ pub(super) fn understood(payload: &[u8]) -> Option<Word> {
     let change = match parts.next()? {
         "access" => Change::Access { epoch: number(&mut parts)? },
         "registry" => Change::Registry { generation: number(&mut parts)? },
+        "servers" => Change::Servers,
         "decisions" => Change::Decisions,
         "" => return None,
         _ => Change::Lost,
@@ -104,8 +106,13 @@ mod tests {
 
     #[test]
     fn what_is_spoken_is_understood() {
-        let changes =
-            [Change::Access { epoch: 7 }, Change::Registry { generation: u64::MAX }, Change::Decisions, Change::Lost];
+        let changes = [
+            Change::Access { epoch: 7 },
+            Change::Registry { generation: u64::MAX },
+            Change::Servers,
+            Change::Decisions,
+            Change::Lost,
+        ];
         for change in changes {
             let payload = format!("12 {}", spoken("r-1", &change));
             let word = Word { generation: 12, replica: "r-1".into(), change };
@@ -116,7 +123,7 @@ mod tests {
     #[test]
     fn what_a_newer_build_says_is_heard_as_lost_and_noise_as_nothing() {
         let lost = |payload: &str| understood(payload.as_bytes()).map(|word| word.change) == Some(Change::Lost);
-        assert!(lost("5 r-1 servers 9") && lost("5 r-1 a-word"));
+        assert!(lost("5 r-1 novelties 9") && lost("5 r-1 a-word"));
         let long = format!("5 r-1 {}", "x".repeat(WORD_BYTES_MAX));
         for noise in ["", " ", "5", "5 ", "5 r-1", "5 r-1 ", "-5 r-1 access 1", "x r-1 access 1", "5  access 1", &long]
         {

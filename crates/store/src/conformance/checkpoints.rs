@@ -31,6 +31,8 @@ macro_rules! checkpoints_suite {
                 a_base_that_is_not_there_is_told,
                 an_invocation_has_one_owner_and_one_tool,
                 who_was_fenced_out_saves_nothing,
+                who_takes_an_invocation_over_fences_out_before_it_saves,
+                what_runs_is_known_to_everybody_until_it_ends,
                 other_tenants_see_and_change_nothing,
                 success_takes_the_micro_ones_and_only_those,
                 success_leaves_what_others_are_based_on,
@@ -218,6 +220,47 @@ pub async fn who_was_fenced_out_saves_nothing(adapter: impl Adapter) {
     assert_eq!(store.save(&micro(4, None), None, Some(HOUR)).await.unwrap(), Saved::Kept);
     assert_eq!(store.save(&micro(5, None), Some(7), Some(HOUR)).await.unwrap(), Saved::Kept);
     assert_eq!(listed(&store).await, [id(5), id(4), id(2), id(1)]);
+}
+
+async fn claimed(store: &Store, fence: Option<u64>, span: Duration) -> Option<u64> {
+    store.claim(&tenant("acme"), invocation(1), fence, span).await.unwrap()
+}
+
+pub async fn who_takes_an_invocation_over_fences_out_before_it_saves(adapter: impl Adapter) {
+    let store = adapter.checkpoints();
+    assert_eq!(claimed(&store, Some(1), HOUR).await, Some(1));
+    assert_eq!(store.save(&micro(1, None), Some(1), Some(HOUR)).await.unwrap(), Saved::Kept);
+    // Its lease is not asked about: who has the higher number was given the work.
+    assert_eq!(claimed(&store, Some(2), HOUR).await, Some(2));
+    assert_eq!(store.save(&micro(2, None), Some(1), Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert_eq!(claimed(&store, Some(1), HOUR).await, None, "it is told when it says that it runs");
+    assert_eq!(claimed(&store, Some(1), NONE).await, None, "and ends nothing");
+    assert_eq!(store.save(&micro(3, None), Some(2), Some(HOUR)).await.unwrap(), Saved::Kept);
+    assert_eq!(listed(&store).await, [id(3), id(1)]);
+    // What it saved is gone, and its number is still known.
+    for n in [1, 3] {
+        assert!(store.delete(&tenant("acme"), invocation(1), id(n)).await.unwrap());
+    }
+    pruned(&store).await;
+    assert_eq!(store.save(&micro(4, None), Some(1), Some(HOUR)).await.unwrap(), Saved::Fenced);
+    let elsewhere = store.claim(&tenant("other"), invocation(1), Some(1), HOUR).await.unwrap();
+    assert_eq!(elsewhere, Some(1), "numbers are of one tenant and one invocation");
+}
+
+pub async fn what_runs_is_known_to_everybody_until_it_ends(adapter: impl Adapter) {
+    let store = adapter.checkpoints();
+    let runs = || async { store.is_claimed(&tenant("acme"), invocation(1)).await.unwrap() };
+    assert!(!runs().await);
+    assert_eq!(claimed(&store, None, HOUR).await, Some(0));
+    assert!(runs().await);
+    assert!(!store.is_claimed(&tenant("other"), invocation(1)).await.unwrap());
+    assert_eq!(claimed(&store, None, HOUR).await, None, "one that was not handed over waits for the end of the other");
+    assert_eq!(claimed(&store, Some(0), NONE).await, Some(0));
+    assert!(!runs().await);
+    assert_eq!(claimed(&store, None, HOUR).await, Some(0));
+    assert_eq!(claimed(&store, Some(3), HOUR).await, Some(3), "one that was handed over does not");
+    assert_eq!(claimed(&store, Some(3), NONE).await, Some(3));
+    assert_eq!(claimed(&store, None, HOUR).await, Some(3));
 }
 
 pub async fn other_tenants_see_and_change_nothing(adapter: impl Adapter) {

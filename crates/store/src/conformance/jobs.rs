@@ -27,9 +27,12 @@ macro_rules! jobs_suite {
             jobs,
             [
                 a_job_is_queued_taken_and_done_and_its_events_tell_so,
+                what_went_into_a_done_job_is_kept_as_far_as_it_is_needed,
                 everything_about_a_job_survives_a_reopening,
                 the_more_urgent_job_is_first_and_waiting_is_worth_urgency,
                 tenants_take_turns_whatever_they_call_urgent,
+                agents_of_a_tenant_take_turns_whatever_they_call_urgent,
+                an_agent_runs_no_more_than_its_share_of_its_tenant,
                 a_tenant_runs_no_more_than_its_share,
                 a_delayed_job_is_taken_when_it_is_due,
                 the_queue_is_bounded_per_tenant_and_in_total,
@@ -61,7 +64,7 @@ macro_rules! jobs_suite {
 const LEASE: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
-const WIDE: TakeRules = TakeRules { most: 100, running_per_tenant: 1_000 };
+const WIDE: TakeRules = TakeRules { most: 100, running_per_tenant: 1_000, running_per_flow: 1_000 };
 
 type Store = Arc<dyn JobStore>;
 
@@ -90,6 +93,7 @@ fn job(of: &str, number: u128) -> NewJob {
         kind: "tool_call".into(),
         label: "demo.echo".into(),
         subject: "agent-1".parse().unwrap(),
+        flow: "agent-1".into(),
         digest: canonical::digest(&payload),
         payload,
         priority: JobPriority::near(5),
@@ -146,6 +150,25 @@ pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl
     assert_eq!(told, [(1, "queued"), (2, "started"), (3, "done")]);
     assert_eq!(store.events(&key("local", 1), 2, 100).await.unwrap().len(), 1, "from where one left off");
     assert_eq!(store.events(&key("local", 1), 3, 100).await.unwrap(), []);
+}
+
+pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, job("local", 1)).await;
+    let (held, fence) = take_one(&store).await;
+    assert!(store.rewrite_payload(&held, &json!("another writing")).await.unwrap());
+    assert_eq!(store.find(&held).await.unwrap().unwrap().payload, json!("another writing"));
+    let end = End::DoneKeeping { result: json!({ "words": 2 }), payload: json!(null) };
+    assert_eq!(store.finish(&held, fence, end).await.unwrap(), Written::Kept(JobState::Done));
+    let found = store.find(&held).await.unwrap().unwrap();
+    assert_eq!((found.payload, found.result), (json!(null), Some(json!({ "words": 2 }))));
+    assert!(!store.rewrite_payload(&held, &json!("back")).await.unwrap(), "nothing is kept of it");
+    assert!(!store.rewrite_payload(&key("acme", 1), &json!("back")).await.unwrap());
+    put(&store, job("local", 2)).await;
+    let (held, fence) = take_one(&store).await;
+    store.finish(&held, fence, End::Failed(error())).await.unwrap();
+    assert!(store.rewrite_payload(&held, &json!("sealed")).await.unwrap(), "a failed job can be begun again");
+    assert_eq!(store.find(&held).await.unwrap().unwrap().payload, json!("sealed"));
 }
 
 pub async fn everything_about_a_job_survives_a_reopening(mut adapter: impl Adapter) {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use contract::ids::TenantId;
 use contract::version::Version;
-use kernel::ports::registry_store::{LifecycleChange, Published, StoredVersion};
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, StoredVersion};
 use kernel::registry::Lifecycle;
 
 use super::{Adapter, AnyStore, deprecated, new_version, new_version_of, removed, sample_manifest, sunset};
@@ -34,6 +35,7 @@ macro_rules! registry_suite {
                 hostile_text_is_kept_as_data,
                 tenants_have_the_same_id_without_hearing_of_each_other,
                 a_lifecycle_is_changed_for_one_tenant_only,
+                a_quarantine_is_set_replaced_and_lifted_for_one_tenant,
                 a_sound_store_answers_pings,
             ]
         );
@@ -296,4 +298,29 @@ pub async fn a_lifecycle_is_changed_for_one_tenant_only(adapter: impl Adapter) {
 pub async fn a_sound_store_answers_pings(adapter: impl Adapter) {
     adapter.store().ping().await.unwrap();
     adapter.store().ping().await.unwrap();
+}
+
+pub async fn a_quarantine_is_set_replaced_and_lifted_for_one_tenant(mut adapter: impl Adapter) {
+    let held = |tenant: &str, reason: &str| Quarantine {
+        tenant: tenant.parse().unwrap(),
+        tool: "demo.sample".parse().unwrap(),
+        reason: reason.to_owned(),
+        by: "did:example:officer".parse().unwrap(),
+        at: UnixMillis(1_800_000_000_123),
+    };
+    let store = adapter.store();
+    assert_eq!(store.quarantines().await.unwrap(), []);
+    store.put_quarantine(&held("local", "it lies")).await.unwrap();
+    store.put_quarantine(&held("local", "it lies\0again")).await.unwrap();
+    store.put_quarantine(&held("acme", "of another tenant")).await.unwrap();
+    drop(store);
+    adapter.reopen().await;
+    let store = adapter.store();
+    let mut all = store.quarantines().await.unwrap();
+    all.sort_by(|left, right| left.tenant.cmp(&right.tenant));
+    assert_eq!(all, [held("acme", "of another tenant"), held("local", "it lies\0again")]);
+    let (home, tool) = (TenantId::home(), "demo.sample".parse().unwrap());
+    assert!(store.remove_quarantine(&home, &tool).await.unwrap());
+    assert!(!store.remove_quarantine(&home, &tool).await.unwrap(), "once");
+    assert_eq!(store.quarantines().await.unwrap(), [held("acme", "of another tenant")]);
 }

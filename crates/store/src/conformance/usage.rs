@@ -19,6 +19,7 @@ use kernel::ports::health_store::HealthRecord;
 use kernel::ports::usage_store::{
     CostLine, Day, Days, Grouping, UsageBatch, UsageKey, UsageQuery, UsageStore, UsageSum,
 };
+use kernel::ports::version_use::{Hour, HourOfUse};
 use uuid::Uuid;
 
 use super::Adapter;
@@ -41,6 +42,7 @@ macro_rules! usage_suite {
                 pairs_and_wishes_are_counted_over_days,
                 old_days_are_forgotten_and_others_stay,
                 use_survives_a_reopening,
+                calls_of_versions_that_end_are_added_up_by_the_hour_and_reported_by_one,
                 the_health_of_a_version_is_replaced_and_survives_a_reopening,
             ]
         );
@@ -336,4 +338,33 @@ pub async fn the_health_of_a_version_is_replaced_and_survives_a_reopening(mut ad
     let kept = adapter.health().health(10).await.unwrap();
     assert_eq!(kept, [unknown, record("bbb", 2)], "newest first");
     assert_eq!(adapter.health().health(1).await.unwrap().len(), 1);
+}
+
+pub async fn calls_of_versions_that_end_are_added_up_by_the_hour_and_reported_by_one(mut adapter: impl Adapter) {
+    let used = |tool: &str, hour: i64, calls: u64| HourOfUse {
+        version: VersionKey {
+            tenant: tenant("acme"),
+            tool: tool.parse().unwrap(),
+            version: Version::parse("1.0.0").unwrap(),
+        },
+        hour: Hour(hour),
+        calls,
+    };
+    let store = adapter.version_use();
+    store.add_version_use(&[used("one", 10, 2), used("one", 11, 1), used("two", 10, 5)]).await.unwrap();
+    store.add_version_use(&[used("one", 11, 3)]).await.unwrap();
+    store.add_version_use(&[]).await.unwrap();
+    drop(store);
+    adapter.reopen().await;
+    let store = adapter.version_use();
+    let mut hours = store.version_use(Hour(10)).await.unwrap().hours;
+    hours.sort_by(|left, right| (&left.version, left.hour).cmp(&(&right.version, right.hour)));
+    assert_eq!(hours, [used("one", 10, 2), used("one", 11, 4), used("two", 10, 5)]);
+    store.forget_version_use(Hour(11)).await.unwrap();
+    assert_eq!(store.version_use(Hour(0)).await.unwrap().hours, [used("one", 11, 4)]);
+
+    let day = Duration::from_secs(86_400);
+    assert_eq!(store.begin_use_report(NOON, day).await.unwrap(), Some(UnixMillis(0)));
+    assert_eq!(store.begin_use_report(NOON.plus(day / 2), day).await.unwrap(), None, "another one has reported");
+    assert_eq!(store.begin_use_report(NOON.plus(day), day).await.unwrap(), Some(NOON));
 }

@@ -82,7 +82,7 @@ pub async fn drain(file: &Path, jobs: u64) -> Result<Drained, Failure> {
 
 async fn drain_until(store: Arc<SqliteStore>, owner: OwnerId, ends: Arc<AtomicU64>, goal: u64) -> Result<(), Failure> {
     while ends.load(Ordering::Relaxed) < goal {
-        let rules = TakeRules { most: 4, running_per_tenant: 1_000 };
+        let rules = TakeRules { most: 4, running_per_tenant: 1_000, running_per_flow: 1_000 };
         for job in store.take(owner, rules).await?.jobs {
             store.finish(&job.record.key, job.fence, End::Done(json!({ "ok": true }))).await?;
             ends.fetch_add(1, Ordering::Relaxed);
@@ -116,6 +116,7 @@ fn job(number: u64) -> Result<NewJob, Failure> {
         kind: "tool_call".into(),
         label: "demo.echo".into(),
         subject: "agent-1".parse()?,
+        flow: "agent-1".into(),
         digest: canonical::digest(&payload),
         payload,
         priority: JobPriority::near(u8::try_from(number % 10)? + 1),
@@ -140,7 +141,8 @@ mod tests {
         let store = SqliteStore::open(&file, &Options::default()).unwrap();
         let owner = OwnerId(uuid::Uuid::from_u128(1));
         store.enlist(owner, LEASE, true).await.unwrap();
-        let left = store.take(owner, TakeRules { most: 4, running_per_tenant: 1_000 }).await.unwrap();
+        let left =
+            store.take(owner, TakeRules { most: 4, running_per_tenant: 1_000, running_per_flow: 1_000 }).await.unwrap();
         assert!(left.jobs.is_empty(), "{left:?}");
         store.close().await;
     }

@@ -1,5 +1,6 @@
 //! `CheckpointStore` without durability: a list under one lock. Passes the same suite as the real ones.
 
+use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,14 @@ use super::MemoryStore;
 
 /// All of them, in no order that means anything.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Vec<Row>);
+pub(super) struct Kept(Vec<Row>, HashMap<(TenantId, InvocationId), Attempt>);
+
+/// The attempt that may save.
+#[derive(Debug, Clone, Copy)]
+struct Attempt {
+    fence: u64,
+    held_until: UnixMillis,
+}
 
 #[derive(Debug)]
 struct Row {
@@ -92,7 +100,8 @@ impl CheckpointStore for MemoryStore {
             }
             (rank, highest) = (rank.max(row.rank), highest.max(row.fence));
         }
-        if fence.is_some_and(|fence| fence < highest) {
+        let taken_over = kept.1.get(&(head.tenant.clone(), head.invocation)).map_or(0, |attempt| attempt.fence);
+        if fence.is_some_and(|fence| fence < highest || fence < taken_over) {
             return Ok(Saved::Fenced);
         }
         let is_there = |base| kept.of(&head.tenant, head.invocation).any(|row| row.sealed.head.id == base);
@@ -103,6 +112,32 @@ impl CheckpointStore for MemoryStore {
         let fence = fence.unwrap_or(highest);
         kept.0.push(Row { sealed: checkpoint.clone(), fence, rank: rank + 1, until });
         Ok(Saved::Kept)
+    }
+
+    async fn claim(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        fence: Option<u64>,
+        span: Duration,
+    ) -> Result<Option<u64>, StoreError> {
+        let (mut kept, now) = (self.kept(), now());
+        let attempt =
+            kept.1.entry((tenant.clone(), invocation)).or_insert(Attempt { fence: 0, held_until: UnixMillis(0) });
+        let refused = match fence {
+            None => attempt.held_until > now,
+            Some(fence) => fence < attempt.fence,
+        };
+        if refused {
+            return Ok(None);
+        }
+        *attempt = Attempt { fence: fence.unwrap_or(attempt.fence), held_until: now.plus(span) };
+        Ok(Some(attempt.fence))
+    }
+
+    async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError> {
+        let attempt = self.kept().1.get(&(tenant.clone(), invocation)).copied();
+        Ok(attempt.is_some_and(|attempt| attempt.held_until > now()))
     }
 
     async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {

@@ -26,6 +26,8 @@ pub(super) struct Jobs {
     owners: BTreeMap<OwnerId, UnixMillis>,
     /// The ticket each tenant was served with last.
     served: BTreeMap<TenantId, u64>,
+    /// The same for each flow of a tenant.
+    flows_served: BTreeMap<(TenantId, String), u64>,
     tickets: u64,
     added: u64,
 }
@@ -33,6 +35,7 @@ pub(super) struct Jobs {
 #[derive(Debug)]
 struct Job {
     record: JobRecord,
+    flow: String,
     payload: Value,
     digest: Digest,
     dedupe: Option<(Dedupe, UnixMillis)>,
@@ -105,6 +108,12 @@ impl Jobs {
         u32::try_from(self.jobs.values().filter(runs).count()).unwrap_or(u32::MAX)
     }
 
+    fn running_in(&self, tenant: &TenantId, flow: &str) -> u32 {
+        let runs =
+            |job: &&Job| job.record.state == JobState::Running && job.record.key.tenant == *tenant && job.flow == flow;
+        u32::try_from(self.jobs.values().filter(runs).count()).unwrap_or(u32::MAX)
+    }
+
     fn existing(&self, now: UnixMillis, new: &NewJob) -> Option<(InvocationId, bool)> {
         let deduped = |job: &Job| {
             let open = |until: &UnixMillis| *until > now || !job.record.state.is_end();
@@ -126,7 +135,13 @@ impl Jobs {
             (false, false) => JobState::Delayed,
         };
         let until = |dedupe: Dedupe| (now.plus(dedupe.window), dedupe);
+        // A flow that comes new begins behind those that wait already.
+        let is_open = |job: &Job| !job.record.state.is_end() && job.flow == new.flow;
+        if !self.jobs.values().any(|job| job.record.key.tenant == new.key.tenant && is_open(job)) {
+            self.flows_served.insert((new.key.tenant.clone(), new.flow.clone()), self.tickets * 2 + 1);
+        }
         let job = Job {
+            flow: new.flow,
             record: JobRecord {
                 key: new.key,
                 kind: new.kind,
@@ -169,9 +184,22 @@ impl Jobs {
         let tenant = queued()
             .map(|(_, job)| &job.record.key.tenant)
             .filter(|tenant| self.running(tenant) < rules.running_per_tenant)
+            .filter(|tenant| {
+                let mut own = queued().filter(|(_, job)| job.record.key.tenant == **tenant);
+                own.any(|(_, job)| self.running_in(tenant, &job.flow) < rules.running_per_flow)
+            })
             .min_by_key(|tenant| turn(tenant))?;
-        let of_tenant = queued().filter(|(_, job)| job.record.key.tenant == *tenant);
-        of_tenant.min_by_key(|(seq, job)| (rank(job.record.due_at, job.record.priority), **seq)).map(|(seq, _)| *seq)
+        let of_tenant = || queued().filter(|(_, job)| job.record.key.tenant == *tenant);
+        let line = |flow: &str| {
+            let served = self.flows_served.get(&(tenant.clone(), flow.to_owned())).copied().unwrap_or(0);
+            (self.running_in(tenant, flow), served, flow.to_owned())
+        };
+        let flow = of_tenant()
+            .map(|(_, job)| &job.flow)
+            .filter(|flow| self.running_in(tenant, flow) < rules.running_per_flow)
+            .min_by_key(|flow| line(flow))?;
+        let of_flow = of_tenant().filter(|(_, job)| job.flow == *flow);
+        of_flow.min_by_key(|(seq, job)| (rank(job.record.due_at, job.record.priority), **seq)).map(|(seq, _)| *seq)
     }
 }
 
@@ -255,8 +283,9 @@ impl JobStore for MemoryStore {
             let ticket = kept.tickets;
             let Some(job) = kept.jobs.get_mut(&seq) else { break };
             taken.jobs.push(job.hold(now, owner, "started"));
-            let tenant = job.record.key.tenant.clone();
-            kept.served.insert(tenant, ticket);
+            let (tenant, flow) = (job.record.key.tenant.clone(), job.flow.clone());
+            kept.served.insert(tenant.clone(), ticket);
+            kept.flows_served.insert((tenant, flow), ticket * 2);
         }
         let delayed = kept.jobs.values().filter(|job| job.record.state == JobState::Delayed);
         taken.next_due_in = delayed.map(|job| job.record.due_at).min().map(|due| due.since(now));
@@ -300,6 +329,11 @@ impl JobStore for MemoryStore {
         let (state, error) = match end {
             End::Done(result) => {
                 job.result = Some(result);
+                (JobState::Done, None)
+            }
+            End::DoneKeeping { result, payload } => {
+                job.result = Some(result);
+                job.payload = payload;
                 (JobState::Done, None)
             }
             End::Failed(error) => (JobState::Failed, Some(error)),
@@ -414,6 +448,13 @@ impl JobStore for MemoryStore {
         let kept = self.jobs();
         let running = kept.jobs.values().filter(|job| job.record.state == JobState::Running).count();
         Ok(JobCounts { waiting: kept.waiting(None), running: u64::try_from(running).unwrap_or(u64::MAX) })
+    }
+
+    async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError> {
+        let mut kept = self.jobs();
+        let Some(job) = kept.find(key).filter(|job| !job.payload.is_null()) else { return Ok(false) };
+        job.payload = payload.clone();
+        Ok(true)
     }
 
     async fn prune(&self, retention: Duration, dead_retention: Duration, most: usize) -> Result<u64, StoreError> {

@@ -19,6 +19,7 @@ const LEFT_OUT: &[&str] = &[
     "vectors",
     // Counters that follow the jobs.
     "job_tenants",
+    "job_flows",
     // Keys: a backup has none unless they are asked for, and those are asked of the data directory.
     "installation_secrets",
     // The searchable copy of the audit logs, which every instance fills again from its own log.
@@ -32,6 +33,7 @@ const LEFT_OUT: &[&str] = &[
     "instances",
     "job_owners",
     "ledger_owners",
+    "checkpoint_attempts",
 ];
 /// Tables of this prefix are about the database itself.
 const OWN_PREFIX: &str = "gantry_";

@@ -41,6 +41,20 @@ impl CheckpointStore for PostgresStore {
         Err(Fault::from(super::faults::Busy::NoAnswer).into())
     }
 
+    async fn claim(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        fence: Option<u64>,
+        span: Duration,
+    ) -> Result<Option<u64>, StoreError> {
+        Ok(writing::claim(self, tenant, invocation, fence, span).await?)
+    }
+
+    async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError> {
+        Ok(reading::is_claimed(self, tenant, invocation).await?)
+    }
+
     async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {
         Ok(reading::chain(self, tenant, id).await?)
     }

@@ -178,6 +178,16 @@ impl JobStore for PostgresStore {
         Ok(JobCounts { waiting: number(row, "waiting", "the queue")?, running: number(row, "running", "the queue")? })
     }
 
+    async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError> {
+        let (tenant, id, payload) = (key.tenant.as_str(), key.id.to_string(), payload.to_string());
+        let statement = "UPDATE job_bodies SET payload = $3 FROM jobs
+                         WHERE jobs.tenant_id = $1 AND jobs.id = $2 AND job_bodies.seq = jobs.seq
+                           AND job_bodies.payload <> 'null'";
+        let rewritten =
+            self.pool.execute(Scope::Tenant(tenant), statement, &[text(&tenant), text(&id), text(&payload)]).await?;
+        Ok(rewritten > 0)
+    }
+
     async fn prune(&self, retention: Duration, dead_retention: Duration, most: usize) -> Result<u64, StoreError> {
         // What another instance forgets at the moment is left to it.
         let statement = format!(

@@ -37,6 +37,9 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0015_vectors.sql"),
     include_str!("../../migrations/postgres/0016_breaker_history.sql"),
     include_str!("../../migrations/postgres/0017_log_heads.sql"),
+    include_str!("../../migrations/postgres/0018_lifecycle.sql"),
+    include_str!("../../migrations/postgres/0019_job_flows.sql"),
+    include_str!("../../migrations/postgres/0020_checkpoint_attempts.sql"),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::{LifecycleState, Manifest};
 use contract::version::Version;
-use kernel::ports::registry_store::{LifecycleChange, Published, RegistryStore, StoreError, StoredVersion};
+use kernel::ports::registry_store::{LifecycleChange, Published, Quarantine, RegistryStore, StoreError, StoredVersion};
 use kernel::registry::{Lifecycle, Notice};
 use tokio_postgres::Row;
 
@@ -25,7 +25,7 @@ use super::bus::REGISTRY_WORD;
 use super::faults::Fault;
 use super::index;
 use super::statement::{column, int, text, unreadable, word};
-use super::stored_text::{json, kept, moment, opt_free_text, opt_moment, tag, tagged};
+use super::stored_text::{free_text, json, kept, moment, opt_free_text, opt_moment, tag, tagged};
 use super::transaction::{Scope, Transaction, in_transaction};
 
 const LIFECYCLE_COLUMNS: &str = "lifecycle_state, deprecated_at, sunset_at, removal_at, successor, migration_guide";
@@ -78,6 +78,25 @@ impl RegistryStore for PostgresStore {
             self.instance()
         )
         .await);
+        Ok(done?)
+    }
+
+    async fn quarantines(&self) -> Result<Vec<Quarantine>, StoreError> {
+        let sql = "SELECT tenant_id, tool_id, reason, set_by, set_at FROM tool_quarantines";
+        let rows = self.pool.query(Scope::System, sql, &[]).await?;
+        Ok(rows.iter().map(quarantine).collect::<Result<Vec<_>, Fault>>()?)
+    }
+
+    async fn put_quarantine(&self, quarantine: &Quarantine) -> Result<(), StoreError> {
+        let scope = Scope::Tenant(quarantine.tenant.as_str());
+        let done = in_transaction!(self.pool, scope, |tx| put_quarantine(tx, quarantine, self.instance()).await);
+        Ok(done?)
+    }
+
+    async fn remove_quarantine(&self, tenant: &TenantId, tool: &ToolId) -> Result<bool, StoreError> {
+        let (tenant, tool) = (tenant.as_str(), tool.as_str());
+        let scope = Scope::Tenant(tenant);
+        let done = in_transaction!(self.pool, scope, |tx| remove_quarantine(tx, (tenant, tool), self.instance()).await);
         Ok(done?)
     }
 
@@ -182,7 +201,44 @@ async fn change_lifecycle(
     Ok(LifecycleChange::Done)
 }
 
+async fn put_quarantine(tx: &Transaction, new: &Quarantine, by: i64) -> Result<(), Fault> {
+    tx.execute(
+        "INSERT INTO tool_quarantines (tenant_id, tool_id, reason, set_by, set_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (tenant_id, tool_id) DO UPDATE
+         SET reason = excluded.reason, set_by = excluded.set_by, set_at = excluded.set_at",
+        &[
+            text(&new.tenant.as_str()),
+            text(&new.tool.as_str()),
+            text(&kept(&new.reason)),
+            text(&new.by.as_str()),
+            int(&new.at.0),
+        ],
+    )
+    .await?;
+    tell(tx, by).await
+}
+
+async fn remove_quarantine(tx: &Transaction, (tenant, tool): (&str, &str), by: i64) -> Result<bool, Fault> {
+    let sql = "DELETE FROM tool_quarantines WHERE tenant_id = $1 AND tool_id = $2";
+    let was_there = tx.execute(sql, &[text(&tenant), text(&tool)]).await? > 0;
+    if was_there {
+        tell(tx, by).await?;
+    }
+    Ok(was_there)
+}
+
 // --------------------------------------------------------------------------------------------------- private parts
+
+fn quarantine(row: &Row) -> Result<Quarantine, Fault> {
+    let tool: &str = column(row, "tool_id")?;
+    Ok(Quarantine {
+        tenant: word(row, "tenant_id", tool)?,
+        tool: word(row, "tool_id", tool)?,
+        reason: free_text(row, "reason")?,
+        by: word(row, "set_by", tool)?,
+        at: moment(row, "set_at")?,
+    })
+}
 
 /// The tool's number, its row being locked from here on.
 async fn lock_or_make_tool(tx: &Transaction, new: &StoredVersion) -> Result<i64, Fault> {
@@ -217,6 +273,11 @@ async fn follow(
     by: i64,
 ) -> Result<(), Fault> {
     index::refresh(tx, key, (tenant, tool), new).await?;
+    tell(tx, by).await
+}
+
+/// Raises the generation, and has the server tell of it when the change is committed.
+async fn tell(tx: &Transaction, by: i64) -> Result<(), Fault> {
     let raise = format!(
         "WITH raised AS (
              UPDATE store_numbers SET value = value + 1 WHERE name = 'registry_generation' RETURNING value)

@@ -38,6 +38,25 @@ impl CheckpointStore for SqliteStore {
         self.writer()?.run(move |connection| writing::save(connection, &checkpoint, fence, until)).await
     }
 
+    async fn claim(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        fence: Option<u64>,
+        span: Duration,
+    ) -> Result<Option<u64>, StoreError> {
+        let (tenant, now) = (tenant.clone(), now_of(self));
+        let claim = move |connection: &rusqlite::Connection| {
+            writing::claim(connection, (tenant.as_str(), invocation), fence, now, now.plus(span))
+        };
+        self.writer()?.run(claim).await
+    }
+
+    async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError> {
+        let (tenant, now) = (tenant.clone(), now_of(self));
+        self.readers.run(move |connection| reading::is_claimed(connection, &tenant, invocation, now)).await
+    }
+
     async fn chain(&self, tenant: &TenantId, id: CheckpointId) -> Result<Vec<SealedCheckpoint>, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
         self.readers.run(move |connection| reading::chain(connection, &tenant, id, now)).await

@@ -111,6 +111,11 @@ impl JobStore for SqliteStore {
         self.readers.run(reading::counts).await
     }
 
+    async fn rewrite_payload(&self, key: &JobKey, payload: &Value) -> Result<bool, StoreError> {
+        let (key, payload) = (key.clone(), payload.to_string());
+        self.writer()?.run(move |connection| writing::rewrite_payload(connection, &key, &payload)).await
+    }
+
     async fn prune(&self, retention: Duration, dead_retention: Duration, most: usize) -> Result<u64, StoreError> {
         let now = self.now();
         self.writer()?.run(move |connection| writing::prune(connection, now, retention, dead_retention, most)).await

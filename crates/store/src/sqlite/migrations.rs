@@ -23,6 +23,9 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0011_usage.sql"),
     include_str!("../../migrations/0012_vectors.sql"),
     include_str!("../../migrations/0013_breaker_history.sql"),
+    include_str!("../../migrations/0014_lifecycle.sql"),
+    include_str!("../../migrations/0015_job_flows.sql"),
+    include_str!("../../migrations/0016_checkpoint_attempts.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

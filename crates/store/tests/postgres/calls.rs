@@ -59,6 +59,7 @@ fn job(of: &str, number: u128) -> NewJob {
         kind: "tool_call".into(),
         label: "demo.echo".into(),
         subject: "agent-1".parse().unwrap(),
+        flow: "agent-1".into(),
         digest: canonical::digest(&payload),
         payload,
         priority: JobPriority::near(5),
@@ -247,7 +248,7 @@ async fn two_instances_take_every_job_once_and_no_more_than_a_tenants_share() {
         let of = ["a", "b", "c"].into_iter().cycle().nth(number).unwrap();
         assert_eq!(first.enqueue(job(of, u128::try_from(number).unwrap() + 1)).await.unwrap(), Enqueued::New);
     }
-    let rules = TakeRules { most: 2, running_per_tenant: 4 };
+    let rules = TakeRules { most: 2, running_per_tenant: 4, running_per_flow: 1_000 };
     let mut seen = BTreeSet::new();
     for round in 0.. {
         let taking = (0..8_u128).map(|number| {
@@ -302,7 +303,7 @@ async fn jobs_of_a_lapsed_instance_are_taken_over_by_one_of_many() {
     for number in 1..=30 {
         first.store.enqueue(job("local", number)).await.unwrap();
     }
-    let rules = TakeRules { most: 100, running_per_tenant: 100 };
+    let rules = TakeRules { most: 100, running_per_tenant: 100, running_per_flow: 1_000 };
     let before = first.store.take(owner(9), rules).await.unwrap().jobs;
     assert_eq!(before.len(), 30);
     first.clock.step(LEASE);
@@ -371,11 +372,13 @@ async fn many_jobs_at_once_are_the_ones_that_turns_would_choose() {
         for number in 0..u128::from(next(6)) {
             let of = format!("tenant-{}", next(5));
             let priority = JobPriority::near(u8::try_from(next(10)).unwrap() + 1);
+            let flow = format!("agent-{}", next(3));
             for store in &stores {
-                store.enqueue(NewJob { priority, ..job(&of, step * 100 + number) }).await.unwrap();
+                let new = NewJob { priority, flow: flow.clone(), ..job(&of, step * 100 + number) };
+                store.enqueue(new).await.unwrap();
             }
         }
-        let rules = TakeRules { most: usize::try_from(next(6)).unwrap(), running_per_tenant: 3 };
+        let rules = TakeRules { most: usize::try_from(next(6)).unwrap(), running_per_tenant: 3, running_per_flow: 2 };
         let mut taken = Vec::new();
         for store in &stores {
             let jobs = store.take(owner(1), rules).await.unwrap().jobs;
@@ -407,7 +410,7 @@ async fn words_that_no_text_column_can_hold_are_kept() {
     let jobs = adapter.jobs();
     jobs.enlist(owner(1), LEASE, false).await.unwrap();
     jobs.enqueue(job("local", 1)).await.unwrap();
-    let rules = TakeRules { most: 1, running_per_tenant: 1 };
+    let rules = TakeRules { most: 1, running_per_tenant: 1, running_per_flow: 1_000 };
     let taken = jobs.take(owner(1), rules).await.unwrap().jobs.pop().unwrap();
     let (key, word) = (taken.record.key, "a\u{0}b\"'\\\u{202e}");
     for percent in [None, Some(f64::NAN), Some(f64::INFINITY), Some(40.5)] {

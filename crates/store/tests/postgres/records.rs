@@ -131,7 +131,8 @@ async fn instances_that_claim_or_add_the_same_do_it_once_between_them() {
     let stores = two().await;
     for race in 0..RACES {
         let key = format!("jwt_{race}");
-        let (first, second) = tokio::join!(stores[0].claim(&key, "one", HOUR), stores[1].claim(&key, "two", HOUR));
+        let claim = |store: usize, holder| WebhookStore::claim(&*stores[store], &key, holder, HOUR);
+        let (first, second) = tokio::join!(claim(0, "one"), claim(1, "two"));
         assert!(first.unwrap() ^ second.unwrap());
         // The same batch sent by both, and one of each own that touch the same rows in another order.
         let tool = |name: &str| name.parse().unwrap();

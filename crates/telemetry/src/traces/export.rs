@@ -13,8 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use kernel::ports::clock::Clock;
 use kernel::ports::observer::Traced;
+use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, Response, Url};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -81,14 +82,8 @@ impl Exporter {
             Ok(value)
         };
         let authorization = config.authorization.as_deref().map(header).transpose()?;
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .timeout(REQUEST_TIME)
-            .pool_max_idle_per_host(1)
-            .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(TraceError::Client)?;
+        let options = ClientOptions { total: Some(REQUEST_TIME), idle_per_host: 1, ..ClientOptions::default() };
+        let client = outbound::operators_client(options).map_err(TraceError::Client)?;
         let service = config.service.clone();
         Ok(Self { client, endpoint, authorization, service, redaction, clock, counts })
     }

@@ -21,7 +21,7 @@ use super::dialect::modern;
 use super::difference::difference;
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
-use crate::spec::{FALLBACKS_MAX, ServerReach, ServerSpec, authority};
+use crate::spec::{FALLBACKS_MAX, ServerReach, ServerSpec, SetBy, authority};
 
 /// Most servers of one tenant.
 const SERVERS_MAX: usize = 256;
@@ -48,10 +48,13 @@ impl ServerDesk for Catalogue {
     ) -> Result<ServerReport, Refusal> {
         let act = self.parts.kernel.server_act(actor, tenant).await?;
         let key = (act.tenant().clone(), checked_name(name)?);
-        let read = checked_spec(&spec)?;
-        self.there_is_room(&key, &read)?;
+        let set_by = if act.is_operators() { SetBy::Operator } else { SetBy::Tenant };
+        let read = ServerSpec { set_by, ..checked_spec(&spec)? };
+        self.parts.admission.admit(&key.0, &read).await?;
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
+        self.catch_up().await?;
+        self.there_is_room(&key, &read)?;
         let record = ServerRecord {
             tenant: key.0.clone(),
             name: key.1.clone(),
@@ -59,14 +62,18 @@ impl ServerDesk for Catalogue {
             added_at: self.parts.kernel.clock().now(),
             added_by: act.by().clone(),
         };
-        self.parts.store.put_server(&record).await.map_err(|error| error.refusal())?;
+        let storing = self.storing.read().await;
+        self.parts.store.put_server(&super::stored::marked(&record, set_by)).await.map_err(|error| error.refusal())?;
         let before = self.kept(&key);
         let note = format!("{} `{name}`", if before.is_some() { "changed" } else { "added" });
         let pins = before.map(|kept| kept.pins).unwrap_or_default();
         let kept = Kept { record, spec: Some(read), answers: true, pins, problems: Vec::new() };
         self.table().insert(key.clone(), kept);
-        act.done(AuditAction::ServersChanged, None, note);
+        drop(storing);
+        let recorded = act.done(AuditAction::ServersChanged, None, note).await;
+        self.tell_others().await;
         self.supervise().await;
+        recorded?;
         // It is there whether it answers or not; why it does not stands in the report.
         let _ = self.refresh_in_turn(&key).await;
         self.known(&key).map(|kept| self.report(&kept))
@@ -77,14 +84,18 @@ impl ServerDesk for Catalogue {
         let key = (act.tenant().clone(), name.to_owned());
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
+        self.catch_up().await?;
         let kept = self.known(&key)?;
         // Closed before it is forgotten: what is left published must not be callable for a moment longer.
         let withdrawn = PinState::Withdrawn;
         let closed = kept.pins.values().map(|pin| PinRecord { state: withdrawn, ..pin.clone() });
         let closed: Vec<_> = closed.map(|pin| (super::key_of(&pin), pins::why_unavailable(&pin, false))).collect();
+        let storing = self.storing.read().await;
         self.parts.kernel.availability().set(closed);
         self.parts.store.remove_server(&key.0, &key.1).await.map_err(|error| error.refusal())?;
         self.table().remove(&key);
+        drop(storing);
+        self.tell_others().await;
         {
             let mut turns = super::lock(&self.turns);
             // Somebody who waits for this turn and somebody who would make a new one must not both have one.
@@ -92,9 +103,9 @@ impl ServerDesk for Catalogue {
                 turns.remove(&key);
             }
         }
-        act.done(AuditAction::ServersChanged, None, format!("removed `{name}`"));
+        let recorded = act.done(AuditAction::ServersChanged, None, format!("removed `{name}`")).await;
         self.supervise().await;
-        Ok(())
+        recorded
     }
 
     async fn restart_server(
@@ -107,7 +118,7 @@ impl ServerDesk for Catalogue {
         let key = (act.tenant().clone(), name.to_owned());
         self.known(&key)?;
         self.parts.supervision.restart(&key.0, &key.1).await?;
-        act.done(AuditAction::ServersChanged, None, format!("restarted `{name}`"));
+        act.done(AuditAction::ServersChanged, None, format!("restarted `{name}`")).await?;
         self.refresh(&key.0, &key.1).await?;
         self.known(&key).map(|kept| self.report(&kept))
     }
@@ -148,6 +159,7 @@ impl ServerDesk for Catalogue {
         let key = (act.tenant().clone(), name.to_owned());
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
+        self.catch_up().await?;
         let kept = self.known(&key)?;
         let pin = named(&kept, tool)?;
         let decided = match decision {
@@ -178,7 +190,7 @@ impl Catalogue {
         let accepted =
             PinRecord { version: Some(version.clone()), seen_at: self.parts.kernel.clock().now(), ..accepted };
         self.store_pins(&key_of(kept), vec![accepted.clone()], false).await?;
-        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, Some(&version))), format!("accepted {digest}"));
+        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, Some(&version))), format!("accepted {digest}")).await?;
         Ok(accepted)
     }
 
@@ -187,7 +199,7 @@ impl Catalogue {
         let rejected = pins::reject(pin).ok_or_else(|| nothing_to_decide(pin))?;
         let rejected = PinRecord { seen_at: self.parts.kernel.clock().now(), ..rejected };
         self.store_pins(&key_of(kept), vec![rejected.clone()], false).await?;
-        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, None)), format!("rejected {digest}"));
+        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, None)), format!("rejected {digest}")).await?;
         Ok(rejected)
     }
 
@@ -210,7 +222,7 @@ impl Catalogue {
         }
         self.store_pins(&key_of(kept), vec![classified.clone()], false).await?;
         let named = Some((&pin.tool, classified.version.as_ref()));
-        act.done(AuditAction::ToolPinChanged, named, format!("classified as {}", class.as_str()));
+        act.done(AuditAction::ToolPinChanged, named, format!("classified as {}", class.as_str())).await?;
         Ok(classified)
     }
 

@@ -2,6 +2,7 @@
 //! with servers that say whatever a test wants.
 
 use std::fmt;
+use std::pin::Pin;
 
 use async_trait::async_trait;
 use contract::error::Refusal;
@@ -25,11 +26,15 @@ pub struct WantedServer {
     pub spec: ServerSpec,
 }
 
+/// Comes when changes have come to life or have failed to.
+pub type Settled = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Keeps servers alive.
 #[async_trait]
 pub trait Supervision: ToolSource {
     /// These and no others: what is new is known from now on, what has changed is switched over, what is gone is ended.
-    async fn apply(&self, servers: Vec<WantedServer>);
+    /// In force when it comes back; what is given back waits until the changes have come to life.
+    fn apply(&self, servers: Vec<WantedServer>) -> Settled;
 
     /// How a server fares, as a JSON object with at least `state`.
     fn status(&self, tenant: &TenantId, server: &str) -> Value;

@@ -8,7 +8,7 @@ use contract::error::Refusal;
 use contract::ids::TenantId;
 use serde_json::{Value, json};
 
-use super::{Catalogue, Supervision, ToolSource, WantedServer};
+use super::{Catalogue, Settled, Supervision, ToolSource, WantedServer};
 use crate::upstreams::{Server, Upstreams};
 use crate::watcher::UpstreamWatcher;
 
@@ -21,10 +21,10 @@ impl ToolSource for Upstreams {
 
 #[async_trait]
 impl Supervision for Upstreams {
-    async fn apply(&self, servers: Vec<WantedServer>) {
+    fn apply(&self, servers: Vec<WantedServer>) -> Settled {
         let servers = servers.into_iter().map(|WantedServer { tenant, name, spec }| Server { tenant, name, spec });
         // Whoever looks at a server after this sees the one that was asked for, or that it could not be had.
-        Self::apply(self, servers.collect()).settled().await;
+        Box::pin(Self::apply(self, servers.collect()).settled())
     }
 
     /// Of the process that serves its own tenant; those of others are theirs.

@@ -56,7 +56,7 @@ impl Catalogue {
 
     /// The same, for whoever has the turn already.
     pub(super) async fn refresh_in_turn(&self, key: &ServerKey) -> Result<Round, Refusal> {
-        let kept = self.known(key)?;
+        self.known(key)?;
         let listed = match self.parts.supervision.list_tools(&key.0, &key.1).await {
             Ok(listed) => listed,
             Err(refusal) => {
@@ -67,6 +67,9 @@ impl Catalogue {
         };
         // Thousands of schemas are compiled here; calls must not wait for it.
         let offer = tokio::task::spawn_blocking(move || descriptor::offer(&listed)).await.map_err(|_| unlooked())?;
+        // What is known is compared after the server has been heard, which may have taken a while.
+        self.catch_up().await?;
+        let kept = self.known(key)?;
         let mut changes = self.judged(&kept, &offer).await?;
         self.take_away(&changes);
         let Offer { mut problems, .. } = offer;
@@ -223,17 +226,25 @@ impl Catalogue {
 
     /// Stores pins of a server and acts upon them. With `answers` the server has just been heard.
     pub(super) async fn store_pins(&self, key: &ServerKey, pins: Vec<PinRecord>, answers: bool) -> Result<(), Refusal> {
-        if !pins.is_empty() {
+        let has_changed = !pins.is_empty();
+        let storing = self.storing.read().await;
+        if has_changed {
             let kept = self.parts.store.put_pins(&key.0, &key.1, &pins).await.map_err(|error| error.refusal())?;
             if !kept {
                 return Err(gone(key));
             }
         }
-        let mut servers = self.table();
-        let Some(kept) = servers.get_mut(key) else { return Err(gone(key)) };
-        kept.answers |= answers;
-        kept.pins.extend(pins.into_iter().map(|pin| (pin.upstream_tool.clone(), pin)));
-        self.parts.kernel.availability().set(kept.availability());
+        {
+            let mut servers = self.table();
+            let Some(kept) = servers.get_mut(key) else { return Err(gone(key)) };
+            kept.answers |= answers;
+            kept.pins.extend(pins.into_iter().map(|pin| (pin.upstream_tool.clone(), pin)));
+            self.parts.kernel.availability().set(kept.availability());
+        }
+        drop(storing);
+        if has_changed {
+            self.tell_others().await;
+        }
         Ok(())
     }
 

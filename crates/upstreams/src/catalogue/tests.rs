@@ -12,6 +12,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
+use kernel::ports::change_bus::{Change, ChangeBus};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
@@ -24,11 +25,16 @@ use kernel::{
     KernelParts, Mint, Recorder, RecorderHandle, ResourceEnvelope, Tier, WhyUnavailable,
 };
 use policy::{BearerSecret, Minter, SigningKey};
+use sandbox::egress::{Bounds, Resolver, SystemResolver};
 use serde_json::{Value, json};
 use shared_state::MemoryBus;
 use store::memory::MemoryStore;
 
-use super::{Catalogue, CatalogueParts, Inspection, Inspector, NO_ANSWER, Supervision, ToolSource, WantedServer};
+use crate::admission::{Admission, TenantLists};
+
+use super::{
+    Catalogue, CatalogueParts, Inspection, Inspector, NO_ANSWER, Settled, Supervision, ToolSource, WantedServer,
+};
 
 const ADMIN: &str = "the-admin-secret";
 
@@ -62,7 +68,7 @@ struct Paper(Mutex<Vec<AuditRecord>>);
 
 #[async_trait]
 impl AuditSink for Paper {
-    async fn append(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+    async fn write(&self, records: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         self.0.lock().unwrap().extend_from_slice(&records);
         Ok(())
     }
@@ -97,8 +103,9 @@ impl ToolSource for Puppets {
 
 #[async_trait]
 impl Supervision for Puppets {
-    async fn apply(&self, servers: Vec<WantedServer>) {
+    fn apply(&self, servers: Vec<WantedServer>) -> Settled {
         *self.applied.lock().unwrap() = servers.into_iter().map(|server| server.name).collect();
+        Box::pin(std::future::ready(()))
     }
     fn status(&self, _: &TenantId, _: &str) -> Value {
         json!({ "state": "ready" })
@@ -109,6 +116,12 @@ impl Supervision for Puppets {
     async fn log_tail(&self, _: &TenantId, _: &str, lines: usize) -> Result<Vec<String>, Refusal> {
         Ok(vec!["a line".to_owned(); lines.min(3)])
     }
+}
+
+/// Tenants have no list.
+fn admission() -> Admission {
+    let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
+    Admission::new(&Bounds::default(), &[], TenantLists::default(), &resolver)
 }
 
 /// Finds the word "evil".
@@ -192,10 +205,10 @@ async fn kernel(store: &Arc<MemoryStore>, paper: &Arc<Paper>) -> (Arc<Kernel>, R
 
 impl Stage {
     async fn new() -> Self {
-        Self::on(Arc::default(), Arc::default()).await
+        Self::on(Arc::default(), Arc::default(), None).await
     }
 
-    async fn on(store: Arc<MemoryStore>, puppets: Arc<Puppets>) -> Self {
+    async fn on(store: Arc<MemoryStore>, puppets: Arc<Puppets>, bus: Option<Arc<dyn ChangeBus>>) -> Self {
         let paper = Arc::new(Paper::default());
         let (kernel, recorder) = kernel(&store, &paper).await;
         let sniffer = Arc::new(Sniffer::default());
@@ -204,6 +217,8 @@ impl Stage {
             store: store.clone(),
             supervision: puppets.clone(),
             inspector: sniffer.clone(),
+            admission: Arc::new(admission()),
+            bus,
         };
         let catalogue = Catalogue::open(parts).await.unwrap();
         Self { kernel, store, puppets, sniffer, paper, catalogue, _recorder: recorder }
@@ -211,7 +226,7 @@ impl Stage {
 
     /// The process ends and another begins on the same store.
     async fn restarted(self) -> Self {
-        Self::on(self.store, self.puppets).await
+        Self::on(self.store, self.puppets, None).await
     }
 
     fn says(&self, server: &str, tools: Vec<Value>) {
@@ -529,4 +544,37 @@ async fn a_server_that_cries_all_day_is_looked_at_one_look_at_a_time() {
     assert!(super::lock(&stage.catalogue.looking).is_empty());
     let looks = stage.puppets.looks.load(Ordering::SeqCst) - before;
     assert!((1..=2).contains(&looks), "{looks}");
+}
+
+#[tokio::test]
+async fn what_one_instance_changes_is_so_at_the_others() {
+    let (store, bus) = (Arc::new(MemoryStore::default()), Arc::new(MemoryBus::default()));
+    let on = async || Stage::on(Arc::clone(&store), Arc::default(), Some(Arc::clone(&bus) as Arc<dyn ChangeBus>)).await;
+    let (one, other) = (on().await, on().await);
+    let mut changes = bus.subscribe();
+    one.says("files", vec![tool("read_file", "Reads a file.")]);
+    one.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    assert_eq!(changes.recv().await.unwrap(), Change::Servers);
+    other.catalogue.catch_up().await.unwrap();
+    assert_eq!(other.catalogue.names().len(), 1);
+    assert_eq!(*other.puppets.applied.lock().unwrap(), ["files"]);
+    let why =
+        |stage: &Stage| stage.kernel.availability().why_not(&TenantId::home(), &"files.read_file".parse().unwrap());
+    assert_eq!(why(&other), None);
+
+    one.says("files", vec![tool("read_file", "Reads every file.")]);
+    one.catalogue.refresh(&TenantId::home(), "files").await.unwrap();
+    other.catalogue.catch_up().await.unwrap();
+    assert_eq!(why(&other), Some(WhyUnavailable::Quarantined));
+    // A decision is made about what is stored, wherever it is made.
+    other.catalogue.decide(admin(), None, "files", "read_file", Decision::Reject).await.unwrap();
+    let again = one.catalogue.decide(admin(), None, "files", "read_file", Decision::Accept { digest: None }).await;
+    assert_eq!(again.unwrap().pin.state, PinState::Accepted);
+    other.catalogue.catch_up().await.unwrap();
+    assert_eq!(why(&other), None);
+
+    one.catalogue.remove_server(admin(), None, "files").await.unwrap();
+    other.catalogue.catch_up().await.unwrap();
+    assert_eq!(why(&other), Some(WhyUnavailable::Withdrawn));
+    assert!(other.catalogue.names().is_empty() && other.puppets.applied.lock().unwrap().is_empty());
 }

@@ -167,8 +167,10 @@ pub(super) async fn meet(
     }
     match initialize(line, introduction).await {
         // Not an old one, then: it was only slow to start, and is asked again now that it answers.
-        Err(Fault::Refused(error)) if unheard && matches!(error.code, UNSUPPORTED_VERSION | METHOD_NOT_FOUND) => {
-            discover(line, introduction).await?.ok_or(Fault::Refused(error))
+        Err(Fault::Refused { error, .. })
+            if unheard && matches!(error.code, UNSUPPORTED_VERSION | METHOD_NOT_FOUND) =>
+        {
+            discover(line, introduction).await?.ok_or_else(|| Fault::from(error))
         }
         outcome => outcome,
     }
@@ -181,7 +183,7 @@ async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<
     introduce(&mut params, version.as_str(), introduction);
     let answer = match line.request("server/discover", params, None, None).await {
         Ok(answer) => answer,
-        Err(Fault::Refused(error)) => return refused(error),
+        Err(Fault::Refused { error, .. }) => return refused(error),
         // Over HTTP an old server turns away what it does not know by a status.
         Err(Fault::Status(400..=499) | Fault::Nonsense(_)) => return Ok(None),
         Err(fault) => return Err(fault),
@@ -205,7 +207,7 @@ async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<
 
 fn refused(error: RpcError) -> Result<Option<Met>, Fault> {
     if MODERN_REFUSALS.contains(&error.code) {
-        return Err(Fault::Refused(error));
+        return Err(error.into());
     }
     if error.code == UNSUPPORTED_VERSION {
         let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);

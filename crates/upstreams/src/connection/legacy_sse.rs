@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::Response;
+use reqwest::{Method, Response};
 use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE};
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -40,7 +40,8 @@ pub(crate) struct LegacySse {
 impl LegacySse {
     /// Opens the stream and waits for the address; whoever calls bounds that wait.
     pub(crate) async fn open(remote: Remote, router: &Arc<Router>) -> Result<Self, Fault> {
-        let request = || remote.http.get(remote.url.clone()).header(http::header::ACCEPT, EVENT_STREAM_MIME_TYPE);
+        let request =
+            || remote.http.request(Method::GET, &remote.url).header(http::header::ACCEPT, EVENT_STREAM_MIME_TYPE);
         let mut response = remote.send(request).await?;
         if let Some(fault) = judged(&response, false) {
             return Err(fault);
@@ -98,7 +99,7 @@ async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent
 
 async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>) -> Result<(), Fault> {
     let request = || {
-        let request = remote.http.post(endpoint.clone()).header(http::header::CONTENT_TYPE, JSON_MIME_TYPE);
+        let request = remote.http.request(Method::POST, endpoint).header(http::header::CONTENT_TYPE, JSON_MIME_TYPE);
         request.body(body.clone())
     };
     let response = remote.send(request).await?;

@@ -1,26 +1,31 @@
-//! HTTP to servers elsewhere: one client for all, and what may be sent where.
+//! HTTP to servers elsewhere: what may be sent, and what an answer means. Which addresses are reached at all is judged by
+//! `admission`, and kept by the client (`outbound`): a redirect is followed only to the same scheme, host and port, so that
+//! no credential goes to somebody else.
 //!
 //! Invariants
-//! - OUT-1: a redirect is followed only to the same scheme, host and port, so that no credential goes to somebody else. No
-//!   proxy of the environment is used.
 //! - OUT-2: a body is read up to its bound and no further, whatever length was announced.
 //! - OUT-3: a credential goes over TLS, or to this machine.
 
 use std::time::Duration;
 
+use ::outbound::{ClientOptions, denial};
 use contract::error::{ErrorCode, Refusal};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use reqwest::{Client, Response, redirect};
+use reqwest::Response;
 use url::{Host, Url};
 
 use super::MESSAGE_BYTES_MAX;
+use crate::admission::denied_on_the_way;
 use crate::fault::Fault;
 
-/// How long a connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle connections kept for the next request to a host.
-const IDLE_CONNECTIONS_MAX: usize = 64;
-const REDIRECTS_MAX: usize = 3;
+/// How clients for servers behave.
+pub(crate) const CLIENT: ClientOptions = ClientOptions {
+    connect: Some(Duration::from_secs(10)),
+    // A call is bounded by its deadline, and a stream may stay open.
+    total: None,
+    idle_per_host: 64,
+    environment_proxy: false,
+};
 /// Longest `Retry-After` that is handed on.
 const RETRY_AFTER_SECONDS_MAX: u64 = 3_600;
 
@@ -36,22 +41,6 @@ const RESERVED: [&str; 9] = [
     "mcp-session-id",
     "transfer-encoding",
 ];
-
-/// The client for all servers; clones share its connections.
-pub(crate) fn client() -> Result<Client, reqwest::Error> {
-    let same_origin = redirect::Policy::custom(|attempt| {
-        let stays = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-        if stays && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
-    });
-    Client::builder()
-        .redirect(same_origin)
-        .no_proxy()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-        .tcp_nodelay(true)
-        .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
-        .build()
-}
 
 /// The address of a server, if it is one that can be asked.
 pub(crate) fn address(url: &str, with_credentials: bool) -> Result<Url, Refusal> {
@@ -105,6 +94,9 @@ pub(crate) fn headers<'a>(settings: impl Iterator<Item = (&'a str, Vec<u8>)>) ->
 /// Why a request has failed before there was an answer.
 pub(crate) fn failed(error: &reqwest::Error) -> Fault {
     tracing::debug!(%error, "a request to a server failed");
+    if let Some(refusal) = denial(error).and_then(denied_on_the_way) {
+        return refusal.into();
+    }
     if error.is_connect() || error.is_builder() {
         Fault::NotSent("no connection could be made")
     } else {

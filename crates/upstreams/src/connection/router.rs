@@ -189,7 +189,7 @@ impl Router {
     /// One message of the other side.
     pub(crate) fn take(&self, message: Incoming, origin: Option<CallId>) {
         match message {
-            Incoming::Answer { id, outcome } => self.answered(id, outcome.map_err(Fault::Refused)),
+            Incoming::Answer { id, outcome } => self.answered(id, outcome.map_err(Fault::from)),
             Incoming::Notification { method, params } => self.notified(&method, &params, origin),
             Incoming::Request { id, method, params } => self.asked(id, &method, params, origin),
         }

@@ -13,10 +13,12 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use ::outbound::OriginClient;
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue};
 use kernel::ports::clock::Clock;
-use reqwest::{Client, Method, RequestBuilder, Response};
+use kernel::ports::executor::ExecutorError;
+use reqwest::{Method, RequestBuilder, Response};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_MCP_PROTOCOL_VERSION, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -48,7 +50,7 @@ const SESSION_CHARS_MAX: usize = 1_024;
 /// How a server elsewhere is reached and what it is shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote {
-    pub(crate) http: Client,
+    pub(crate) http: OriginClient,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) tokens: Option<Arc<TokenKeeper>>,
@@ -70,7 +72,8 @@ impl Remote {
             if response.status() != http::StatusCode::UNAUTHORIZED || !std::mem::take(&mut again) {
                 return Ok(response);
             }
-            token = tokens.header(Some(&token)).await?;
+            // What was sent was turned away.
+            token = tokens.header(Some(&token)).await.map_err(ExecutorError::refused)?;
         }
     }
 }
@@ -107,7 +110,7 @@ impl Shared {
 
     /// A request with the headers of the protocol.
     fn request(&self, method: Method) -> RequestBuilder {
-        let mut request = self.remote.http.request(method, self.remote.url.clone());
+        let mut request = self.remote.http.request(method, &self.remote.url);
         if let Some((_, version)) = self.version.get() {
             request = request.header(HEADER_MCP_PROTOCOL_VERSION, version.clone());
         }
@@ -257,7 +260,7 @@ fn answer_in(text: &[u8], id: CallId, router: &Router) -> Option<Result<Value, F
             Incoming::Answer { id: answered, outcome }
                 if answered == Some(id) || (answered.is_none() && outcome.is_err()) =>
             {
-                found.get_or_insert_with(|| outcome.map_err(Fault::Refused));
+                found.get_or_insert_with(|| outcome.map_err(Fault::from));
             }
             other => router.take(other, Some(id)),
         }
@@ -293,6 +296,9 @@ impl Channel for Streamable {
                 // One that breaks off, or says something else, changes nothing about the status that came before it.
                 let body = outbound::body(response).await.unwrap_or_default();
                 return match answer_in(&body, request.id, router) {
+                    Some(Err(Fault::Refused { error, .. })) => {
+                        Err(Fault::Refused { error, at_door: Fault::Status(status).reach().is_clean() })
+                    }
                     Some(Err(fault)) => Err(fault),
                     _ => Err(Fault::Status(status)),
                 };

@@ -247,7 +247,9 @@ async fn pages(live: &InUse, method: &str, member: &str) -> Result<Vec<Value>, F
         let mut page = match live.connection.request(method, params).await {
             Ok(page) => page,
             // It has none of these.
-            Err(Fault::Refused(error)) if error.code == METHOD_NOT_FOUND && cursor.is_none() => return Ok(items),
+            Err(Fault::Refused { error, .. }) if error.code == METHOD_NOT_FOUND && cursor.is_none() => {
+                return Ok(items);
+            }
             Err(fault) => return Err(fault),
         };
         let Some(Value::Array(found)) = page.get_mut(member).map(Value::take) else {

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use contract::error::ErrorCode;
 use gantry_upstreams::UpstreamEvent;
 use gantry_upstreams::spec::ServerReach;
+use kernel::ports::executor::{ExecutionReach, Executor as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::rig::{Rig, spec};
+use crate::rig::{Rig, call, spec};
 
 /// A server that answers calls with the bytes it was given, whatever they are, and closes the connection after each.
 struct Wire {
@@ -111,11 +112,13 @@ async fn only_what_may_have_been_executed_is_unknown() {
         (status!("409 Conflict"), E3502, E3502),
         (status!("413 Content Too Large"), E3502, E3502),
         (status!("422 Unprocessable Content"), E3502, E3502),
-        (status!("303 See Other"), E3502, E3502),
+        (status!("307 Temporary Redirect"), E3502, E3502),
         (status!("401 Unauthorized"), E3603, E3603),
         (status!("403 Forbidden"), E3603, E3603),
         (status!("429 Too Many Requests"), E3504, E3504),
         (broken_off!("400 Bad Request"), E3502, E3502),
+        // Its reason changes nothing about it.
+        (said!("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no"}}"#), E3502, E3502),
         // It was answered, by an error.
         (said!("400 Bad Request", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32602,"message":"no"}}"#), E3301, E3301),
         (
@@ -123,15 +126,11 @@ async fn only_what_may_have_been_executed_is_unknown() {
             E3502,
             E3502,
         ),
-        (
-            said!("500 Internal Server Error", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"no"}}"#),
-            E3502,
-            E3502,
-        ),
-        (said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"no"}}"#), E3502, E3502),
         // A server that is in order has not finished what it asks about.
         (said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required"}}"#), E3502, E3502),
         // It reached a server that failed, and nobody knows when.
+        (status!("303 See Other"), E3413, E3502),
+        (status!("408 Request Timeout"), E3413, E3502),
         (status!("500 Internal Server Error"), E3413, E3502),
         (status!("502 Bad Gateway"), E3413, E3502),
         (status!("503 Service Unavailable"), E3413, E3502),
@@ -167,6 +166,30 @@ async fn only_what_may_have_been_executed_is_unknown() {
         let refused = rig.call("tool", json!({})).await.unwrap_err();
         assert_eq!(refused.code, pure, "{bytes}: {refused:?}");
         assert!(wire.calls() <= 3, "{bytes}: a pure one is repeated once at most");
+        rig.upstreams.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_server_that_may_have_been_in_the_middle_is_told_with_its_words_and_counted_as_unknown() {
+    for bytes in [
+        said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#),
+        said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"half done"}}"#),
+        said!(
+            "500 Internal Server Error",
+            r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#
+        ),
+    ] {
+        let wire = Wire::answering(bytes).await;
+        let rig = wire.rig();
+        for (policy, unknown) in [("unclassified", 1), ("pure", 1)] {
+            let error = rig.executor.execute(call("tool", policy, json!({}))).await.unwrap_err();
+            assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3502, ExecutionReach::MayHaveRun), "{bytes}");
+            assert!(error.refusal.details.unwrap().to_string().contains("half done"), "{bytes}");
+            let counted = rig.counted.times(|event| *event == UpstreamEvent::Indeterminate);
+            assert_eq!(counted, unknown, "{policy}: a tool that may be repeated leaves nothing unknown");
+        }
+        assert_eq!(wire.calls(), 2, "{bytes}: each was sent once");
         rig.upstreams.shut_down().await;
     }
 }

@@ -14,7 +14,8 @@ use contract::error::Refusal;
 use contract::ids::TenantId;
 use contract::manifest::{Isolation, Manifest};
 use executors::{Confinement, Reach, RuntimePrograms, Walls};
-use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, Setting, Upkeep};
+use gantry_upstreams::admission::{Admission, TenantLists};
+use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 use gantry_upstreams::{
     Server, ServerState, UpstreamBounds, UpstreamEvent, UpstreamExecutor, UpstreamObserver, UpstreamParts,
     UpstreamWatcher, Upstreams,
@@ -30,7 +31,7 @@ use kernel::ports::redactor::{RedactError, Redactor};
 use kernel::ports::registry_store::StoredVersion;
 use kernel::ports::secret_source::{Secret, SecretError, SecretSource};
 use kernel::registry::{Lifecycle, ToolVersion};
-use sandbox::egress::SystemResolver;
+use sandbox::egress::{Bounds, Resolver, SystemResolver};
 use sandbox::{Launch, Sandbox};
 use serde_json::{Value, json};
 
@@ -85,6 +86,9 @@ struct AsItIs;
 impl Redactor for AsItIs {
     fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
         Ok(value.clone())
+    }
+    fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+        Ok(None)
     }
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         text.into()
@@ -220,7 +224,10 @@ impl Rig {
         let passable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), passable).unwrap();
         let counted = Arc::new(EventLog::default());
+        let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
+        let admission = Admission::new(&Bounds::default(), &[], TenantLists::default(), &resolver);
         let parts = UpstreamParts {
+            admission: Arc::new(admission),
             walls,
             confinement,
             secrets,
@@ -301,7 +308,7 @@ impl Rig {
 
     pub(crate) async fn run(&self, call: ToolCall) -> Result<Value, Refusal> {
         match tokio::time::timeout(DEADLINE, self.executor.execute(call)).await {
-            Ok(outcome) => outcome.map(|output| output.value),
+            Ok(outcome) => outcome.map(|output| output.value).map_err(|error| error.refusal),
             Err(_) => panic!("a call hangs: {:?}", self.upstreams.status()),
         }
     }
@@ -334,6 +341,7 @@ pub(crate) fn spec(reach: ServerReach) -> ServerSpec {
         resources: false,
         prompts: false,
         upkeep,
+        set_by: SetBy::Operator,
     }
 }
 
@@ -370,6 +378,8 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         isolation: Isolation::Builtin,
         companion: Unaccompanied::new(),
         resume: None,
+        dispatch: Arc::default(),
+        idempotency_key: "key-of-the-act".into(),
     }
 }
 

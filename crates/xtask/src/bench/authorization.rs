@@ -93,7 +93,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         mint: Mint::new(key, Minter::default(), Arc::new(Nobody)),
         recorder,
         books,
-        executors: Vec::new(),
+        executors: vec![Arc::new(executors::BuiltinExecutor::new(Arc::clone(&clock), None))],
         isolation: IsolationPolicy::default(),
         envelope: ResourceEnvelope::default(),
         availability: Arc::default(),
@@ -150,7 +150,7 @@ struct Nobody;
 
 #[async_trait]
 impl AuditSink for Nobody {
-    async fn append(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+    async fn write(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         Ok(())
     }
 }

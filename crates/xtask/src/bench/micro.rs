@@ -12,7 +12,7 @@ use contract::manifest::SideEffectPolicy;
 use contract::schema::{Coercion, CompiledSchema, SchemaLimits};
 use contract::version::{Availability, Version, VersionSpec, resolve};
 use contract::{canonical, json};
-use policy::{MintRequest, Policies, Question, Role, SigningKey, ToolFacts, ToolGrant, Trust};
+use policy::{MintRequest, OutputSchema, Policies, Question, Role, SigningKey, ToolFacts, ToolGrant, ToolReach, Trust};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -198,6 +198,8 @@ fn authorizing() -> Result<Vec<Part>> {
             effects: SideEffectPolicy::Idempotent,
             required_permissions: &permissions,
             provider: "Bench",
+            reach: ToolReach::default(),
+            output_schema: OutputSchema::Declared,
         },
         arguments: &arguments,
         now_ms: NOW_MS,

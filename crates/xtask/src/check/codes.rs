@@ -27,13 +27,45 @@ pub(super) fn findings(files: &[SourceFile]) -> Vec<String> {
         .collect()
 }
 
-/// Codes of this release that no black-box test speaks of, in one line; a remark, because some faults cannot be staged.
-pub(super) fn remarks(files: &[SourceFile]) -> Option<String> {
-    let tests: Vec<&str> =
-        files.iter().filter(|file| file.path.starts_with("tests/")).map(|file| file.text.as_str()).collect();
-    let built = TABLE.iter().filter(|row| row.capability.is_built()).map(|row| row.code.as_str());
-    let unmet: Vec<&str> = built.filter(|code| !tests.iter().any(|text| text.contains(code))).collect();
-    (!unmet.is_empty()).then(|| format!("no black-box test meets {}", unmet.join(", ")))
+/// Codes that cannot be brought about from outside, and the test inside that shows each.
+const SHOWN_INSIDE: &[(&str, &str)] = &[
+    ("E3000", "crates/server/tests/rest/bad_input.rs"),
+    ("E3002", "crates/kernel/tests/kernel/way_of_a_call.rs"),
+    ("E3409", "crates/kernel/tests/kernel/ledger.rs"),
+    ("E3803", "crates/kernel/src/recorder/tests.rs"),
+    ("E3902", "crates/kernel/tests/kernel/checkpoints.rs"),
+    ("E3904", "crates/kernel/tests/kernel/checkpoints.rs"),
+    ("E3905", "crates/kernel/tests/kernel/checkpoints.rs"),
+    ("E3906", "crates/kernel/tests/kernel/checkpoints.rs"),
+];
+
+/// Codes of work to come: nothing answers them yet, whoever knows how to read them.
+const TO_COME: &[&str] = &[
+    "E3106", "E3209", "E3412", "E3604", "E3802", "E3851", "E3852", "E3853", "E3854", "E3855", "E3856", "E3857",
+    "E3901", "E3907",
+];
+
+/// Codes that no test meets (TEST-019): each has a black-box test, stands in one of the two lists, and not in both.
+pub(super) fn unmet(files: &[SourceFile]) -> Vec<String> {
+    let text_of = |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str());
+    let met = |code: &str| files.iter().any(|file| file.path.starts_with("tests/") && file.text.contains(code));
+    let mut found = Vec::new();
+    for row in TABLE {
+        let code = row.code.as_str();
+        let inside = SHOWN_INSIDE.iter().find(|(of, _)| *of == code);
+        match (met(code), inside, TO_COME.contains(&code)) {
+            (true, None, false) | (false, None, true) => {}
+            (false, Some((_, path)), false) if text_of(path).contains(code) => {}
+            (false, Some((_, path)), false) => found.push(format!("{code} is not met by {path}, which is to show it")),
+            (false, None, false) => found.push(format!(
+                "{code} ({}) is met by no black-box test: write one, or name it in a list of check/codes.rs",
+                row.meaning
+            )),
+            (true, _, _) => found.push(format!("{code} is met by a black-box test: take it out of the lists")),
+            (false, Some(_), true) => found.push(format!("{code} stands in both lists")),
+        }
+    }
+    found
 }
 
 /// Source of the product: not the table itself, not this crate, not tests.
@@ -83,9 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn codes_without_a_black_box_test_are_remarked_upon() {
-        let remark =
-            remarks(&[file("tests/calls.rs", "\"E3301\""), file("crates/server/tests/a.rs", "E3302")]).unwrap();
-        assert!(!remark.contains("E3301") && remark.contains("E3302"), "{remark}");
+    fn a_code_without_a_test_is_found_unless_it_is_named() {
+        let found = unmet(&[file("tests/calls.rs", "\"E3301\" \"E3106\""), file("crates/server/tests/a.rs", "E3302")]);
+        let about = |code: &str| found.iter().any(|finding| finding.starts_with(code));
+        assert!(!about("E3301") && !about("E3604"));
+        for code in ["E3302", "E3106", "E3409"] {
+            assert!(about(code), "{code}: {found:?}");
+        }
     }
 }

@@ -19,7 +19,7 @@ static PROSE: &[Entry] = &[
         "Run `gantry doctor` to check the data directory and the store.",
         "If it can be reproduced, report it with the log lines of that trace.",
     ]),
-    (ErrorCode::E3001, "The server cannot take the call at the moment: too many calls are running at once, it is starting or shutting down, or what it needs to decide (the store, the state that servers share) does not answer. A breaker cannot be changed by hand while the shared state is away: the change would hold for one server only.", &[
+    (ErrorCode::E3001, "The server cannot take the call at the moment: too many calls are running at once and too many wait, or none ended within the time of this one; it is starting or shutting down, or what it needs to decide (the store, the state that servers share) does not answer. A breaker cannot be changed by hand while the shared state is away: the change would hold for one server only.", &[
         "Wait for `retry_after_ms` (the `Retry-After` header) and send the call again.",
         "If it happens often, lower the concurrency of the callers or raise the server's limit of concurrent calls.",
     ]),
@@ -27,7 +27,7 @@ static PROSE: &[Entry] = &[
         "Give the call more time (`resource_limits.timeout_seconds`), within what the tool's manifest allows.",
         "Use a token that lives longer than the call takes.",
     ]),
-    (ErrorCode::E3003, "Either too many authentications from this address have failed within a minute: tokens that were used with success before still work, others have to wait. Or the agent has as many calls running that run code of tools on this server (processes, WASM, containers) as it may have at once: `details.concurrent_calls_per_agent` says how many, and nothing was run. A call in the background is not refused for that: it waits. Or a limit on calls is reached: `details.limit` says whether it is that of the tool for its user (`rate_limit` of the manifest), of the tenant, or of the whole installation.", &[
+    (ErrorCode::E3003, "Either too many authentications from this address have failed within a minute: tokens that were used with success before still work, others have to wait. Or the agent has as many calls running that run code of tools on this server (processes, WASM, containers) as it may have at once, or its tenant holds its share of all places, and none became free within the time of the call: `details.concurrent_calls_per_agent` says how many one agent has, names it made by token exchange included, and nothing was run. A call in the background waits for longer. Or a limit on calls is reached: `details.limit` says whether it is that of the tool for its user (`rate_limit` of the manifest), of the tenant, or of the whole installation.", &[
         "Wait for `retry_after_ms` (the `Retry-After` header) if there is one, and check the token before trying again: `gantry token inspect`.",
         "If an honest client shares the address with a broken one, mend the broken one or raise `[identity] auth_failures_per_minute`.",
         "If calls are running, call again when one of them has ended, or let the operator raise `[limits] concurrent_calls_per_agent`.",
@@ -81,6 +81,11 @@ static PROSE: &[Entry] = &[
         "Correct each entry of the list; `gantry tool add FILE` checks a manifest before it sends it.",
         "Compare with the manifest's schema, `schemas/tool-manifest.schema.json`, which most editors can use while typing.",
     ]),
+    (ErrorCode::E3107, "A person has taken the tool out of use, in every version and on every server of this installation.", &[
+        "Ask whoever keeps the tool why; the record of the act has the reason: `gantry audit tail`.",
+        "`gantry tool release TOOL --reason …` puts it back into use.",
+        "Use another tool meanwhile.",
+    ]),
     (ErrorCode::E3108, "The tool is registered but cannot run at the moment: it is switched off, has no execution, or this server lacks what it runs on.", &[
         "Read the message: it names what is missing.",
         "For a tool from a folder, start the server with `--tools` and that folder.",
@@ -108,11 +113,12 @@ static PROSE: &[Entry] = &[
         "Try again after `retry_after_ms`.",
         "As an operator: look at the policy engine of `[policy] engine_url` and at the server's log; `gantry policy show` says whether the policies are usable.",
     ]),
-    (ErrorCode::E3206, "The token is genuine but too narrow: a scope the tool needs is missing, an argument is beyond the token's limits, a policy forbids the call, the act needs another role, or the request says something about its sender that the token contradicts. The message says which.", &[
+    (ErrorCode::E3206, "The token is genuine but too narrow: a scope the tool needs is missing, an argument is beyond the token's limits, a policy forbids the call, the act needs another role, the request says something about its sender that the token contradicts, or it came by a name (`Host`) or from a page (`Origin`) that is not known here. The message says which.", &[
         "Ask for a token with the scope in `details.missing_scope`.",
         "If `details.policies` names policies, they decided: `gantry policy explain TOOL …` shows what would be allowed.",
         "For administrative acts use a token whose role allows them.",
         "Leave out members of `agent_context` that the token states itself.",
+        "Call a server on a loopback address as `127.0.0.1` or `localhost`, or have its name added to `[server] allowed_hosts`.",
     ]),
     (ErrorCode::E3207, "The token's subject, or the agent or tenant that was asked for, is not known here. A DID is known when an administrator has introduced it (minting a token for it does), when it certifies itself (`did:key`), or when its document can be found (`did:web`, if the host is allowed).", &[
         "Ask an administrator to introduce the agent: `gantry agent add`.",

@@ -23,7 +23,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 16] = [
+const PROGRAMS: [Program; 17] = [
     Program { name: "bash", package: "bash" },
     Program { name: "kill", package: "procps" },
     Program { name: "python3", package: "python3" },
@@ -31,6 +31,7 @@ const PROGRAMS: [Program; 16] = [
     Program { name: "node", package: "nodejs" },
     Program { name: "npm", package: "npm" },
     Program { name: "jq", package: "jq" },
+    Program { name: "openssl", package: "openssl" },
     Program { name: "setpriv", package: "util-linux" },
     Program { name: "bwrap", package: "bubblewrap" },
     Program { name: "runc", package: "runc" },

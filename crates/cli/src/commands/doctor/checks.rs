@@ -9,7 +9,7 @@ use serde_json::Value;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 
-use super::{Finding, Health, isolation, shared_state};
+use super::{Finding, Health, isolation, shared_state, tls};
 use crate::client::ClientError;
 use crate::config::Config;
 use crate::config::store::Database;
@@ -20,6 +20,7 @@ use crate::machine::SystemClock;
 use crate::open_store::unusable;
 use crate::outside::Outside;
 use crate::policy_files::PolicyText;
+use crate::store_seal::NOT_SEALED;
 use crate::{key_vault, tool_folders};
 
 /// Less free space than this is worth a word.
@@ -96,11 +97,16 @@ fn former_keys(dir: &DataDir) -> Option<Finding> {
 /// Everything the configuration speaks about.
 pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Finding> {
     let dir = context.data_dir();
-    let mut findings =
-        vec![store(config, &dir).await, shared_state::finding(&config.shared_state).await, audit(config, &dir)];
+    let mut findings = vec![
+        store(config, &dir).await,
+        sealing(config, &dir),
+        shared_state::finding(&config.shared_state).await,
+        audit(config, &dir),
+    ];
     let (tools, processes) = tools(config);
     findings.extend(tools);
     findings.extend(isolation::findings(config, processes).await);
+    findings.push(tls::finding(config, &dir, SystemClock::start().now().0));
     findings.push(outside(config));
     findings.push(policies(config));
     findings.push(match &config.model {
@@ -112,6 +118,28 @@ pub(super) async fn configured(context: &Context, config: &Config) -> Vec<Findin
         ),
     });
     findings
+}
+
+/// Can whoever reads the store, or a copy of it, read parameters and keys there?
+fn sealing(config: &Config, dir: &DataDir) -> Finding {
+    const WHAT: &str = "seal";
+    match &config.store.seal_key {
+        Some(place) => match place.key() {
+            Ok(_) => Finding::new(
+                WHAT,
+                Health::Well,
+                "parameters and keys in the store are sealed with the key that is given",
+            ),
+            Err(failure) => Finding::of_failure(WHAT, failure),
+        },
+        None if config.store.database().is_some() => Finding::new(WHAT, Health::Notable, NOT_SEALED)
+            .hint("set `[store] seal_key_file`; docs/postgres.md says how"),
+        None => match dir.store_key() {
+            Ok(Some(_)) => Finding::new(WHAT, Health::Well, "parameters in the store are sealed with `keys/store.key`"),
+            Ok(None) => Finding::new(WHAT, Health::Absent, "`keys/store.key` is made at the first start"),
+            Err(failure) => Finding::of_failure(WHAT, failure),
+        },
+    }
 }
 
 async fn store(config: &Config, dir: &DataDir) -> Finding {

@@ -97,7 +97,7 @@ async fn run(sandbox: &Sandbox, config: &Config, clock: &SystemClock) -> Result<
 fn not_made(error: &SpawnError) -> (String, String) {
     let hint = match error {
         SpawnError::Step(failure) if !failure.detail.is_empty() => failure.detail.clone(),
-        SpawnError::NoLauncher(cause) | SpawnError::System(cause) => cause.to_string(),
+        SpawnError::NoLauncher(cause) | SpawnError::NotOrdered(cause) | SpawnError::System(cause) => cause.to_string(),
         _ => "look at the mechanisms above".to_owned(),
     };
     (format!("none can be made: {error}"), hint)

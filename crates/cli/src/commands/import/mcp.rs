@@ -105,7 +105,7 @@ impl ImportMcp {
         if name == "-" {
             std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         } else {
-            let file = std::fs::File::open(&self.file).map_err(unreadable)?;
+            let file = crate::plain_file::open(&self.file).map_err(unreadable)?;
             file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         }
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_BYTES_MAX) {

@@ -60,8 +60,11 @@ impl Watch {
     }
 }
 
+/// The end of a job is called what its status is. Servers of earlier releases had words of their own.
 fn is_end(kind: &str) -> bool {
-    matches!(kind, "done" | "failed" | "dead" | "cancelled" | "resolved")
+    let earlier = ["done", "failed", "dead"];
+    let ends = ["success", "error", "timeout", "cancelled", "permission_denied", "indeterminate", "resolved"];
+    ends.contains(&kind) || earlier.contains(&kind)
 }
 
 /// Takes the first whole event off the front; comments are skipped.
@@ -100,7 +103,7 @@ mod tests {
         assert_eq!((event["id"].as_u64(), event["event"].as_str()), (Some(3), Some("progress")));
         assert!(line(&event).contains("40 %"));
         assert_eq!(next_event(&mut unread), None);
-        unread.extend_from_slice(b"ent: done\ndata: {}\n\n");
+        unread.extend_from_slice(b"ent: success\ndata: {}\n\n");
         assert!(is_end(next_event(&mut unread).unwrap()["event"].as_str().unwrap()));
     }
 }

@@ -1,7 +1,9 @@
 //! `gantry mcp install`: what to put into a client's configuration, printed or written.
 //!
-//! By default the client starts `gantry mcp` itself, with the data directory by its full path. With `--http` it gets the
-//! address of the running server and a token made for it. A file that is edited keeps everything else it holds, and a copy of
+//! By default the client starts `gantry mcp` itself. The command that is written carries everything that decides what the client
+//! may do here and now, because the client starts it in another folder and without this environment: the data directory and the
+//! configuration file by their full paths (or that there is none), the server and the token if they were given, and every
+//! setting of the environment. With `--http` it gets the address of the running server and a token made for it. A file that is edited keeps everything else it holds, and a copy of
 //! the former one stays beside it; a file that is not JSON is not touched.
 
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use kernel::ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
 use super::{minted, wish};
+use crate::config::settings::may_be_secret;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::lifespan;
@@ -89,16 +92,29 @@ impl Install {
         let data_dir = std::path::absolute(context.data_dir().path())
             .map_err(|error| Failure::new(format!("the data directory has no full path: {error}")))?;
         let subject = self.subject()?;
+        // Read as the command itself will read it: a configuration that cannot be used is told now, not by the client.
+        let config = context.config(Vec::new())?;
         let mut arguments = vec!["mcp".to_owned(), "--data-dir".to_owned(), data_dir.display().to_string()];
         arguments.extend(["--as".to_owned(), subject.to_string()]);
-        if let Some(config) = &context.global.config {
-            let config = std::path::absolute(config).unwrap_or_else(|_| config.clone());
-            arguments.extend(["--config".to_owned(), config.display().to_string()]);
+        match &config.file {
+            Some(file) => arguments.extend(["--config".to_owned(), full_path(file)?]),
+            // Not whatever stands where the client happens to start it.
+            None => arguments.push("--no-config".to_owned()),
+        }
+        if let Some(server) = &context.global.server {
+            arguments.extend(["--server".to_owned(), server.clone()]);
+        }
+        if let Some(file) = context.global.token_file.as_ref().filter(|_| context.global.token.is_none()) {
+            arguments.extend(["--token-file".to_owned(), full_path(file)?]);
         }
         if let Some(toolset) = &self.toolset {
             arguments.extend(["--toolset".to_owned(), toolset.clone()]);
         }
-        let entry = json!({ "command": program, "args": arguments });
+        let mut entry = json!({ "command": program, "args": arguments });
+        let environment = environment_of(context)?;
+        if let Some(members) = entry.as_object_mut().filter(|_| !environment.is_empty()) {
+            members.insert("env".to_owned(), Value::Object(environment));
+        }
         Ok(if self.client == Program::Vscode { typed(entry, "stdio") } else { entry })
     }
 
@@ -131,6 +147,39 @@ impl Install {
         })?;
         Ok(self.client.file(&home))
     }
+}
+
+fn full_path(path: &Path) -> Result<String, Failure> {
+    let full = std::path::absolute(path)
+        .map_err(|error| Failure::new(format!("`{}` has no full path: {error}", path.display())))?;
+    full.into_os_string().into_string().map_err(|path| {
+        Failure::new(format!("`{}` is not text, so no client can be told of it", path.display()))
+            .hint("use a path in UTF-8")
+    })
+}
+
+/// What of this environment decides about the client: the token that was given, and every setting. A setting that is a secret is
+/// refused, because a client's configuration is shown around.
+fn environment_of(context: &Context) -> Result<Map<String, Value>, Failure> {
+    let mut kept = Map::new();
+    if let (Some(token), true) = (context.given_token()?, context.global.token.is_some()) {
+        kept.insert("GANTRY_TOKEN".to_owned(), token.into());
+    }
+    for (name, value) in context.environment().iter().filter(|(name, _)| is_setting(name)) {
+        if may_be_secret(name) {
+            return Err(Failure::new(format!(
+                "`{name}` may hold a secret, and would stand in the client's configuration"
+            ))
+            .hint("put it into a configuration file and name that with --config, or connect the client with --http"));
+        }
+        kept.insert(name.clone(), Value::from(value.as_str()));
+    }
+    Ok(kept)
+}
+
+/// `GANTRY_SECTION__KEY`.
+fn is_setting(name: &str) -> bool {
+    name.strip_prefix("GANTRY_").is_some_and(|rest| rest.contains("__"))
 }
 
 /// Some clients want to be told which kind of server it is.

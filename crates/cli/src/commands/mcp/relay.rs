@@ -29,6 +29,7 @@ use upstreams::headers;
 
 use self::answers::{Messages, json_of, media_of, unsent};
 use self::marked::Marked;
+use crate::client::Client;
 use crate::failure::Failure;
 
 /// Messages on their way at the same time.
@@ -68,13 +69,9 @@ struct Session {
 }
 
 /// Runs until the client closes its side.
-pub(super) async fn run(base: &str, token: &str, toolset: Option<&str>) -> Result<(), Failure> {
-    let http = reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .build()
-        .map_err(|_| Failure::new("the HTTP client cannot be set up on this machine"))?;
+pub(super) async fn run(client: &Client, token: &str, toolset: Option<&str>) -> Result<(), Failure> {
+    let base = client.base();
+    let http = client.connector(AT_ONCE)?;
     let url = toolset.map_or_else(|| format!("{base}/mcp"), |name| format!("{base}/mcp/{name}"));
     let (out, lines) = mpsc::channel::<String>(OUT_MAX);
     let relay = Arc::new(Relay {

@@ -67,7 +67,7 @@ impl Test {
 
 fn read(path: &Path) -> Result<Expectations, Failure> {
     let mut text = String::new();
-    std::fs::File::open(path)
+    crate::plain_file::open(path)
         .and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text))
         .map_err(|error| Failure::new(format!("`{}` cannot be read: {error}", path.display())))?;
     Expectations::parse(&text).map_err(|problems| {

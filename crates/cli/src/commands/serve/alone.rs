@@ -13,8 +13,9 @@ use policy::{BearerSecret, MintRequest};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::tls::TlsKeeper;
 use super::wiring::{self, Household};
-use super::{announcement, follow_registry, keepers, signals, watch};
+use super::{announcement, follow_registry, keepers, listening, load, signals, watch};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -34,22 +35,21 @@ pub(in crate::commands) async fn serve(
         .map_err(|error| Failure::new(error.to_string()).hint("mend `[log] level`"))?;
     let signals = signals::Signals::listen()?;
     let house = wiring::build(context, &config, redacting).await?;
+    let tls = TlsKeeper::open(&config, &context.data_dir(), &house.metrics, Arc::clone(&house.clock) as _)?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(here)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on a loopback address: {error}")))?;
     let traces = house.send_traces(&config)?;
-    let Household { kernel, recorder, mut loader, processes, mut policies, upstreams, sinks, shared: _, news } =
+    let Household { kernel, recorder, loaders, processes, mut policies, upstreams, sinks, shared: _, news } =
         house.open(&config).await?;
     if let Some(policies) = &mut policies {
         policies.begin().await?;
     }
     wiring::register_builtins(&kernel, &house).await?;
-    let (round, watched) = loader.load().await;
-    for warning in &round.warnings {
-        tracing::warn!("{warning}");
-    }
-    let catalogue = super::upstreams::open(&kernel, Arc::clone(&house.store.upstreams), &upstreams, &config).await?;
+    let folders = load(loaders).await;
+    let stored = Arc::clone(&house.store.upstreams);
+    let catalogue = super::upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
     let token = match given {
         Some(token) => token,
         None => {
@@ -58,14 +58,17 @@ pub(in crate::commands) async fn serve(
             kernel.mint_token(actor, wish).await?.token
         }
     };
-    let announced = context.data_dir().announce(&announcement(&listener)?)?;
-    let door = wiring::door(&kernel, &house, &config);
-    door.ask_about_servers(catalogue);
+    let announced = context.data_dir().announce(&announcement(&listener, tls.is_some())?)?;
+    let door = wiring::door(&kernel, &house, &config, tls.as_ref().map(TlsKeeper::state));
+    let listener = listening(listener, tls.as_ref(), &config);
+    door.ask_about_servers(Arc::clone(&catalogue) as _);
     door.control_log(log);
     let background = Box::pin(super::jobs::begin(&kernel, &house, &config, &door)).await?;
     let mut keepers = keepers(&kernel, &processes, policies, &house);
+    keepers.extend(tls.map(|tls| tokio::spawn(tls.run())));
     keepers.extend(follow_registry(&kernel, news));
-    keepers.extend((!loader.dirs.is_empty()).then(|| watch(loader, &watched, &house)).flatten());
+    keepers.push(tokio::spawn(async move { catalogue.follow().await }));
+    keepers.extend(folders.into_iter().filter_map(|(loader, watched)| watch(loader, &watched, &house)));
     let ended = CancellationToken::new();
     let stopped = ended.clone();
     let serving = tokio::spawn(server::serve(listener, Arc::clone(&door), async move { stopped.cancelled().await }));

@@ -85,12 +85,28 @@ fn sink(house: &House, config: &Config, table: &SinkTable) -> Result<Arc<dyn Sin
 
 #[cfg(feature = "kafka")]
 fn kafka(target: &KafkaTarget) -> Result<Arc<dyn Sink>, String> {
-    use kafka_sink::{KafkaConfig, KafkaMode, KafkaSink};
+    use kafka_sink::{KafkaConfig, KafkaMode, KafkaSecurity, KafkaSink, KafkaTls, SaslLogin, SaslMechanism};
+    let secret = |path: &std::path::Path| match crate::secret_file::read(path) {
+        Ok(Some(secret)) => Ok(secret.text.trim_end_matches(['\r', '\n']).to_owned()),
+        Ok(None) => Err(format!("there is no file `{}`", path.display())),
+        Err(error) => Err(format!("{error}; {}", error.remedy())),
+    };
+    let tls = target.security.tls.as_ref().map(|tls| {
+        // The library reads it by itself; whether others could read it too is ours to see.
+        tls.identity.as_ref().map_or(Ok(String::new()), |(_, key)| secret(key))?;
+        Ok::<_, String>(KafkaTls { authorities: tls.authorities.clone(), identity: tls.identity.clone() })
+    });
+    let login = target.security.login.as_ref().map(|login| {
+        let mechanism = SaslMechanism::from_word(&login.mechanism).ok_or("an unknown mechanism")?;
+        let (username, password) = (login.username.clone(), secret(&login.password_file)?);
+        Ok::<_, String>(SaslLogin { mechanism, username, password })
+    });
     let config = KafkaConfig {
         brokers: target.brokers.clone(),
         topic: target.topic.clone(),
         mode: if target.is_binary { KafkaMode::Binary } else { KafkaMode::Structured },
         timeout: target.timeout,
+        security: KafkaSecurity { tls: tls.transpose()?, login: login.transpose()? },
     };
     Ok(Arc::new(KafkaSink::new(config).map_err(|error| error.to_string())?))
 }

@@ -35,7 +35,7 @@ impl Banner<'_> {
         } else {
             printer.note(&self.text(printer, &token_file));
         }
-        if !self.config.server.listen.ip().is_loopback() {
+        if !self.config.server.listen.ip().is_loopback() && self.config.server.tls.is_none() {
             printer.warn("tokens cross the network in the clear (--insecure-plaintext): put a TLS proxy in front");
         }
         if self.config.process.unsandboxed {
@@ -54,10 +54,18 @@ impl Banner<'_> {
         } else {
             format!(" --data-dir {}", quoted(self.data_dir))
         };
+        // What curl would have to trust depends on who signed the certificate.
+        let curl = if self.config.server.tls.is_some() {
+            String::new()
+        } else {
+            let token = quoted(token_file);
+            format!(
+                "  curl -s {url}/v1/tools/invoke -H \"Authorization: Bearer $(cat {token})\" -H 'Content-Type: application/json' -d '{FIRST}'\n"
+            )
+        };
         format!(
             "{title}\n  {rest}  {url}/v1\n  {mcp}  {url}/mcp  (connect a client: gantry mcp install --client claude{elsewhere})\n  {docs}  {url}/docs\n  {data}  {data_dir}\n  {token}  {token_file}\n  {tools}  {count} ({builtin} built in)\n\n\
-             Try it:\n  gantry call{elsewhere} calculator expression='sqrt(16) + 2^3'\n  \
-             curl -s {url}/v1/tools/invoke -H \"Authorization: Bearer $(cat {quoted_token})\" -H 'Content-Type: application/json' -d '{FIRST}'\n",
+             Try it:\n  gantry call{elsewhere} calculator expression='sqrt(16) + 2^3'\n{curl}",
             rest = dim("REST "),
             mcp = dim("MCP  "),
             docs = dim("docs "),
@@ -66,7 +74,6 @@ impl Banner<'_> {
             tools = dim("tools"),
             data_dir = self.data_dir.display(),
             token_file = token_file.display(),
-            quoted_token = quoted(token_file),
             count = self.tools,
             builtin = self.builtin,
         )

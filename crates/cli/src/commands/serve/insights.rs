@@ -16,6 +16,7 @@ pub(super) async fn open(house: &House, config: &Config) -> Result<Arc<Insights>
     let parts = InsightParts {
         usage: Arc::clone(&house.store.usage),
         health: Arc::clone(&house.store.health),
+        version_use: Arc::clone(&house.store.version_use),
         clock: Arc::clone(&house.clock) as Arc<dyn Clock>,
         entropy: house.entropy(),
         thresholds: config.health.thresholds,

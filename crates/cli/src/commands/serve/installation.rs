@@ -73,8 +73,7 @@ pub(super) async fn agree(
     entropy: &Arc<OsEntropy>,
 ) -> Result<Option<Installation>, Failure> {
     let Some(store) = store.installation() else { return Ok(None) };
-    let place = config.database().and_then(|database| database.seal_key.as_ref());
-    let key = place.map(SealKeyPlace::key).transpose()?;
+    let key = config.seal_key.as_ref().map(SealKeyPlace::key).transpose()?;
     let sealed = SealedSecrets::open(store, key.as_ref(), Arc::clone(entropy) as _).await?;
     join(Arc::new(sealed), data_dir, &**entropy).await.map(Some)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kernel::Kernel;
 use kernel::jobs::{Jobs, JobsSettings, Workers};
 use kernel::ports::clock::Clock;
+use kernel::ports::job_store::JobStore;
 use server::Door;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,8 @@ pub(super) struct Background {
     workers: JoinHandle<()>,
     /// Forgets old deliveries.
     keeper: JoinHandle<()>,
+    /// Seals what was kept before there was a key.
+    sealer: JoinHandle<()>,
 }
 
 /// Opens the queue, tells the door about it, and sets the workers to work.
@@ -30,18 +33,31 @@ pub(super) async fn begin(
     config: &Config,
     door: &Door,
 ) -> Result<Background, Failure> {
-    let store = Arc::clone(&house.store.jobs);
+    let store = house.jobs()?;
     let callbacks = Callbacks::build(house, config)?;
     // In a store that others write too, what they hold is theirs until their lease is over.
     let settings = JobsSettings { alone: !house.store.is_shared(), ..config.jobs.clone() };
-    let jobs = Jobs::open(Arc::clone(kernel), store, settings, callbacks.handlers(kernel)).await?;
+    let queue = Arc::clone(&store) as Arc<dyn JobStore>;
+    let jobs = Jobs::open(Arc::clone(kernel), queue, settings, callbacks.handlers(kernel)).await?;
     // Before the first worker: no end may go untold.
     callbacks.join(kernel, &jobs, door);
     door.keep_jobs(Arc::clone(&jobs));
     let keeper = tokio::spawn(callbacks.keep(Arc::clone(&jobs), Arc::clone(&house.clock) as Arc<dyn Clock>));
     let (hold, stop) = (CancellationToken::new(), CancellationToken::new());
     let workers = tokio::spawn(Workers::new(jobs).holding_at(hold.clone()).run(stop.clone()));
-    Ok(Background { hold, stop, workers, keeper })
+    let sealer = tokio::spawn(async move {
+        match store.seal_former().await {
+            Ok(0) => {}
+            Ok(jobs) => {
+                tracing::info!(jobs, "what went into jobs of before was readable in the store; it is sealed now")
+            }
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "jobs of before could not be looked through; what is readable is sealed when it is taken"
+            ),
+        }
+    });
+    Ok(Background { hold, stop, workers, keeper, sealer })
 }
 
 impl Background {
@@ -60,6 +76,7 @@ impl Background {
     /// Lets what runs come to its end, or hands it back.
     pub(super) async fn end(self) {
         self.keeper.abort();
+        self.sealer.abort();
         self.stop.cancel();
         if self.workers.await.is_err() {
             tracing::error!("the workers ended abnormally");

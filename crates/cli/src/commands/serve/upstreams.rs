@@ -5,17 +5,26 @@ use std::sync::Arc;
 use contract::envelope::CallLimits;
 use executors::{Confinement, RuntimePrograms, Walls};
 use kernel::Kernel;
+use kernel::ports::change_bus::ChangeBus;
 use kernel::ports::clock::Clock;
 use kernel::ports::upstream_store::UpstreamStore;
+use sandbox::egress::{Resolver, SystemResolver};
 use sandbox::{Launch, Sandbox};
 use telemetry::Metrics;
 use upstreams::catalogue::{Catalogue, CatalogueParts, Scanned};
-use upstreams::{ServerState, UpstreamBounds, UpstreamEvent, UpstreamObserver, UpstreamParts, Upstreams};
+use upstreams::{Admission, ServerState, UpstreamBounds, UpstreamEvent, UpstreamObserver, UpstreamParts, Upstreams};
 
 use super::wiring::House;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::secrets_folder::SecretsFolder;
+
+/// Who may put what behind this server.
+fn admission(config: &Config) -> Arc<Admission> {
+    let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
+    let egress = &config.egress;
+    Arc::new(Admission::new(&egress.bounds, &egress.open_networks, config.upstreams.clone(), &resolver))
+}
 
 /// What keeps servers. None is started before somebody wants it.
 pub(super) fn keep(
@@ -28,6 +37,7 @@ pub(super) fn keep(
     // A launcher of their own: servers live long, and must not take the places of calls.
     let sandbox = Sandbox::new(Launch::own_executable(crate::LAUNCHER_ARGUMENT), config.sandbox.sandboxes);
     Ok(Upstreams::new(UpstreamParts {
+        admission: admission(config),
         walls: Walls::new(sandbox, RuntimePrograms::default()),
         confinement,
         secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir))),
@@ -69,6 +79,7 @@ pub(super) async fn open(
     kernel: &Arc<Kernel>,
     store: Arc<dyn UpstreamStore>,
     upstreams: &Arc<Upstreams>,
+    news: Option<&Arc<dyn ChangeBus>>,
     config: &Config,
 ) -> Result<Arc<Catalogue>, Failure> {
     let parts = CatalogueParts {
@@ -76,6 +87,8 @@ pub(super) async fn open(
         store,
         supervision: Arc::clone(upstreams) as _,
         inspector: Arc::new(Scanned { blocks: config.scan.blocks }),
+        admission: Arc::clone(upstreams.admission()),
+        bus: news.cloned(),
     };
     let catalogue = Catalogue::open(parts).await.map_err(|refusal| {
         Failure::from(refusal)

@@ -27,7 +27,7 @@ use kernel::{
 use policy::{BearerSecret, SigningKey, VerifyingKey};
 use sandbox::egress::SystemResolver;
 use sandbox::{Launch, Sandbox};
-use server::{Door, MetricsText};
+use server::{Door, MetricsText, TlsState};
 use shared_state::MemoryBus;
 use telemetry::{Metrics, Redaction, TracerHandle};
 use tokio::task::JoinHandle;
@@ -37,6 +37,7 @@ use super::audit_sinks::AuditSinks;
 use super::installation::{self, Installation};
 use crate::audit_log::{self, LogKeeping};
 use crate::config::Config;
+use crate::config::store::SealKeyPlace;
 use crate::context::Context;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
@@ -47,7 +48,9 @@ use crate::outside::Outside;
 use crate::policy_files::following::PolicyFollower;
 use crate::reach::reach;
 use crate::redacting::Redacting;
+use crate::sealed_jobs::SealedJobs;
 use crate::secrets_folder::SecretsFolder;
+use crate::store_seal::{NOT_SEALED, StoreKey, StoreSeal};
 use crate::tool_folders::loading::Loader;
 
 /// What the kernel is built from.
@@ -57,6 +60,8 @@ pub(super) struct House {
     pub(super) clock: Arc<SystemClock>,
     entropy: Arc<OsEntropy>,
     admin_token: String,
+    /// Of the user this server runs as.
+    home: Option<PathBuf>,
     data_dir: DataDir,
     /// Where the signing key is read again, because it is not `Clone`.
     signing_pem: String,
@@ -66,13 +71,23 @@ pub(super) struct House {
     redacting: Redacting,
     /// What this instance has in common with the others on its store.
     installation: Option<Installation>,
+    sealing: Sealing,
+}
+
+/// The keys on what must not be readable in the store.
+struct Sealing {
+    /// Seals what is written; none if the store is shared and nobody has given one.
+    key: Option<StoreKey>,
+    /// Opens what this data directory has sealed before a key was given.
+    former: Option<StoreKey>,
 }
 
 /// The kernel, and what works for it.
 pub(super) struct Household {
     pub(super) kernel: Arc<Kernel>,
     pub(super) recorder: LogKeeping,
-    pub(super) loader: Loader,
+    /// Of the shared catalogue first, then of each tenant that may run tools of its own.
+    pub(super) loaders: Vec<Loader>,
     /// Whose warm processes have to be kept in order.
     pub(super) processes: Arc<ProcessExecutor>,
     /// There if policies come from files.
@@ -106,6 +121,7 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
     for warning in [admin.warning, key.warning].into_iter().flatten() {
         tracing::warn!("{warning}");
     }
+    let sealing = sealing(&store, config, &data_dir, &entropy)?;
     let own_keys = match &installation {
         Some(installation) => installation.own_keys(),
         None => key_vault::own_keys(&data_dir, &key.value)?,
@@ -116,13 +132,28 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
         clock: Arc::new(SystemClock::start()),
         entropy,
         admin_token: admin.value,
+        home: context.home(),
         signing_pem: key.value.to_pem().map_err(|error| Failure::new(error.to_string()))?,
         own_keys,
         audit_dir: config.audit.dir(data_dir.path()),
         data_dir,
         redacting,
         installation,
+        sealing,
     })
+}
+
+/// A store of this machine's own has a key in the data directory, unless one is given. For a store that instances share it
+/// must be given, because a key that is made here would lock the others out, and one in the store itself keeps nobody out.
+fn sealing(store: &OpenStore, config: &Config, data_dir: &DataDir, entropy: &OsEntropy) -> Result<Sealing, Failure> {
+    let given = config.store.seal_key.as_ref().map(SealKeyPlace::key).transpose()?;
+    if given.is_none() && !store.is_shared() {
+        return Ok(Sealing { key: Some(data_dir.store_key_or_new(entropy)?), former: None });
+    }
+    if given.is_none() {
+        tracing::warn!("{NOT_SEALED}: set `[store] seal_key_file` to a file with a key that all instances have");
+    }
+    Ok(Sealing { key: given, former: data_dir.store_key()? })
 }
 
 impl House {
@@ -142,6 +173,13 @@ impl House {
 
     pub(super) fn entropy(&self) -> Arc<dyn Entropy> {
         Arc::clone(&self.entropy) as _
+    }
+
+    /// The queue, with seals on what goes into it.
+    pub(super) fn jobs(&self) -> Result<Arc<SealedJobs>, Failure> {
+        let seal = |key: &Option<StoreKey>| key.as_ref().map(|key| StoreSeal::new(key, self.entropy())).transpose();
+        let (seal, former) = (seal(&self.sealing.key)?, seal(&self.sealing.former)?);
+        Ok(Arc::new(SealedJobs::new(Arc::clone(&self.store.jobs), seal, former)))
     }
 
     pub(super) fn redactor(&self) -> Arc<dyn Redactor> {
@@ -244,23 +282,28 @@ impl House {
         });
         let store = Arc::clone(&self.store.checkpoints);
         let kernel = kernel.with_audit_log(log).with_resilience(Arc::new(resilience));
-        let kernel = kernel.with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()));
+        let kernel = kernel
+            .with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()).shared(self.store.is_shared()));
         let kernel = match self.store.archive() {
             Some(archive) => kernel.with_archive(archive),
             None => kernel,
         };
         let kernel = Arc::new(kernel.with_insights(super::insights::open(self, config).await?));
-        let loader = Loader {
+        let loader = |tenant: &TenantId, dirs: &[PathBuf]| Loader {
             kernel: Arc::clone(&kernel),
-            tool_homes: homes,
-            wasm,
+            tool_homes: homes.for_tenant(tenant.clone()),
+            wasm: wasm.clone(),
             processes: Some(Arc::clone(&processes)),
             admin_token: self.admin_token.clone(),
-            dirs: config.tools.dirs.clone(),
+            dirs: dirs.to_vec(),
+            tenant: tenant.clone(),
             homes: HashMap::new(),
             stamps: HashMap::new(),
             said: HashMap::new(),
         };
+        let shared_tools = loader(&TenantId::home(), &config.tools.dirs);
+        let of_tenants = config.tools.tenants.iter().map(|(tenant, dirs)| loader(tenant, dirs));
+        let loaders = std::iter::once(shared_tools).chain(of_tenants).collect();
         let policies = config.policy.file.clone().map(|path| PolicyFollower {
             kernel: Arc::clone(&kernel),
             admin_token: self.admin_token.clone(),
@@ -268,14 +311,15 @@ impl House {
             last: None,
         });
         let shared = shared.state;
-        Ok(Household { kernel, recorder: handle, loader, processes, policies, upstreams, sinks, shared, news })
+        Ok(Household { kernel, recorder: handle, loaders, processes, policies, upstreams, sinks, shared, news })
     }
 
     /// What tools may be given: what they declare, as far as the operator allows, and never what is the server's own.
     fn confinement(&self, config: &Config) -> Confinement {
         let data_dir = self.data_dir.path();
         let secrets = SecretsFolder::new(config.secrets.dir(data_dir));
-        Confinement::new(reach(config, data_dir), Arc::new(secrets), Arc::new(SystemResolver))
+        let reach = reach(config, data_dir, self.home.as_deref());
+        Confinement::new(reach, Arc::new(secrets), Arc::new(SystemResolver))
     }
 
     /// A machine without room for the engine still runs every other kind of tool.
@@ -314,14 +358,18 @@ impl House {
 }
 
 /// The doors, with everything they count beside what the kernel counts.
-pub(super) fn door(kernel: &Arc<Kernel>, house: &House, config: &Config) -> Arc<Door> {
+pub(super) fn door(kernel: &Arc<Kernel>, house: &House, config: &Config, tls: Option<Arc<TlsState>>) -> Arc<Door> {
     let (metrics, store) = (Arc::clone(&house.metrics), Arc::clone(&house.store));
     let render = MetricsText::new(move || {
         if let Some(connections) = store.connections() {
             metrics.store().connections(connections.used, connections.idle, connections.max);
         }
+        if let Some(tls) = &tls {
+            super::tls::count_handshakes(&metrics, tls);
+        }
         metrics.render()
     });
+    kernel.bound_sandboxed_calls(config.sandbox.sandboxes);
     let door = Door::with_mcp(Arc::clone(kernel), render, config.server.limits.clone(), config.mcp.clone());
     if let Some(installation) = &house.installation {
         door.share_sessions(installation.seal_key());

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use contract::ids::{Subject, TenantId};
+use kernel::new_token_id_in;
 use kernel::ports::access_store::{AccessStore, AgentRecord, TenantRecord};
 use kernel::ports::audit_sink::{AuditAction, AuditRecord, AuditSink as _, Who};
 use kernel::ports::clock::{Clock as _, UnixMillis};
-use kernel::ports::entropy::{new_token_id, new_trace_id};
+use kernel::ports::entropy::new_trace_id;
 use kernel::ports::registry_store::StoreError;
 use policy::{Claims, MintRequest, Role, ToolPattern};
 use serde_json::{Value, json};
@@ -105,7 +106,7 @@ async fn offline(context: &Context, request: &MintRequest) -> Result<Value, Fail
     let store =
         OpenStore::open(&config.store, data_dir.path()).await.map_err(|error| error.hint("no token was made"))?;
     let (clock, entropy) = (Arc::new(SystemClock::start()), Arc::new(OsEntropy::open()?));
-    let token_id = new_token_id(&*entropy).to_string();
+    let token_id = new_token_id_in(&request.tenant, &*entropy);
     let (token, claims) = config
         .identity
         .minter()

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::failure::Failure;
 
+/// What is said about a token or subject that the tenant is not known to have.
+const UNKNOWN: &str = "no such token or subject is known in this tenant; if one is shown, it is refused from now on";
+
 /// Make one token void, or all tokens a subject has so far, and everything delegated from them
 ///
 /// gantry token revoke --jti 0190b6d4-…
@@ -42,7 +45,8 @@ impl Revoke {
             members.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         }
         let answer = context.client()?.post("/v1/tokens/revoke", &body).await?;
-        context.printer.answer(&answer, |_| what);
+        let known = answer.get("revoked").and_then(Value::as_bool) == Some(true);
+        context.printer.answer(&answer, |_| if known { what } else { UNKNOWN.to_owned() });
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::settings::Problem;
+use super::kafka_security::{self, KafkaSecuritySection, KafkaSecurityTable};
 
 /// Sinks at most: each reads the whole log.
 const SINKS_MAX: usize = 16;
@@ -51,6 +52,7 @@ pub(crate) struct KafkaTarget {
     /// Attributes go into headers.
     pub(crate) is_binary: bool,
     pub(crate) timeout: Duration,
+    pub(crate) security: KafkaSecuritySection,
 }
 
 impl SinkTable {
@@ -126,16 +128,21 @@ pub(super) fn read(tables: &[String], problems: &mut Vec<Problem>) -> Vec<SinkTa
 }
 
 fn one(text: &str) -> Result<SinkTable, String> {
-    let members: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let kind = members.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let mut members: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let kind = members.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some((kind, keys)) = KEYS_OF.iter().find(|(known, _)| *known == kind) else {
         return Err("`kind` must be one of file, http, kafka".to_owned());
     };
+    let of_security: &[&str] = if *kind == "kafka" { &kafka_security::KEYS } else { &[] };
     for name in members.as_object().into_iter().flat_map(|members| members.keys()) {
-        if !keys.contains(&name.as_str()) && !KEYS_OF_ALL.contains(&name.as_str()) {
-            let known = KEYS_OF_ALL.iter().chain(*keys).copied().collect::<Vec<_>>().join(", ");
+        if ![KEYS_OF_ALL.as_slice(), *keys, of_security].iter().any(|known| known.contains(&name.as_str())) {
+            let known = KEYS_OF_ALL.iter().chain(*keys).chain(of_security).copied().collect::<Vec<_>>().join(", ");
             return Err(format!("a sink of kind `{kind}` has no key `{name}`; it has {known}"));
         }
+    }
+    let security: KafkaSecurityTable = serde_json::from_value(members.clone()).map_err(|error| error.to_string())?;
+    if let Some(members) = members.as_object_mut() {
+        members.retain(|name, _| !kafka_security::KEYS.contains(&name.as_str()));
     }
     let table: Table = serde_json::from_value(members).map_err(|error| error.to_string())?;
     let is_word = |text: &str| {
@@ -158,7 +165,7 @@ fn one(text: &str) -> Result<SinkTable, String> {
         target: match table.kind.as_str() {
             "file" => file(&table)?,
             "http" => http(&table)?,
-            _ => Target::Kafka(kafka(&table)?),
+            _ => Target::Kafka(kafka(&table, &security)?),
         },
         name: table.name,
     })
@@ -204,7 +211,7 @@ fn http(table: &Table) -> Result<Target, String> {
     Ok(Target::Http { url, mode, secret_header, opened, times })
 }
 
-fn kafka(table: &Table) -> Result<KafkaTarget, String> {
+fn kafka(table: &Table, security: &KafkaSecurityTable) -> Result<KafkaTarget, String> {
     if !cfg!(feature = "kafka") {
         return Err("this build has no Kafka: build it with `cargo build -p gantry --features kafka`".to_owned());
     }
@@ -222,7 +229,7 @@ fn kafka(table: &Table) -> Result<KafkaTarget, String> {
         Some("binary") => true,
         Some(_) => return Err("`mode` must be one of structured, binary".to_owned()),
     };
-    Ok(KafkaTarget { brokers, topic, is_binary, timeout: timeout(table)? })
+    Ok(KafkaTarget { brokers, topic, is_binary, timeout: timeout(table)?, security: security.checked()? })
 }
 
 fn is_broker(text: &str) -> bool {

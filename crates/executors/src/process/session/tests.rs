@@ -114,6 +114,7 @@ fn call() -> Call {
         trace_id: TraceId::from_bytes([1; 16]),
         traceparent: None,
         resume: None,
+        idempotency_key: "act-1".into(),
     }
 }
 
@@ -142,7 +143,8 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
             invoke,
             json!({ "jsonrpc": "2.0", "id": "00000000-0000-7000-8000-000000000001", "method": "invoke", "params": {
                 "invocation_id": "00000000-0000-7000-8000-000000000001", "tool_id": "demo.tool", "tool_version": "1.2.3",
-                "parameters": { "text": "line\nline" }, "deadline_ms": 1500, "trace_id": "01".repeat(16) } })
+                "parameters": { "text": "line\nline" }, "deadline_ms": 1500, "trace_id": "01".repeat(16),
+                "idempotency_key": "act-1" } })
         );
         tool.stderr.write_all(b"to the log\n").await.unwrap();
         tool.answer(&invoke, json!({ "ok": [1, 2] })).await;
@@ -301,6 +303,28 @@ async fn a_process_serves_one_call_after_another_also_after_its_own_error() {
     assert_eq!((refusal.code, refusal.message.as_str()), (ErrorCode::E3401, "the tool failed: no such row"));
     assert_eq!(refusal.details.as_deref(), Some(&json!({ "tool_code": 42, "tool_data": { "row": 7 } })));
     assert_eq!(session.invoke(&call(), &companion).await.unwrap(), 3);
+    program.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tool_says_in_its_error_that_its_service_failed_or_that_it_should_be_asked_again() {
+    let (mut session, mut tool) = pair(USUAL());
+    let companion: Arc<dyn Companion> = Ear::new(0);
+    let program = tokio::spawn(async move {
+        for kind in ["unavailable", "try_again"] {
+            let invoke = tool.hear().await;
+            let error = json!({ "code": 1, "message": "no line", "data": { "kind": kind, "retry_after_ms": 20 } });
+            tool.say(json!({ "jsonrpc": "2.0", "id": invoke["id"], "error": error })).await;
+        }
+        tool
+    });
+    for code in [ErrorCode::E3502, ErrorCode::E3504] {
+        let error = session.invoke(&call(), &companion).await.unwrap_err();
+        assert!(error.is_reusable(), "the process itself is well");
+        let refusal = error.refusal();
+        assert_eq!((refusal.code, refusal.retryable, refusal.retry_after_ms), (code, Some(true), Some(20)));
+        assert!(refusal.message.ends_with(": no line"), "{}", refusal.message);
+    }
     program.await.unwrap();
 }
 
@@ -532,4 +556,21 @@ async fn a_scrubbed_companion_hears_no_secret() {
     let heard = ear.heard().join("\n");
     assert!(!heard.contains("hunter22") && !heard.contains("aHVudGVyMj"), "{heard}");
     assert_eq!(heard.matches("[secret key]").count(), 7, "{heard}");
+}
+
+#[test]
+fn each_end_of_a_session_says_how_far_the_call_came() {
+    use kernel::ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
+    let failure = Failure { code: 1, message: "no".into(), data: None };
+    for (error, reach) in [
+        (SessionError::Unfit, NotSent),
+        (SessionError::Failed(failure), Answered),
+        (SessionError::Protocol(Fault::NotAnObject), MayHaveRun),
+        (SessionError::TooMuch { what: "x", limit: 1 }, MayHaveRun),
+        (SessionError::Ended, MayHaveRun),
+        (SessionError::Unresponsive, MayHaveRun),
+        (SessionError::Io(std::io::ErrorKind::BrokenPipe.into()), MayHaveRun),
+    ] {
+        assert_eq!(error.reach(), reach, "{error:?}");
+    }
 }

@@ -164,6 +164,7 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         parameters: &'a Value,
         deadline_ms: u64,
         trace_id: String,
+        idempotency_key: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         traceparent: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,6 +178,7 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         parameters: &call.parameters,
         deadline_ms: u64::try_from(call.time_left.as_millis()).unwrap_or(u64::MAX),
         trace_id: call.trace_id.to_string(),
+        idempotency_key: &call.idempotency_key,
         traceparent: call.traceparent.as_deref(),
         resume: call.resume.as_deref().map(Resume::from),
     };

@@ -52,7 +52,7 @@ async fn called(shelf: &Arc<Shelf>, resume: Option<Value>) -> Result<ToolOutput,
         let saved = SavedState { custom_state, ..SavedState::default() };
         Arc::new(ResumePoint { checkpoint_id: "cp-0".into(), invocation_id: call.invocation_id, saved })
     });
-    HOUSE.executor.execute(call).await
+    HOUSE.executor.execute(call).await.map_err(|error| error.refusal)
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn a_guest_that_spins_or_sleeps_is_stopped_at_its_deadline() {
         let mut call = call(&tool, json!({ "do": [verb] }));
         call.time_left = Duration::from_millis(200);
         let start = Instant::now();
-        assert_eq!(HOUSE.executor.execute(call).await.unwrap_err().code, ErrorCode::E3402, "{verb}");
+        assert_eq!(HOUSE.executor.execute(call).await.unwrap_err().refusal.code, ErrorCode::E3402, "{verb}");
         assert!(start.elapsed() < Duration::from_secs(5), "{verb}: {:?}", start.elapsed());
     }
 }
@@ -267,7 +267,11 @@ async fn what_a_call_may_use_is_the_least_that_anybody_says() {
         let mut call = call(&tool, json!({ "do": ["hold", megabytes] }));
         let asked = CallLimits { memory_mb_limit: Some(asked), ..CallLimits::default() };
         call.limits = ResourceEnvelope::default().resolve(tool.manifest.resource_limits.as_ref(), &asked).unwrap();
-        assert_eq!(HOUSE.executor.execute(call).await.unwrap_err().code, ErrorCode::E3403, "the manifest says 32");
+        assert_eq!(
+            HOUSE.executor.execute(call).await.unwrap_err().refusal.code,
+            ErrorCode::E3403,
+            "the manifest says 32"
+        );
     }
 }
 

@@ -19,6 +19,7 @@ fn component_with(imports: &str, memory: &str, body: &str) -> Vec<u8> {
             "(with \"host\" (instance (export \"log\" (func $log)) (export \"progress\" (func $progress))))",
             HOST_CORE,
         ),
+        "invocation" => (INVOCATION, "(with \"invocation\" (instance (export \"key\" (func $key))))", INVOCATION_CORE),
         "secrets" => (SECRETS, "(with \"secrets\" (instance (export \"get\" (func $get))))", SECRETS_CORE),
         "checkpoints" => (
             CHECKPOINTS,
@@ -77,6 +78,10 @@ const HOST: &str = r#"
 const HOST_CORE: &str = r#"
     (import "host" "log" (func $log (param i32 i32 i32)))
     (import "host" "progress" (func $progress (param i32 f64 i32 i32)))"#;
+const INVOCATION: &str = r#"
+  (import "gantry:tool/invocation@1.0.0" (instance $invocation (export "idempotency-key" (func (result string)))))
+  (core func $key (canon lower (func $invocation "idempotency-key") (memory $libc "memory") (realloc (func $libc "cabi_realloc"))))"#;
+const INVOCATION_CORE: &str = r#"(import "invocation" "key" (func $key (param i32)))"#;
 const SECRETS: &str = r#"
   (import "gantry:tool/secrets@1.0.0" (instance $secrets
     (export "get" (func (param "name" string) (result (result string (error string)))))))
@@ -150,6 +155,46 @@ async fn each_end_of_a_guest_has_its_code() {
 }
 
 #[tokio::test]
+async fn each_end_of_a_guest_says_how_far_the_call_came() {
+    use kernel::ports::executor::ExecutionReach::{Answered, MayHaveRun, NotSent};
+    let ok = "(call $ok (local.get $ptr) (local.get $len))";
+    let huge = component_with("", "(memory (export \"memory\") 1024)", ok);
+    let large = "(drop (memory.grow (i32.const 64))) (call $ok (i32.const 65536) (i32.const 2000000))";
+    for (component, reach) in [
+        (component("", "(call $err (i32.const 0) (i32.const 1025) (i32.const 4))"), Answered),
+        (component("", "(call $err (i32.const 1) (i32.const 1025) (i32.const 4))"), Answered),
+        // It does not say whether the service behind it was asked.
+        (component("", "(call $err (i32.const 2) (i32.const 1025) (i32.const 4))"), MayHaveRun),
+        (component("", "(call $ok (i32.const 1031) (i32.const 8))"), Answered),
+        (component("", large), Answered),
+        (component("", "(unreachable)"), MayHaveRun),
+        (huge, NotSent),
+        (b"no component".to_vec(), NotSent),
+    ] {
+        let (_folder, tool) = tool(&component, &[]);
+        let error = HOUSE.executor.execute(call(&tool, json!({ "text": "a b" }))).await.unwrap_err();
+        assert_eq!(error.reach, reach, "{error}");
+    }
+    // A credential that is not there, and a deadline: before the guest began, and after.
+    let (_folder, missing) = tool(&component("", ok), &["credentials:other"]);
+    assert_eq!(HOUSE.executor.execute(call(&missing, json!({}))).await.unwrap_err().reach, NotSent);
+    let (_folder, endless) = tool(&component("", "(loop $forever (br $forever)) (unreachable)"), &[]);
+    let mut late = call(&endless, json!({}));
+    late.time_left = Duration::from_millis(300);
+    let reach = HOUSE.executor.execute(late.clone()).await.unwrap_err().reach;
+    assert_eq!(reach, late.dispatch.reach(), "whichever it was, on a machine that may still be compiling");
+}
+
+#[tokio::test]
+async fn a_guest_is_told_the_key_of_its_act() {
+    let body = "(call $key (i32.const 100)) (call $ok (i32.load (i32.const 100)) (i32.load (i32.const 104)))";
+    let (_folder, tool) = tool(&component("invocation", body), &[]);
+    let mut call = call(&tool, json!({}));
+    call.idempotency_key = "\"act-1\"".into();
+    assert_eq!(HOUSE.executor.execute(call).await.unwrap().value, json!("act-1"));
+}
+
+#[tokio::test]
 async fn a_guest_that_would_start_with_too_much_memory_is_out_of_memory() {
     let huge = component_with("", "(memory (export \"memory\") 1024)", "(call $ok (local.get $ptr) (local.get $len))");
     assert_eq!(outcome(&huge).await.unwrap_err().code, ErrorCode::E3403, "64 MiB of 32");
@@ -168,7 +213,7 @@ async fn a_guest_that_never_ends_is_stopped_at_its_deadline() {
     let mut call = call(&tool, json!({}));
     call.time_left = Duration::from_millis(300);
     let start = Instant::now();
-    let refusal = HOUSE.executor.execute(call).await.unwrap_err();
+    let refusal = HOUSE.executor.execute(call).await.unwrap_err().refusal;
     assert_eq!(refusal.code, ErrorCode::E3402);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
@@ -234,7 +279,7 @@ async fn a_secret_is_given_under_its_declared_name_and_no_other() {
     let mut theirs = call(&declared, json!({}));
     theirs.tenant = "acme".parse().unwrap();
     assert_eq!(
-        HOUSE.executor.execute(theirs).await.unwrap_err().code,
+        HOUSE.executor.execute(theirs).await.unwrap_err().refusal.code,
         ErrorCode::E3602,
         "secrets belong to the caller's tenant"
     );

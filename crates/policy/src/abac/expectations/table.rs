@@ -11,9 +11,10 @@ use serde::de::IntoDeserializer;
 use toml::value::Datetime;
 use toml::{Spanned, Table};
 
+use super::super::OutputSchema;
 use super::super::calendar::midnight_ms;
 use super::super::source::{Position, position};
-use super::{Case, Expectations, Expected};
+use super::{Case, CaseUpstream, Expectations, Expected};
 use crate::role::Role;
 use crate::scope::Scope;
 
@@ -80,6 +81,11 @@ struct Row {
     #[serde(default)]
     required_permissions: Vec<String>,
     provider: Option<String>,
+    permissions: Option<Vec<String>>,
+    #[serde(default)]
+    hosts: Vec<String>,
+    upstream: Option<CaseUpstream>,
+    output_schema: Option<OutputWord>,
     #[serde(default)]
     arguments: Table,
     time: Option<toml::Value>,
@@ -87,6 +93,13 @@ struct Row {
     expect: Answer,
     policies: Option<Vec<String>>,
     obligations: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum OutputWord {
+    Declared,
+    Unconstrained,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +167,15 @@ fn case(table: Table) -> Result<Case, String> {
         tags: row.tags,
         categories: row.categories,
         effects: row.side_effects.unwrap_or(SideEffectPolicy::Pure),
+        // What a tool requires it may touch, so a case that names no more has that.
+        permissions: row.permissions.unwrap_or_else(|| row.required_permissions.clone()),
         required_permissions: row.required_permissions,
+        hosts: row.hosts,
+        upstream: row.upstream,
+        output_schema: match row.output_schema {
+            None | Some(OutputWord::Declared) => OutputSchema::Declared,
+            Some(OutputWord::Unconstrained) => OutputSchema::Unconstrained,
+        },
         provider: row.provider.unwrap_or_else(|| "builtin".to_owned()),
         arguments: json(toml::Value::Table(row.arguments))?,
         now_ms: row.time.map_or(Ok(NOON_MS), |time| time_ms(&time))?,

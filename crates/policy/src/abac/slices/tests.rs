@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::facts::Facts;
 use super::super::reads::Reads;
 use super::super::vocabulary::vocabulary;
-use super::super::{Policies, Question, ToolFacts};
+use super::super::{OutputSchema, Policies, Question, ToolFacts, ToolReach};
 use crate::role::Role;
 
 const PRINCIPALS: [&str; 7] = [
@@ -98,6 +98,8 @@ impl Asked {
                 effects: self.effects,
                 required_permissions: &[],
                 provider: "builtin",
+                reach: ToolReach::default(),
+                output_schema: OutputSchema::Declared,
             },
             arguments: &self.arguments,
             now_ms: self.now_ms,

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use futures_util::stream;
-use kernel::jobs::Jobs;
+use kernel::jobs::{Jobs, status_told_by};
 use kernel::ports::job_store::{JobEvent, JobKey, JobState};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
@@ -137,12 +137,24 @@ async fn stirred(news: &mut broadcast::Receiver<JobKey>, key: &JobKey) {
 }
 
 /// One event as the standard has it. JSON has no line breaks of its own when it is written compactly.
+///
+/// The end of a job is called what its status is from then on, and says so in its data; so does what a person finds out.
 fn written(event: &JobEvent) -> Bytes {
     let mut data = event.data.clone();
+    let status = status_told_by(event);
     if let Some(members) = data.as_object_mut() {
         members.insert("at".to_owned(), event.at.to_string().into());
+        if let Some(status) = status {
+            // The store's own word for the same.
+            members.remove("state");
+            members.insert("status".to_owned(), status.as_str().into());
+        }
     }
-    Bytes::from(format!("id: {}\nevent: {}\ndata: {data}\n\n", event.seq, event.kind))
+    let kind = match status {
+        Some(status) if event.kind != "resolved" => status.as_str(),
+        _ => event.kind.as_str(),
+    };
+    Bytes::from(format!("id: {}\nevent: {kind}\ndata: {data}\n\n", event.seq))
 }
 
 #[cfg(test)]
@@ -151,6 +163,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_end_is_called_what_the_status_is_from_then_on() {
+        for (kind, data, event, status) in [
+            ("done", json!({}), "success", "success"),
+            ("failed", json!({ "error": { "code": "E3401" } }), "error", "error"),
+            ("dead", json!({ "error": { "code": "E3402" } }), "timeout", "timeout"),
+            ("failed", json!({ "error": { "code": "E3413" } }), "indeterminate", "indeterminate"),
+            ("cancelled", json!({}), "cancelled", "cancelled"),
+            ("resolved", json!({ "state": "done" }), "resolved", "success"),
+            ("resolved", json!({ "state": "failed", "error": { "code": "E3401" } }), "resolved", "error"),
+        ] {
+            let written = written(&JobEvent { seq: 1, at: UnixMillis(0), kind: kind.into(), data });
+            let text = String::from_utf8(written.to_vec()).unwrap();
+            assert!(text.contains(&format!("\nevent: {event}\n")), "{text}");
+            assert!(text.contains(&format!("\"status\":\"{status}\"")) && !text.contains("state\""), "{text}");
+        }
+        let started = JobEvent { seq: 1, at: UnixMillis(0), kind: "started".into(), data: json!({ "attempt": 1 }) };
+        assert!(!String::from_utf8(written(&started).to_vec()).unwrap().contains("status"));
+    }
 
     #[test]
     fn an_event_is_one_line_of_data_whatever_is_in_it() {

@@ -51,13 +51,66 @@ pub async fn tenants_take_turns_whatever_they_call_urgent(adapter: impl Adapter)
     assert_eq!(taken.iter().filter(|(key, _)| key.tenant == tenant("quiet")).count(), 1);
 }
 
+pub async fn agents_of_a_tenant_take_turns_whatever_they_call_urgent(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let of = |flow: &str, level, number| NewJob {
+        flow: flow.to_owned(),
+        priority: JobPriority::near(level),
+        ..job("local", number)
+    };
+    for number in 0..60 {
+        put(&store, of("loud", 10, number)).await;
+    }
+    for number in 100..105 {
+        put(&store, of("quiet", 1, number)).await;
+    }
+    let is_quiet = |key: &JobKey| (100..105).any(|number| *key == super::key("local", number));
+    // One worker, so nothing ever runs when it takes: turns, not running jobs, make the difference.
+    let mut quiet = 0;
+    for _ in 0..10 {
+        let (key, fence) = take_one(&store).await;
+        quiet += usize::from(is_quiet(&key));
+        store.finish(&key, fence, End::Done(json!(1))).await.unwrap();
+    }
+    assert_eq!(quiet, 5, "every other turn");
+    // An agent that comes and goes does not overtake one that waits.
+    for number in 200..203 {
+        put(&store, of(&format!("new-{number}"), 10, number)).await;
+        let (key, fence) = take_one(&store).await;
+        assert_ne!(key, super::key("local", number), "the one that waits is first");
+        store.finish(&key, fence, End::Done(json!(1))).await.unwrap();
+        let (next, fence) = take_one(&store).await;
+        assert_eq!(next, super::key("local", number));
+        store.finish(&next, fence, End::Done(json!(1))).await.unwrap();
+    }
+}
+
+pub async fn an_agent_runs_no_more_than_its_share_of_its_tenant(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    for number in 0..10 {
+        put(&store, NewJob { flow: "loud".into(), ..job("local", number) }).await;
+    }
+    let rules = TakeRules { running_per_tenant: 3, running_per_flow: 2, ..WIDE };
+    let taken = take(&store, owner(1), rules).await;
+    assert_eq!(taken.len(), 2, "the third is left to others");
+    assert_eq!(take(&store, owner(1), rules).await, []);
+    put(&store, NewJob { flow: "quiet".into(), ..job("local", 100) }).await;
+    put(&store, NewJob { flow: "quiet".into(), ..job("local", 101) }).await;
+    let next = take(&store, owner(1), rules).await;
+    assert_eq!(next.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), [key("local", 100)]);
+    let (loud, fence) = taken.into_iter().next().unwrap();
+    store.finish(&loud, fence, End::HandBack).await.unwrap();
+    let again: Vec<JobKey> = take(&store, owner(1), rules).await.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(again.len(), 1, "given back, it waits again: {again:?}");
+}
+
 pub async fn a_tenant_runs_no_more_than_its_share(adapter: impl Adapter) {
     let store = ready(&adapter).await;
     for number in 0..10 {
         put(&store, job("loud", number)).await;
     }
     put(&store, job("quiet", 100)).await;
-    let rules = TakeRules { most: 100, running_per_tenant: 3 };
+    let rules = TakeRules { most: 100, running_per_tenant: 3, running_per_flow: 1_000 };
     let taken = take(&store, owner(1), rules).await;
     assert_eq!(taken.len(), 4);
     assert_eq!(take(&store, owner(1), rules).await, []);

@@ -10,6 +10,7 @@ use kernel::ports::change_bus::Change;
 pub(in super::super) const ACCESS_WORD: &str = "access";
 /// The word for a change of the registry.
 pub(in super::super) const REGISTRY_WORD: &str = "registry";
+const SERVERS_WORD: &str = "servers";
 const DECISIONS_WORD: &str = "decisions";
 const LOST_WORD: &str = "lost";
 
@@ -27,6 +28,7 @@ pub(super) fn spoken(instance: i64, change: &Change) -> String {
     match change {
         Change::Access { epoch } => format!("{instance} {ACCESS_WORD} {epoch}"),
         Change::Registry { generation } => format!("{instance} {REGISTRY_WORD} {generation}"),
+        Change::Servers => format!("{instance} {SERVERS_WORD}"),
         // Nobody says it of some only here; without their names all decisions are meant.
         Change::Decisions | Change::DecisionsOf { .. } => format!("{instance} {DECISIONS_WORD}"),
         Change::Lost => format!("{instance} {LOST_WORD}"),
@@ -50,6 +52,7 @@ pub(super) fn understood(said: &str) -> Option<Word> {
     let change = match (parts.next()?, parts.next().map(str::parse), parts.next()) {
         (ACCESS_WORD, Some(Ok(epoch)), None) => Change::Access { epoch },
         (REGISTRY_WORD, Some(Ok(generation)), None) => Change::Registry { generation },
+        (SERVERS_WORD, None, None) => Change::Servers,
         (DECISIONS_WORD, None, None) => Change::Decisions,
         _ => Change::Lost,
     };
@@ -62,8 +65,13 @@ mod tests {
 
     #[test]
     fn every_change_is_understood_as_it_was_said() {
-        let changes =
-            [Change::Access { epoch: u64::MAX }, Change::Registry { generation: 0 }, Change::Decisions, Change::Lost];
+        let changes = [
+            Change::Access { epoch: u64::MAX },
+            Change::Registry { generation: 0 },
+            Change::Servers,
+            Change::Decisions,
+            Change::Lost,
+        ];
         for change in changes {
             let word = Word { number: Some(7), instance: Some(3), change: change.clone() };
             assert_eq!(understood(&format!("7 {}", spoken(3, &change))), Some(word));

@@ -124,3 +124,16 @@ fn id(row: &Row, name: &'static str, of: &str) -> Result<Option<CheckpointId>, F
 fn count(row: &Row, name: &'static str) -> Result<u64, Fault> {
     Ok(u64::try_from(column::<i64>(row, name)?).unwrap_or(u64::MAX))
 }
+
+pub(super) async fn is_claimed(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    invocation: InvocationId,
+) -> Result<bool, Fault> {
+    let tenant = tenant.as_str();
+    let sql =
+        format!("SELECT 1 FROM checkpoint_attempts WHERE tenant_id = $2 AND invocation_id = $3 AND held_until > {NOW}");
+    let (now, invocation) = (store.now(), invocation.to_string());
+    let values = [int(&now), text(&tenant), text(&invocation)];
+    Ok(!store.pool.query(Scope::Tenant(tenant), &sql, &values).await?.is_empty())
+}

@@ -24,12 +24,14 @@ pub(super) async fn save(
              SELECT owner, tool_id, rank,
                  (SELECT max(fence) FROM checkpoints WHERE tenant_id = $3 AND invocation_id = $4) AS highest
              FROM checkpoints WHERE tenant_id = $3 AND invocation_id = $4 ORDER BY rank DESC LIMIT 1),
+         attempt AS (
+             SELECT fence FROM checkpoint_attempts WHERE tenant_id = $3 AND invocation_id = $4 FOR SHARE),
          verdict AS (
              SELECT CASE
                  WHEN EXISTS (SELECT 1 FROM there WHERE seal = $5) THEN 'kept'
                  WHEN EXISTS (SELECT 1 FROM there) THEN 'foreign'
                  WHEN EXISTS (SELECT 1 FROM newest WHERE owner <> $6 OR tool_id <> $7) THEN 'foreign'
-                 WHEN $8 < (SELECT highest FROM newest) THEN 'fenced'
+                 WHEN $8 < (SELECT highest FROM newest) OR $8 < (SELECT fence FROM attempt) THEN 'fenced'
                  WHEN $9 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints
                      WHERE checkpoint_id = $9 AND tenant_id = $3 AND invocation_id = $4) THEN 'base_gone'
                  ELSE 'new' END AS word),
@@ -95,6 +97,33 @@ pub(super) async fn save(
         _ => return Ok(None),
     };
     Ok(Some(saved))
+}
+
+/// How long a row outlives its attempt if there is nothing left to protect.
+const ATTEMPT_KEPT_MS: i64 = 7 * 86_400_000;
+
+pub(super) async fn claim(
+    store: &PostgresStore,
+    tenant: &TenantId,
+    invocation: InvocationId,
+    fence: Option<u64>,
+    span: Duration,
+) -> Result<Option<u64>, Fault> {
+    let tenant = tenant.as_str();
+    let sql = format!(
+        "INSERT INTO checkpoint_attempts AS kept (tenant_id, invocation_id, fence, held_until)
+         VALUES ($2, $3, coalesce($4, 0), {NOW} + $5)
+         ON CONFLICT (tenant_id, invocation_id) DO UPDATE
+         SET fence = coalesce($4, kept.fence), held_until = EXCLUDED.held_until
+         WHERE CASE WHEN $4 IS NULL THEN kept.held_until <= {NOW} ELSE kept.fence <= $4 END
+         RETURNING fence"
+    );
+    let (now, invocation, span) = (store.now(), invocation.to_string(), milliseconds(span));
+    let fence = fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
+    let values = [int(&now), text(&tenant), text(&invocation), int(&fence), int(&span)];
+    let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    Ok(Some(u64::try_from(column::<i64>(row, "fence")?).unwrap_or(0)))
 }
 
 /// Does a checkpoint of another tenant have this id? One of the same tenant will be seen when looking again.
@@ -221,5 +250,14 @@ pub(super) async fn prune(store: &PostgresStore, batch: usize) -> Result<usize, 
     );
     let (now, batch) = (store.now(), i64::try_from(batch).unwrap_or(i64::MAX));
     let freed = store.pool.execute(Scope::System, &sql, &[int(&now), int(&batch)]).await?;
+    let forgotten = format!(
+        "DELETE FROM checkpoint_attempts WHERE (tenant_id, invocation_id) IN
+             (SELECT tenant_id, invocation_id FROM checkpoint_attempts AS over
+              WHERE held_until < {NOW} - {ATTEMPT_KEPT_MS} AND NOT EXISTS
+                  (SELECT 1 FROM checkpoints AS kept
+                   WHERE kept.tenant_id = over.tenant_id AND kept.invocation_id = over.invocation_id)
+              ORDER BY held_until LIMIT $2 FOR UPDATE SKIP LOCKED)"
+    );
+    store.pool.execute(Scope::System, &forgotten, &[int(&now), int(&batch)]).await?;
     Ok(usize::try_from(freed).unwrap_or(usize::MAX))
 }

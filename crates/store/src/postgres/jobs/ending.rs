@@ -22,6 +22,8 @@ struct Ending<'a> {
     or_cancelled: bool,
     error: Option<&'a Value>,
     result: Option<&'a Value>,
+    /// What is kept of what went in, if that changes.
+    payload: Option<&'a Value>,
     after: Duration,
     /// How many attempts do not count.
     uncounted: i64,
@@ -36,6 +38,7 @@ impl<'a> Ending<'a> {
             or_cancelled: false,
             error,
             result,
+            payload: None,
             after: Duration::ZERO,
             uncounted: 0,
             event: state.as_str(),
@@ -51,6 +54,9 @@ impl<'a> Ending<'a> {
         };
         match end {
             End::Done(result) => last(JobState::Done, None, Some(result)),
+            End::DoneKeeping { result, payload } => {
+                Self { payload: Some(payload), ..last(JobState::Done, None, Some(result)) }
+            }
             End::Failed(error) => last(JobState::Failed, Some(error), None),
             End::Dead(error) => last(JobState::Dead, Some(error), None),
             End::Cancelled(error) => last(JobState::Cancelled, Some(error), None),
@@ -136,6 +142,7 @@ impl PostgresStore {
                     text(&ending.event),
                     text(&ending.data.to_string()),
                     text(&cancelled.to_string()),
+                    text(&ending.payload.map(Value::to_string)),
                 ],
             )
             .await?;
@@ -193,7 +200,8 @@ fn finishing() -> String {
              WHERE tenant_id = $2 AND id = $3 AND fence = $4 AND state = 'running'
              RETURNING seq, events, state
          ), body AS (
-             UPDATE job_bodies SET result = $8 FROM ended WHERE job_bodies.seq = ended.seq AND $8 IS NOT NULL
+             UPDATE job_bodies SET result = $8, payload = coalesce($14, payload) FROM ended
+             WHERE job_bodies.seq = ended.seq AND $8 IS NOT NULL
          ), told AS (
              INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
              SELECT seq, events, $2, clock.now, CASE WHEN state = $5 THEN $11 ELSE state END,

@@ -7,7 +7,7 @@
 //! One statement chooses what taking one by one would (JOB-6). Taken one by one, a tenant's `n`-th job is taken when the
 //! tenant runs `running + n`; among tenants that run equally many, those that were served before this take come first, by
 //! their tickets, and those served in it later, those with fewer turns in it earlier. So jobs are taken in the order of
-//! `(running + n, n, served)`.
+//! `(running + n, n, served)`. The same holds within a tenant for its flows (JOB-7), which makes the order of its jobs.
 
 use std::time::Duration;
 
@@ -72,7 +72,13 @@ impl PostgresStore {
                 Scope::System,
                 LOCK,
                 &taking(),
-                &[int(&self.now()), text(&owner), int(&most), int(&i64::from(rules.running_per_tenant))],
+                &[
+                    int(&self.now()),
+                    text(&owner),
+                    int(&most),
+                    int(&i64::from(rules.running_per_tenant)),
+                    int(&i64::from(rules.running_per_flow)),
+                ],
             )
             .await?;
         result.jobs = rows.iter().map(taken).collect::<Result<_, Fault>>()?;
@@ -142,15 +148,28 @@ fn taking() -> String {
              SELECT tenant_id, running, served FROM job_tenants
              WHERE waiting > 0 AND running < $4
                AND EXISTS (SELECT 1 FROM instances, clock WHERE owner_id = $2 AND jobs_until > clock.now)
-               AND EXISTS (SELECT 1 FROM jobs WHERE jobs.tenant_id = job_tenants.tenant_id AND jobs.state = 'queued')
+               AND EXISTS (SELECT 1 FROM job_flows
+                           WHERE job_flows.tenant_id = job_tenants.tenant_id AND job_flows.waiting > 0 AND job_flows.running < $5
+                             AND EXISTS (SELECT 1 FROM jobs WHERE jobs.tenant_id = job_flows.tenant_id
+                                           AND jobs.flow = job_flows.flow AND jobs.state = 'queued'))
              ORDER BY running, served, tenant_id LIMIT $3
          ),
          chosen AS MATERIALIZED (
              SELECT job.seq, row_number() OVER (ORDER BY turns.running + job.n, job.n, turns.served, turns.tenant_id) AS place
              FROM turns CROSS JOIN LATERAL (
-                 SELECT seq, row_number() OVER (ORDER BY rank, seq) AS n FROM jobs
-                 WHERE jobs.tenant_id = turns.tenant_id AND jobs.state = 'queued'
-                 ORDER BY rank, seq LIMIT least($3, $4 - turns.running)
+                 SELECT own.seq, row_number() OVER (ORDER BY lines.running + own.m, own.m, lines.served, lines.flow) AS n
+                 FROM (
+                     SELECT flow, running, served FROM job_flows
+                     WHERE job_flows.tenant_id = turns.tenant_id AND waiting > 0 AND running < $5
+                       AND EXISTS (SELECT 1 FROM jobs WHERE jobs.tenant_id = job_flows.tenant_id
+                                     AND jobs.flow = job_flows.flow AND jobs.state = 'queued')
+                     ORDER BY running, served, flow LIMIT $3
+                 ) lines CROSS JOIN LATERAL (
+                     SELECT seq, row_number() OVER (ORDER BY rank, seq) AS m FROM jobs
+                     WHERE jobs.tenant_id = turns.tenant_id AND jobs.flow = lines.flow AND jobs.state = 'queued'
+                     ORDER BY rank, seq LIMIT least($3, $5 - lines.running)
+                 ) own
+                 ORDER BY n LIMIT least($3, $4 - turns.running)
              ) job
              ORDER BY place LIMIT $3
          ),
@@ -162,12 +181,20 @@ fn taking() -> String {
              UPDATE jobs SET state = 'running', owner_id = $2, fence = jobs.fence + 1, attempts = jobs.attempts + 1,
                              started_at = clock.now, progress = NULL, phase = NULL, events = jobs.events + 1
              FROM clock, locked WHERE jobs.seq = locked.seq AND jobs.state = 'queued'
-             RETURNING {COLUMNS}, jobs.fence, jobs.events, locked.place
+             RETURNING {COLUMNS}, jobs.flow, jobs.fence, jobs.events, locked.place
          ),
          served AS (
              UPDATE job_tenants SET served = ticket.first + last.place
              FROM ticket, (SELECT tenant_id, max(place) AS place FROM held GROUP BY tenant_id) last
              WHERE job_tenants.tenant_id = last.tenant_id
+             RETURNING 1
+         ),
+         served_flows AS (
+             -- After the rows of tenants, as everywhere.
+             UPDATE job_flows SET served = (ticket.first + last.place) * 2
+             FROM ticket, (SELECT tenant_id, flow, max(place) AS place FROM held GROUP BY tenant_id, flow) last,
+                  (SELECT count(*) AS tenants FROM served) before
+             WHERE job_flows.tenant_id = last.tenant_id AND job_flows.flow = last.flow AND before.tenants >= 0
          ),
          told AS (
              INSERT INTO job_events (seq, number, tenant_id, at, kind, data)

@@ -136,3 +136,18 @@ fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> 
 fn unreadable(column: &'static str, of: &str) -> Unreadable {
     Unreadable { column, of: of.to_owned() }
 }
+
+pub(super) fn is_claimed(
+    connection: &Connection,
+    tenant: &TenantId,
+    invocation: InvocationId,
+    now: UnixMillis,
+) -> Result<bool, Fault> {
+    let found: Option<i64> = connection
+        .prepare_cached(
+            "SELECT 1 FROM checkpoint_attempts WHERE tenant_id = ?1 AND invocation_id = ?2 AND held_until > ?3",
+        )?
+        .query_row(rusqlite::params![tenant.as_str(), invocation.to_string(), now.0], |row| row.get(0))
+        .optional()?;
+    Ok(found.is_some())
+}

@@ -29,12 +29,18 @@ pub(super) fn save(
         )?
         .query_row([head.tenant.as_str(), &invocation], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
-    let given = fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
+    let given = fence.map(number);
+    let taken_over: Option<i64> = connection
+        .prepare_cached("SELECT fence FROM checkpoint_attempts WHERE tenant_id = ?1 AND invocation_id = ?2")?
+        .query_row([head.tenant.as_str(), &invocation], |row| row.get(0))
+        .optional()?;
     let (rank, fence) = match newest {
+        None if given.zip(taken_over).is_some_and(|(given, by)| given < by) => return Ok(Saved::Fenced),
         None => (1, given.unwrap_or(0)),
         Some((owner, tool, ..)) if owner != head.owner.as_str() || tool != head.tool.as_str() => {
             return Ok(Saved::Foreign);
         }
+        _ if given.zip(taken_over).is_some_and(|(given, by)| given < by) => return Ok(Saved::Fenced),
         Some((.., highest)) if given.is_some_and(|given| given < highest) => return Ok(Saved::Fenced),
         Some((.., rank, highest)) => (rank + 1, given.unwrap_or(highest)),
     };
@@ -82,6 +88,33 @@ pub(super) fn save(
             &*checkpoint.payload,
         ])?;
     Ok(Saved::Kept)
+}
+
+/// How long a row outlives its attempt if there is nothing left to protect.
+const ATTEMPT_KEPT_MS: i64 = 7 * 86_400_000;
+
+fn number(fence: u64) -> i64 {
+    i64::try_from(fence).unwrap_or(i64::MAX)
+}
+
+pub(super) fn claim(
+    connection: &Connection,
+    (tenant, invocation): Of<'_>,
+    fence: Option<u64>,
+    now: UnixMillis,
+    until: UnixMillis,
+) -> Result<Option<u64>, Fault> {
+    let held: Option<i64> = connection
+        .prepare_cached(
+            "INSERT INTO checkpoint_attempts (tenant_id, invocation_id, fence, held_until) VALUES (?1, ?2, coalesce(?3, 0), ?5)
+             ON CONFLICT (tenant_id, invocation_id) DO UPDATE
+             SET fence = coalesce(?3, fence), held_until = ?5
+             WHERE CASE WHEN ?3 IS NULL THEN held_until <= ?4 ELSE fence <= ?3 END
+             RETURNING fence",
+        )?
+        .query_row(params![tenant, invocation.to_string(), fence.map(number), now.0, until.0], |row| row.get(0))
+        .optional()?;
+    Ok(held.map(|fence| u64::try_from(fence).unwrap_or(0)))
 }
 
 pub(super) fn promote(
@@ -177,6 +210,16 @@ pub(super) fn prune(connection: &Connection, batch: usize, now: UnixMillis) -> R
                   LIMIT ?2)",
         )?
         .execute(params![now.0, batch])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM checkpoint_attempts WHERE (tenant_id, invocation_id) IN
+                 (SELECT tenant_id, invocation_id FROM checkpoint_attempts AS over
+                  WHERE held_until < ?1 AND NOT EXISTS
+                      (SELECT 1 FROM checkpoints AS kept
+                       WHERE kept.tenant_id = over.tenant_id AND kept.invocation_id = over.invocation_id)
+                  LIMIT ?2)",
+        )?
+        .execute(params![now.0.saturating_sub(ATTEMPT_KEPT_MS), batch])?;
     Ok(freed)
 }
 

@@ -1,6 +1,7 @@
 //! Whose turn it is: leases of owners, taking jobs, and taking over those of owners that are gone.
 //!
-//! Choosing is two look-ups in an index for each job: the tenant whose turn it is (JOB-6), then its first job (JOB-5).
+//! Choosing is three look-ups in an index for each job: the tenant whose turn it is (JOB-6), the flow of it whose turn it is
+//! (JOB-7), then its first job (JOB-5).
 
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ pub(super) fn take(connection: &Connection, now: UnixMillis, owner: OwnerId, rul
     }
     make_due_ready(connection, now)?;
     while taken.jobs.len() < rules.most {
-        let Some(seq) = next(connection, rules.running_per_tenant)? else { break };
+        let Some(seq) = next(connection, rules)? else { break };
         taken.jobs.push(hold(connection, now, owner, seq, Begin::Attempt)?);
     }
     let next_due: Option<i64> = connection
@@ -120,23 +121,37 @@ fn make_due_ready(connection: &Connection, now: UnixMillis) -> Result<(), Fault>
 }
 
 /// The job whose turn it is.
-fn next(connection: &Connection, running_per_tenant: u32) -> Result<Option<i64>, Fault> {
+fn next(connection: &Connection, rules: TakeRules) -> Result<Option<i64>, Fault> {
     let tenant: Option<String> = connection
         .prepare_cached(
-            "SELECT tenant_id FROM job_tenants WHERE ready > 0 AND running < ?1 ORDER BY running, served LIMIT 1",
+            "SELECT tenant_id FROM job_tenants WHERE ready > 0 AND running < ?1
+               AND EXISTS (SELECT 1 FROM job_flows
+                           WHERE job_flows.tenant_id = job_tenants.tenant_id AND job_flows.ready > 0 AND job_flows.running < ?2)
+             ORDER BY running, served LIMIT 1",
         )?
-        .query_row([running_per_tenant], |row| row.get(0))
+        .query_row([rules.running_per_tenant, rules.running_per_flow], |row| row.get(0))
         .optional()?;
     let Some(tenant) = tenant else { return Ok(None) };
+    let flow: String = connection
+        .prepare_cached(
+            "SELECT flow FROM job_flows WHERE tenant_id = ?1 AND ready > 0 AND running < ?2
+             ORDER BY running, served, flow LIMIT 1",
+        )?
+        .query_row(params![tenant, rules.running_per_flow], |row| row.get(0))?;
     let seq: i64 = connection
-        .prepare_cached("SELECT seq FROM jobs WHERE state = 'queued' AND tenant_id = ?1 ORDER BY rank, seq LIMIT 1")?
-        .query_row([&tenant], |row| row.get(0))?;
+        .prepare_cached(
+            "SELECT seq FROM jobs WHERE state = 'queued' AND tenant_id = ?1 AND flow = ?2 ORDER BY rank, seq LIMIT 1",
+        )?
+        .query_row([&tenant, &flow], |row| row.get(0))?;
     let ticket: i64 = connection
         .prepare_cached("UPDATE job_tenants SET served = served + 1 WHERE tenant_id = '' RETURNING served")?
         .query_row([], |row| row.get(0))?;
     connection
         .prepare_cached("UPDATE job_tenants SET served = ?2 WHERE tenant_id = ?1")?
         .execute(params![tenant, ticket])?;
+    connection
+        .prepare_cached("UPDATE job_flows SET served = ?3 * 2 WHERE tenant_id = ?1 AND flow = ?2")?
+        .execute(params![tenant, flow, ticket])?;
     moved(connection, &tenant, -1, -1, 1)?;
     Ok(Some(seq))
 }

@@ -139,8 +139,8 @@ fn insert(
     let seq: i64 = connection
         .prepare_cached(
             "INSERT INTO jobs (tenant_id, id, kind, label, subject, digest, priority, state, rank, attempts, attempts_max,
-                               dedupe_key, dedupe_until, owner_id, fence, created_at, due_at, started_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+                               dedupe_key, dedupe_until, owner_id, fence, created_at, due_at, started_at, flow)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
              RETURNING seq",
         )?
         .query_row(
@@ -163,6 +163,7 @@ fn insert(
                 now.0,
                 due.0,
                 runs.then_some(now.0),
+                job.flow,
             ],
             |row| row.get(0),
         )?;
@@ -219,6 +220,12 @@ pub(super) fn finish(
             connection
                 .prepare_cached("UPDATE job_bodies SET result = ?2 WHERE seq = ?1")?
                 .execute(params![seq, result.to_string()])?;
+            (JobState::Done, None)
+        }
+        End::DoneKeeping { result, payload } => {
+            connection
+                .prepare_cached("UPDATE job_bodies SET result = ?2, payload = ?3 WHERE seq = ?1")?
+                .execute(params![seq, result.to_string(), payload.to_string()])?;
             (JobState::Done, None)
         }
         End::Failed(error) => (JobState::Failed, Some(error)),
@@ -372,6 +379,16 @@ pub(super) fn ask_cancel(
     ended(connection, now, seq, JobState::Cancelled, Some(error))?;
     moved(connection, key.tenant.as_str(), -1, ready, 0)?;
     Ok(CancelAsked::Now(JobState::Cancelled))
+}
+
+pub(super) fn rewrite_payload(connection: &Connection, key: &JobKey, payload: &str) -> Result<bool, Fault> {
+    let rewritten = connection
+        .prepare_cached(
+            "UPDATE job_bodies SET payload = ?3
+             WHERE seq = (SELECT seq FROM jobs WHERE tenant_id = ?1 AND id = ?2) AND payload <> 'null'",
+        )?
+        .execute(params![key.tenant.as_str(), key.id.to_string(), payload])?;
+    Ok(rewritten > 0)
 }
 
 pub(super) fn prune(

@@ -20,6 +20,7 @@ impl Keeper {
         let patience = Duration::from_secs(self.spec.upkeep.start_timeout_seconds.max(1));
         let wanted = Wanted {
             tenant: &self.unit.tenant,
+            owner: &self.unit.owner,
             spec: &self.spec,
             era: self.era,
             hearing: Arc::clone(&self.unit) as _,
@@ -64,7 +65,7 @@ impl Keeper {
 /// A start that failed, for those who waited for it: nothing of their calls was done.
 fn not_started(fault: Fault, server: &str) -> Refusal {
     match fault {
-        Fault::Ours(refusal) => *refusal,
+        Fault::Ours(error) => error.refusal,
         Fault::Denied(_) | Fault::Busy { .. } => fault.refusal(server, true),
         Fault::Late => {
             Refusal::new(ErrorCode::E3503, format!("the server `{server}` did not start in time")).retryable(true)

@@ -243,6 +243,9 @@ impl Redactor for Redacting {
     fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
         self.0.value(value, schema).map_err(|error| RedactError(Box::new(error)))
     }
+    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
+        self.0.fields(value, Some(schema)).map_err(|error| RedactError(Box::new(error)))
+    }
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.0.text(text)
     }
@@ -257,7 +260,7 @@ struct Nobody;
 
 #[async_trait]
 impl AuditSink for Nobody {
-    async fn append(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
+    async fn write(&self, _: Arc<[AuditRecord]>) -> Result<(), AuditError> {
         Ok(())
     }
 }

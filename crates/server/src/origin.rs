@@ -8,7 +8,7 @@ use http::header::{HOST, ORIGIN};
 
 /// An origin: scheme, host and port (RFC 6454).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     scheme: String,
     host: String,
     port: Option<u16>,
@@ -18,7 +18,7 @@ pub(super) struct Origin {
 const BYTES_MAX: usize = 512;
 
 /// An origin as browsers write it; nothing else is one.
-pub(super) fn origin(text: &str) -> Option<Origin> {
+pub(crate) fn origin(text: &str) -> Option<Origin> {
     if text.len() > BYTES_MAX {
         return None;
     }
@@ -37,12 +37,12 @@ pub(super) fn origin(text: &str) -> Option<Origin> {
 }
 
 /// The host of a `host` header, in lower case and without its port.
-pub(super) fn host_of(text: &str) -> Option<String> {
+pub(crate) fn host_of(text: &str) -> Option<String> {
     (text.len() <= BYTES_MAX).then(|| authority(text)).flatten().map(|(host, _)| host)
 }
 
 /// May a page with this `Origin` talk to us? A request without one comes from no page.
-pub(super) fn origin_is_fine(headers: &HeaderMap, allowed: &[String]) -> bool {
+pub(crate) fn origin_is_fine(headers: &HeaderMap, allowed: &[String]) -> bool {
     let mut shown = headers.get_all(ORIGIN).iter();
     let Some(first) = shown.next() else { return true };
     if shown.next().is_some() {
@@ -52,16 +52,26 @@ pub(super) fn origin_is_fine(headers: &HeaderMap, allowed: &[String]) -> bool {
     is_loopback(&given.host) || allowed.iter().filter_map(|text| origin(text)).any(|one| one == given)
 }
 
-/// Is this server called by one of its names? Everything is fine where no name is known and the network is not our own
-/// machine alone.
-pub(super) fn host_is_fine(headers: &HeaderMap, allowed: &[String], on_loopback: bool) -> bool {
-    if !on_loopback && allowed.is_empty() {
-        return true;
-    }
+/// The names by which a door may be called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HostNames<'a> {
+    /// The names that the operator has given, for this door and for the other.
+    pub(crate) allowed: [&'a [String]; 2],
+    /// Must a name be one of those? It must on a listener of this machine alone, where a rebound name of a web page leads,
+    /// and where the operator has named any.
+    pub(crate) named_only: bool,
+    /// Does the listener stand on a loopback address? Then the names of the machine itself are good.
+    pub(crate) on_loopback: bool,
+}
+
+/// Is this server called by one of its names? A request has exactly one host (RFC 9112 §3.2), whatever the listener.
+pub(crate) fn host_is_fine(headers: &HeaderMap, names: HostNames<'_>) -> bool {
     let mut shown = headers.get_all(HOST).iter();
     let (Some(first), None) = (shown.next(), shown.next()) else { return false };
     let Some(given) = first.to_str().ok().and_then(host_of) else { return false };
-    (on_loopback && is_loopback(&given)) || allowed.contains(&given)
+    !names.named_only
+        || (names.on_loopback && is_loopback(&given))
+        || names.allowed.iter().any(|allowed| allowed.contains(&given))
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -150,8 +160,18 @@ mod tests {
             (&["localhost", "evil.example"], true, false),
             (&[], true, false),
         ] {
-            assert_eq!(host_is_fine(&with(&HOST, hosts), &allowed, on_loopback), expected, "{hosts:?} {on_loopback}");
+            let names = HostNames { allowed: [&[], &allowed], named_only: true, on_loopback };
+            assert_eq!(host_is_fine(&with(&HOST, hosts), names), expected, "{hosts:?} {on_loopback}");
         }
-        assert!(host_is_fine(&with(&HOST, &["anything.example"]), &[], false));
+        let any = HostNames { allowed: [&[], &[]], named_only: false, on_loopback: false };
+        for (hosts, expected) in [
+            (&["anything.example"][..], true),
+            (&["192.0.2.7:80"], true),
+            (&[], false),
+            (&["a", "b"], false),
+            (&["a/b"], false),
+        ] {
+            assert_eq!(host_is_fine(&with(&HOST, hosts), any), expected, "{hosts:?}");
+        }
     }
 }

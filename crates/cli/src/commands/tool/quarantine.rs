@@ -1,0 +1,53 @@
+//! `gantry tool quarantine | release`: take a tool out of use, and put it back. (REG-024)
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::client::segment;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Take a tool out of use, in every version and on every instance, until it is released
+#[derive(Debug, Args)]
+pub(crate) struct Quarantine {
+    /// `namespace.tool_id`, `tool_id`, or an alias
+    tool: String,
+    /// Why; it is recorded
+    #[arg(long, short, value_name = "TEXT")]
+    reason: String,
+}
+
+/// Put a tool that a person has taken out of use back into it
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// `namespace.tool_id`, `tool_id`, or an alias
+    tool: String,
+    /// Why; it is recorded
+    #[arg(long, short, value_name = "TEXT")]
+    reason: String,
+}
+
+impl Quarantine {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        change(context, &self.tool, "quarantine", &self.reason).await
+    }
+}
+
+impl Release {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        change(context, &self.tool, "release", &self.reason).await
+    }
+}
+
+async fn change(context: &Context, tool: &str, act: &str, reason: &str) -> Result<(), Failure> {
+    let body = json!({ "reason": reason });
+    let answer = context.client()?.post(&format!("/v1/tools/{}/{act}", segment(tool)), &body).await?;
+    context.printer.answer(&answer, |printer| {
+        let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let held = answer.get("quarantined").and_then(Value::as_bool).unwrap_or_default();
+        let state = if held { "quarantined" } else { "released" };
+        printer
+            .table(["TOOL", "STATE", "REASON", "BY"], [[text("tool_id"), state.to_owned(), text("reason"), text("by")]])
+    });
+    Ok(())
+}

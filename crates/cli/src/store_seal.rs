@@ -1,0 +1,138 @@
+//! The seal on what must not be readable in the store: ChaCha20-Poly1305 under a key that is in no database.
+//!
+//! A sealed text is `gantry-sealed:1:` and, in base64, a random nonce and what the cipher makes of the text. What the text *is*
+//! (whose, and which row) is sealed with it, so that no row can pass for another.
+//!
+//! Not here: what is sealed (`sealed_secrets`, `sealed_jobs`), where the key comes from (`config::store`, `data_dir`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use kernel::ports::entropy::Entropy;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::failure::Failure;
+
+/// What sealed texts begin with, and the way they are sealed.
+const SEALED: &str = "gantry-sealed:1:";
+/// What the beginning of every way is.
+const SEALED_SOMEHOW: &str = "gantry-sealed:";
+
+/// What is said of a shared store for which nobody has given a key.
+pub(crate) const NOT_SEALED: &str = "signing keys, other secrets of the installation and the parameters of background calls \
+                                     are readable in the database";
+
+/// A key of 32 bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct StoreKey([u8; 32]);
+
+/// Seals texts and opens them.
+pub(crate) struct StoreSeal {
+    key: LessSafeKey,
+    entropy: Arc<dyn Entropy>,
+}
+
+/// Is this a sealed text, with whatever key?
+pub(crate) fn is_sealed(text: &str) -> bool {
+    text.starts_with(SEALED_SOMEHOW)
+}
+
+// ---------------------------------------------------------------------------------------------------------- StoreKey
+
+impl StoreKey {
+    /// As people write it: 64 hexadecimal digits, or base64.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let bytes = of_hex(text)
+            .or_else(|| [STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD].iter().find_map(|way| way.decode(text).ok()))?;
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Debug for StoreKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreKey(…)")
+    }
+}
+
+fn of_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digits: Option<Vec<u8>> = text.as_bytes().iter().map(digit).collect();
+    let digits = digits.filter(|digits| digits.len() == 64)?;
+    digits.chunks_exact(2).map(|pair| Some(pair.first()? << 4 | pair.last()?)).collect()
+}
+
+// --------------------------------------------------------------------------------------------------------- StoreSeal
+
+impl StoreSeal {
+    /// With this key.
+    pub(crate) fn new(key: &StoreKey, entropy: Arc<dyn Entropy>) -> Result<Self, Failure> {
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &key.0);
+        let key = key.map_err(|_| Failure::new("the key of the store cannot be used"))?;
+        Ok(Self { key: LessSafeKey::new(key), entropy })
+    }
+
+    /// The sealed text of `what`. `None` if it cannot be sealed.
+    pub(crate) fn seal(&self, what: &str, text: &str) -> Option<String> {
+        let mut nonce = [0; NONCE_LEN];
+        self.entropy.fill(&mut nonce);
+        let mut sealed = text.as_bytes().to_vec();
+        let nonce_once = Nonce::assume_unique_for_key(nonce);
+        self.key.seal_in_place_append_tag(nonce_once, Aad::from(what.as_bytes()), &mut sealed).ok()?;
+        let all: Vec<u8> = nonce.into_iter().chain(sealed).collect();
+        Some(format!("{SEALED}{}", URL_SAFE_NO_PAD.encode(all)))
+    }
+
+    /// The text behind the sealed one. `None` if it was sealed with another key or as something else, or was changed.
+    pub(crate) fn open(&self, what: &str, sealed: &str) -> Option<String> {
+        let all = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(SEALED)?).ok()?;
+        let (nonce, sealed) = all.split_first_chunk::<NONCE_LEN>()?;
+        let mut sealed = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let opened = self.key.open_in_place(nonce, Aad::from(what.as_bytes()), &mut sealed).ok()?;
+        String::from_utf8(opened.to_vec()).ok()
+    }
+}
+
+impl fmt::Debug for StoreSeal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreSeal(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::OsEntropy;
+
+    fn seal_of(hex: &str) -> StoreSeal {
+        StoreSeal::new(&StoreKey::parse(&hex.repeat(32)).unwrap(), Arc::new(OsEntropy::open().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_read_from_hexadecimal_digits_and_base64_and_from_nothing_else() {
+        let hex = "07".repeat(32);
+        for text in [hex.as_str(), &format!(" {hex}\n"), &STANDARD.encode([7; 32]), &URL_SAFE_NO_PAD.encode([7; 32])] {
+            assert_eq!(StoreKey::parse(text), Some(StoreKey([7; 32])), "{text}");
+        }
+        for text in ["", "hunter2", &"07".repeat(31), &"0g".repeat(32), &STANDARD.encode([7; 31])] {
+            assert_eq!(StoreKey::parse(text), None, "{text}");
+        }
+        assert!(!format!("{:?}", StoreKey([7; 32])).contains('7'));
+    }
+
+    #[test]
+    fn a_text_is_opened_by_its_key_as_what_it_is_and_by_nothing_else() {
+        let (seal, other) = (seal_of("a1"), seal_of("b2"));
+        let sealed = seal.seal("job acme 1", "hunter2").unwrap();
+        assert!(is_sealed(&sealed) && !sealed.contains("hunter2"));
+        assert_ne!(seal.seal("job acme 1", "hunter2").unwrap(), sealed, "never the same twice");
+        assert_eq!(seal.open("job acme 1", &sealed).as_deref(), Some("hunter2"));
+        assert_eq!(seal.open("job acme 2", &sealed), None, "no row passes for another");
+        assert_eq!(other.open("job acme 1", &sealed), None);
+        assert_eq!(seal.open("job acme 1", sealed.get(..sealed.len() - 2).unwrap()), None);
+        assert_eq!(seal.open("job acme 1", "hunter2"), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Tools that people take out of use and put back, whatever kind they are. (REG-024)
+//!
+//! The store has the truth, so that it survives and every instance knows; what calls and listings ask is
+//! [`Availability`], which is told of every change. A tool that is quarantined because its server changed it is none of
+//! these: that is lifted by looking at the change (`upstreams`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use contract::error::{ErrorCode, Refusal};
+use contract::ids::{Subject, TenantId, ToolId};
+
+use super::service::shared;
+use super::{Registry, Tool};
+use crate::availability::{Availability, Quarantined};
+use crate::ports::registry_store::{Quarantine, StoreError};
+
+impl Registry {
+    /// Has quarantines shown where calls and listings ask. Once, when the kernel is made.
+    pub(crate) fn show_quarantines_in(&self, availability: &Arc<Availability>) {
+        let _ = self.availability.set(Arc::clone(availability));
+        availability.set_quarantined(&self.quarantined.load());
+    }
+
+    /// Reads what other instances have taken out of use.
+    pub(super) async fn reload_quarantines(&self) -> Result<(), StoreError> {
+        self.show(by_tool(self.store.quarantines().await?));
+        Ok(())
+    }
+
+    /// Takes a tool of the tenant out of use.
+    pub(crate) async fn quarantine(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        (reason, by): (String, &Subject),
+        may_know: impl Fn(&Tool) -> bool,
+    ) -> Result<Quarantine, Refusal> {
+        let tool = self.own_tool(tenant, name, &may_know)?;
+        let _turn = self.turns.of(&tool).await;
+        let new = Quarantine { tenant: tenant.clone(), tool, reason, by: by.clone(), at: self.clock.now() };
+        self.store.put_quarantine(&new).await.map_err(|error| error.refusal())?;
+        self.change(|held| {
+            held.insert((new.tenant.clone(), new.tool.clone()), Arc::new(new.clone()));
+        });
+        Ok(new)
+    }
+
+    /// Puts a tool of the tenant back into use. Answers its id.
+    pub(crate) async fn release(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        may_know: impl Fn(&Tool) -> bool,
+    ) -> Result<ToolId, Refusal> {
+        let tool = self.own_tool(tenant, name, &may_know)?;
+        let _turn = self.turns.of(&tool).await;
+        let was_held = self.store.remove_quarantine(tenant, &tool).await.map_err(|error| error.refusal())?;
+        self.change(|held| {
+            held.remove(&(tenant.clone(), tool.clone()));
+        });
+        if was_held {
+            return Ok(tool);
+        }
+        Err(Refusal::new(ErrorCode::E3408, format!("nobody has put `{tool}` into quarantine"))
+            .hint("a tool whose server changed it is released by accepting the change: `gantry server review`"))
+    }
+
+    /// The id of a tool that the tenant itself may change.
+    fn own_tool(&self, tenant: &TenantId, name: &str, may_know: impl Fn(&Tool) -> bool) -> Result<ToolId, Refusal> {
+        let snapshot = self.snapshot();
+        let found = snapshot.find(tenant, name).filter(|tool| may_know(tool));
+        let tool = found.ok_or_else(|| snapshot.not_found(tenant, name, &may_know))?;
+        if tool.tenant == *tenant { Ok(tool.id.clone()) } else { Err(shared(&tool.id)) }
+    }
+
+    fn change(&self, change: impl Fn(&mut Quarantined)) {
+        self.quarantined.rcu(|held| {
+            let mut held = Quarantined::clone(held);
+            change(&mut held);
+            held
+        });
+        self.tell_availability();
+    }
+
+    fn show(&self, held: Quarantined) {
+        self.quarantined.store(Arc::new(held));
+        self.tell_availability();
+    }
+
+    fn tell_availability(&self) {
+        if let Some(availability) = self.availability.get() {
+            availability.set_quarantined(&self.quarantined.load());
+        }
+    }
+}
+
+/// As they are looked for.
+pub(super) fn by_tool(all: Vec<Quarantine>) -> Quarantined {
+    let keyed = all.into_iter().map(|held| ((held.tenant.clone(), held.tool.clone()), Arc::new(held)));
+    keyed.collect::<HashMap<_, _>>()
+}

@@ -1,0 +1,250 @@
+//! Clients: for addresses of the operator, for one judged origin, and for addresses that were judged already.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, redirect};
+use sandbox::egress::Host;
+use url::Url;
+
+use crate::guard::{Denied, Guard, Target};
+
+/// Redirects within one origin that are followed for one request.
+const REDIRECTS_MAX: usize = 3;
+
+/// How a client behaves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// Resolving and connecting, TLS included; `None` is bounded by `total` alone.
+    pub connect: Option<Duration>,
+    /// All of a request, to the last byte that is read; `None` is the caller's to bound.
+    pub total: Option<Duration>,
+    /// Idle connections kept per host for the next request.
+    pub idle_per_host: usize,
+    /// Use the proxy that the environment names: only for the command line of a person.
+    pub environment_proxy: bool,
+}
+
+/// This machine cannot have an HTTP client.
+#[derive(Debug, thiserror::Error)]
+#[error("the HTTP client cannot be built")]
+pub struct BuildError(#[source] reqwest::Error);
+
+/// A client for one origin that was judged. Clones share their connections.
+#[derive(Debug, Clone)]
+pub struct OriginClient {
+    http: Client,
+    origin: Url,
+}
+
+/// A client for addresses that the operator has named in the configuration, or a person on the command line. It follows no
+/// redirect.
+///
+/// # Errors
+/// The machine cannot have one.
+pub fn operators_client(options: ClientOptions) -> Result<Client, BuildError> {
+    builder(options).redirect(redirect::Policy::none()).build().map_err(BuildError)
+}
+
+/// As [`operators_client`], with TLS as the caller has set it up: `tls` is a `rustls::ClientConfig`.
+///
+/// # Errors
+/// The machine cannot have one, or `tls` is something else.
+pub fn operators_client_with_tls(options: ClientOptions, tls: impl Any) -> Result<Client, BuildError> {
+    builder(options).use_preconfigured_tls(tls).redirect(redirect::Policy::none()).build().map_err(BuildError)
+}
+
+/// A client that connects to these addresses, which were judged just now, and to no others. It follows no redirect and
+/// keeps no connection, so it is good for one call.
+///
+/// # Errors
+/// The machine cannot have one.
+pub fn pinned_client(addresses: Vec<SocketAddr>, options: ClientOptions) -> Result<Client, BuildError> {
+    builder(ClientOptions { idle_per_host: 0, ..options })
+        .redirect(redirect::Policy::none())
+        .http1_only()
+        .dns_resolver(Arc::new(Pinned(addresses)))
+        .build()
+        .map_err(BuildError)
+}
+
+/// What the guard has said against a request that failed, if it was the guard.
+#[must_use]
+pub fn denial(error: &reqwest::Error) -> Option<&Denied> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(denied) = error.downcast_ref::<Denied>() {
+            return Some(denied);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn builder(options: ClientOptions) -> ClientBuilder {
+    let mut builder = Client::builder()
+        .pool_max_idle_per_host(options.idle_per_host)
+        .tcp_nodelay(true)
+        .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")));
+    // OUT-3.
+    if !options.environment_proxy {
+        builder = builder.no_proxy();
+    }
+    if let Some(connect) = options.connect {
+        builder = builder.connect_timeout(connect);
+    }
+    match options.total {
+        Some(total) => builder.timeout(total),
+        None => builder,
+    }
+}
+
+impl Guard {
+    /// A client for the origin of a target. Each connection it makes is judged anew.
+    ///
+    /// # Errors
+    /// The machine cannot have one.
+    pub fn client(self: &Arc<Self>, target: &Target, options: ClientOptions) -> Result<OriginClient, BuildError> {
+        // OUT-2.
+        let same_origin = redirect::Policy::custom(|attempt| {
+            let stays = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+            if stays && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
+        });
+        let http = builder(options)
+            .redirect(same_origin)
+            .dns_resolver(Arc::new(Judging { guard: Arc::clone(self), target: target.clone() }))
+            .build()
+            .map_err(BuildError)?;
+        let mut origin = target.url().clone();
+        origin.set_path("");
+        origin.set_query(None);
+        Ok(OriginClient { http, origin })
+    }
+}
+
+impl OriginClient {
+    /// A request to the path and query of `url` at the origin of this client, whatever host `url` has.
+    pub fn request(&self, method: Method, url: &Url) -> RequestBuilder {
+        let mut own = self.origin.clone();
+        own.set_path(url.path());
+        own.set_query(url.query());
+        self.http.request(method, own)
+    }
+}
+
+/// OUT-1, for many connections.
+#[derive(Debug)]
+struct Judging {
+    guard: Arc<Guard>,
+    target: Target,
+}
+
+impl Resolve for Judging {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (guard, target) = (Arc::clone(&self.guard), self.target.clone());
+        Box::pin(async move {
+            let judged = match name.as_str().parse::<Host>() {
+                Ok(host) if host == *target.host() => guard.addresses(&target).await,
+                _ => Err(Denied::NotAllowed("it is another host")),
+            };
+            judged
+                .map(|addresses| Box::new(addresses.into_iter()) as Addrs)
+                .map_err(|denied| Box::new(denied) as Box<dyn std::error::Error + Send + Sync>)
+        })
+    }
+}
+
+/// OUT-1, for one call.
+#[derive(Debug)]
+struct Pinned(Vec<SocketAddr>);
+
+impl Resolve for Pinned {
+    fn resolve(&self, _: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use sandbox::egress::{Bounds, GateLimits, Resolver};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::opened::Opened;
+
+    #[derive(Debug)]
+    struct Home;
+
+    #[async_trait::async_trait]
+    impl Resolver for Home {
+        async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+            Ok(vec![Ipv4Addr::LOCALHOST.into()])
+        }
+    }
+
+    fn guard(opened: &[&str]) -> Arc<Guard> {
+        let opened = Opened::read(opened.iter().copied()).unwrap();
+        Arc::new(Guard::for_tenants(opened, &Bounds::default(), GateLimits::default(), Arc::new(Home)))
+    }
+
+    /// Answers every request with this.
+    async fn answering(answer: String) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    let _ = stream.read(&mut request).await;
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                });
+            }
+        });
+        port
+    }
+
+    const FOUND: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi";
+
+    #[tokio::test]
+    async fn a_name_that_leads_inside_is_denied_when_it_is_connected_to() {
+        let guard = guard(&[]);
+        let target = guard.target("https://inside.example/").unwrap();
+        let client = guard.client(&target, ClientOptions::default()).unwrap();
+        let error = client.request(Method::GET, target.url()).send().await.unwrap_err();
+        assert!(matches!(denial(&error), Some(Denied::NotAllowed(_))), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_stays_at_the_origin_that_was_judged() {
+        let port = answering(FOUND.to_owned()).await;
+        let guard = guard(&[&format!("http://127.0.0.1:{port}")]);
+        let target = guard.target(&format!("http://127.0.0.1:{port}/a")).unwrap();
+        let client = guard.client(&target, ClientOptions::default()).unwrap();
+        let elsewhere = Url::parse("http://127.0.0.1:1/b").unwrap();
+        let response = client.request(Method::GET, &elsewhere).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), response.url().port()), (200, Some(port)));
+    }
+
+    #[tokio::test]
+    async fn a_redirect_to_another_origin_is_not_followed() {
+        let secret = answering(FOUND.to_owned()).await;
+        let redirect = format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:{secret}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        let port = answering(redirect).await;
+        let guard = guard(&[&format!("http://127.0.0.1:{port}")]);
+        let target = guard.target(&format!("http://127.0.0.1:{port}/")).unwrap();
+        let client = guard.client(&target, ClientOptions::default()).unwrap();
+        let response = client.request(Method::POST, target.url()).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), 307);
+    }
+}

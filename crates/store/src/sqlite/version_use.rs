@@ -1,0 +1,91 @@
+//! `VersionUseStore` on SQLite: calls of versions that end, by the hour. (REG-012)
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kernel::health::VersionKey;
+use kernel::ports::clock::UnixMillis;
+use kernel::ports::registry_store::StoreError;
+use kernel::ports::version_use::{Hour, HourOfUse, VersionUse, VersionUseStore};
+use rusqlite::{Connection, params};
+
+use super::SqliteStore;
+use super::columns::word;
+use super::faults::Fault;
+
+#[async_trait]
+impl VersionUseStore for SqliteStore {
+    async fn add_version_use(&self, hours: &[HourOfUse]) -> Result<(), StoreError> {
+        let hours = hours.to_vec();
+        self.writer()?.run(move |connection| add(connection, &hours)).await
+    }
+
+    async fn version_use(&self, from: Hour) -> Result<VersionUse, StoreError> {
+        self.readers.run(move |connection| read(connection, from)).await
+    }
+
+    async fn begin_use_report(&self, now: UnixMillis, every: Duration) -> Result<Option<UnixMillis>, StoreError> {
+        let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
+        self.writer()?.run(move |connection| begin_report(connection, now, every)).await
+    }
+
+    async fn forget_version_use(&self, before: Hour) -> Result<(), StoreError> {
+        let forget = move |connection: &Connection| {
+            connection.execute("DELETE FROM version_use WHERE hour < ?1", [before.0])?;
+            Ok(())
+        };
+        self.writer()?.run(forget).await
+    }
+}
+
+fn add(connection: &Connection, hours: &[HourOfUse]) -> Result<(), Fault> {
+    let mut put = connection.prepare_cached(
+        "INSERT INTO version_use (tenant_id, tool_id, version, hour, calls) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET calls = calls + excluded.calls",
+    )?;
+    for HourOfUse { version, hour, calls } in hours {
+        let calls = i64::try_from(*calls).unwrap_or(i64::MAX);
+        put.execute(params![
+            version.tenant.as_str(),
+            version.tool.as_str(),
+            version.version.to_string(),
+            hour.0,
+            calls
+        ])?;
+    }
+    Ok(())
+}
+
+fn read(connection: &Connection, from: Hour) -> Result<VersionUse, Fault> {
+    let mut statement = connection
+        .prepare_cached("SELECT tenant_id, tool_id, version, hour, calls FROM version_use WHERE hour >= ?1")?;
+    let mut rows = statement.query([from.0])?;
+    let mut hours = Vec::new();
+    while let Some(row) = rows.next()? {
+        let of: String = row.get("tool_id")?;
+        hours.push(HourOfUse {
+            version: VersionKey {
+                tenant: word(row, "tenant_id", &of)?,
+                tool: word(row, "tool_id", &of)?,
+                version: word(row, "version", &of)?,
+            },
+            hour: Hour(row.get("hour")?),
+            calls: u64::try_from(row.get::<_, i64>("calls")?).unwrap_or(0),
+        });
+    }
+    Ok(VersionUse { since: UnixMillis(number(connection, "version_use_since")?), hours })
+}
+
+fn begin_report(connection: &Connection, now: UnixMillis, every: i64) -> Result<Option<UnixMillis>, Fault> {
+    let before = number(connection, "version_use_reported")?;
+    if before > now.0.saturating_sub(every) {
+        return Ok(None);
+    }
+    connection.execute("UPDATE store_numbers SET value = ?1 WHERE name = 'version_use_reported'", [now.0])?;
+    Ok(Some(UnixMillis(before)))
+}
+
+fn number(connection: &Connection, name: &str) -> Result<i64, Fault> {
+    let mut statement = connection.prepare_cached("SELECT value FROM store_numbers WHERE name = ?1")?;
+    Ok(statement.query_row([name], |row| row.get(0))?)
+}

@@ -1,0 +1,431 @@
+//! Three tenants, one of them hostile, and everything there is only so much of: calls, connections, places for sandboxed
+//! calls, workers, deliveries, MCP sessions, and turns within a tenant. The hostile one takes all it can get and never lets
+//! go; the others go on.
+//!
+//! Nothing here depends on speed: what is held is held by a tool that waits for a file, or by a receiver that never answers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use crate::support::{Answer, Gantry, PATIENCE, Start, client, open_to_all};
+
+/// A tool that notes its run in a file outside and waits until another file is there; for that it runs without walls.
+const GATED: &str = r#"
+wish=$(cat)
+member() { printf %s "$wish" | sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p"; }
+echo "$(member word)" >> "$(member note)"
+gate=$(member gate)
+while [ -n "$gate" ] && [ ! -e "$gate" ]; do sleep 0.05; done
+printf '{"done": true}'
+"#;
+
+struct Stage {
+    home: TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        open_to_all(home.path());
+        let tool = home.path().join("tools/gated");
+        std::fs::create_dir_all(&tool).unwrap();
+        std::fs::write(tool.join("main.sh"), GATED).unwrap();
+        let text = |about: &str| json!({ "type": "string", "description": about });
+        let manifest = json!({
+            "tool_id": "gated", "namespace": "demo", "version": "1.0.0", "name": "Gated",
+            "description": "Waits until a file is there, for tests of what is shared.", "provider": "Demo",
+            "protocol": "native", "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 120,
+            "parameters": { "type": "object", "properties": { "gate": text("the file"), "note": text("where runs are noted"),
+                "word": text("what is noted") }, "required": ["note", "word"] },
+            "result_schema": { "type": "object" },
+            "execution": { "type": "process", "command": ["sh", "main.sh"], "protocol": "simple" },
+        });
+        std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
+        Self { home }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn start(&self) -> Start {
+        let start = Start::new().data(&self.path("data")).arg("--tools").arg(self.path("tools").to_str().unwrap());
+        start.arg("--unsandboxed-processes")
+    }
+
+    /// What a call waits for, unless `gate` is empty, and what it notes.
+    fn parameters(&self, gate: &str, word: &str) -> Value {
+        let gate = if gate.is_empty() { String::new() } else { self.path(gate).to_str().unwrap().to_owned() };
+        json!({ "gate": gate, "note": self.path("notes"), "word": word })
+    }
+
+    fn open(&self, gate: &str) {
+        std::fs::write(self.path(gate), "").unwrap();
+    }
+
+    fn noted(&self) -> Vec<String> {
+        lines(&self.path("notes"))
+    }
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+async fn token(gantry: &Gantry, tenant: &str, agent: &str) -> String {
+    gantry.mint(json!({ "sub": format!("did:example:{agent}"), "tenant": tenant })).await
+}
+
+/// A call that somebody waits for, beside the test, for as long as it takes.
+fn begin(gantry: &Gantry, token: &str, parameters: &Value) -> JoinHandle<Answer> {
+    let request = reqwest::Client::new().post(format!("{}/v1/tools/invoke", gantry.url)).bearer_auth(token);
+    let body =
+        json!({ "tool_id": "demo.gated", "parameters": parameters, "resource_limits": { "timeout_seconds": 110 } });
+    let request =
+        request.header("content-type", "application/json").header("prefer", "wait=110").body(body.to_string());
+    tokio::spawn(async move { Answer::of(request.send().await.unwrap()).await })
+}
+
+async fn call(gantry: &Gantry, token: &str) -> Answer {
+    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "6 * 7" } });
+    gantry.request(Method::POST, "/v1/tools/invoke", Some(token), Some(body)).await
+}
+
+async fn submit(gantry: &Gantry, token: &str, tool: &str, parameters: Value, priority: &str) -> String {
+    let options = json!({ "async_mode": true, "priority": priority });
+    let body = json!({ "tool_id": tool, "parameters": parameters, "execution_options": options });
+    let answer = gantry.request(Method::POST, "/v1/tools/invoke", Some(token), Some(body)).await;
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    answer.body["invocation_id"].as_str().unwrap().to_owned()
+}
+
+/// Waits, while the runtime goes on with what was begun.
+async fn until<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    let start = std::time::Instant::now();
+    loop {
+        if let Some(found) = attempt().await {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} did not happen in time");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// A number of the page of metrics.
+async fn metric(gantry: &Gantry, name: &str) -> Option<u64> {
+    let page = gantry.get("/metrics").await.text;
+    page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+async fn succeeds(gantry: &Gantry, token: &str, id: &str) {
+    until(&format!("the success of {id}"), async || {
+        let answer = gantry.request(Method::GET, &format!("/v1/invocations/{id}"), Some(token), None).await;
+        assert_ne!(answer.body["status"], "error", "{}", answer.text);
+        (answer.body["status"] == "success").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_one_tenant_leave_room_for_those_of_others() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_SERVER__CALLS_MAX", "4").run().await;
+    let mut held = Vec::new();
+    for number in 0..8 {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        held.push(begin(&gantry, &agent, &stage.parameters("gate", "held")));
+    }
+    until("calls of the hostile tenant", async || (stage.noted().len() >= 3).then_some(())).await;
+    let (acme, zeta) = (token(&gantry, "acme", "ann").await, token(&gantry, "zeta", "zoe").await);
+    for _ in 0..10 {
+        for other in [&acme, &zeta] {
+            let answer = call(&gantry, other).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+        }
+    }
+    assert_eq!(stage.noted().len(), 3, "one tenant holds three of four at most");
+    assert_eq!(metric(&gantry, "gantry_places_held{resource=\"calls\"}").await, Some(3));
+    until("the others wait", async || {
+        (metric(&gantry, "gantry_places_waiting{resource=\"calls\"}").await? == 5).then_some(())
+    })
+    .await;
+    stage.open("gate");
+    for call in held {
+        let answer = call.await.unwrap();
+        assert_eq!(answer.status, 200, "whoever waited had its turn: {}", answer.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_a_place_waits_for_it_and_exchanged_names_make_no_more_places() {
+    let stage = Stage::new();
+    let gantry = stage.start().run().await;
+    let root = token(&gantry, "acme", "ann").await;
+    token(&gantry, "acme", "bot").await;
+    let mut calls: Vec<_> = (0..4).map(|_| begin(&gantry, &root, &stage.parameters("gate", "first"))).collect();
+    until("four calls", async || (stage.noted().len() == 4).then_some(())).await;
+    let form = format!(
+        "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token={root}&sub=did%3Aexample%3Abot\
+         &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt"
+    );
+    let exchange = client().post(format!("{}/oauth/token", gantry.url)).body(form);
+    let exchange = exchange.header("content-type", "application/x-www-form-urlencoded");
+    let exchanged = Answer::of(exchange.send().await.unwrap()).await;
+    let renamed = exchanged.body["access_token"].as_str().unwrap_or_else(|| panic!("{}", exchanged.text)).to_owned();
+
+    calls.push(begin(&gantry, &root, &stage.parameters("gate", "fifth")));
+    calls.push(begin(&gantry, &renamed, &stage.parameters("gate", "sixth")));
+    until("both wait", async || {
+        let over = calls.iter().any(JoinHandle::is_finished) || stage.noted().len() > 4;
+        let waiting = metric(&gantry, "gantry_places_waiting{resource=\"sandboxed_calls\"}").await;
+        (over || waiting == Some(2)).then_some(())
+    })
+    .await;
+    assert_eq!(stage.noted(), ["first"; 4], "neither a fifth call nor one under another name has begun");
+    // Another agent, and another tenant, have places of their own.
+    for (tenant, agent) in [("acme", "other"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let answer = begin(&gantry, &other, &stage.parameters("", "other")).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    stage.open("gate");
+    for call in calls {
+        let answer = call.await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    assert_eq!(stage.noted().len(), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_in_vain_is_refused_when_its_time_is_over_and_has_run_nothing() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_LIMITS__CONCURRENT_CALLS_PER_AGENT", "1").run().await;
+    let ann = token(&gantry, "acme", "ann").await;
+    let held = begin(&gantry, &ann, &stage.parameters("gate", "held"));
+    until("the first call", async || (stage.noted().len() == 1).then_some(())).await;
+    let body = json!({ "tool_id": "demo.gated", "parameters": stage.parameters("", "late"),
+        "resource_limits": { "timeout_seconds": 1 } });
+    let refused = gantry.request(Method::POST, "/v1/tools/invoke", Some(&ann), Some(body)).await;
+    assert_eq!(refused.refusal(), (429, "E3003"), "{}", refused.text);
+    assert_eq!(refused.header("retry-after"), "1");
+    stage.open("gate");
+    assert_eq!(held.await.unwrap().status, 200);
+    assert_eq!(stage.noted(), ["held"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_in_processes_are_shared_by_tenants_however_many_agents_one_has() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_SANDBOX__SANDBOXES", "4").run().await;
+    let mut held = Vec::new();
+    for number in 0..6 {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        held.push(begin(&gantry, &agent, &stage.parameters("gate", "held")));
+    }
+    until("calls of the hostile tenant", async || (stage.noted().len() >= 3).then_some(())).await;
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let answer = begin(&gantry, &other, &stage.parameters("", "other")).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    let noted = stage.noted();
+    assert_eq!(noted.iter().filter(|word| *word == "held").count(), 3, "three of four places at most: {noted:?}");
+    stage.open("gate");
+    for call in held {
+        let answer = call.await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_strangers_make_room_and_known_clients_stay_connected() {
+    let start = Start::new().env("GANTRY_SERVER__CONNECTIONS_MAX", "20");
+    // Whoever says nothing is not sent away for it: room is made for newcomers, not by time.
+    let gantry = start.env("GANTRY_SERVER__HEADER_READ_TIMEOUT_MS", "600000").run().await;
+    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "6 * 7" } }).to_string();
+    let request = format!(
+        "POST /v1/tools/invoke HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        gantry.address(),
+        gantry.token,
+        body.len()
+    );
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+        while !String::from_utf8_lossy(&bytes).contains("\"status\":\"success\"") {
+            match stream.read(&mut buffer) {
+                Ok(count @ 1..) => bytes.extend_from_slice(&buffer[..count]),
+                end => panic!("{end:?} after {}", String::from_utf8_lossy(&bytes)),
+            }
+        }
+    };
+    let connect = || {
+        let stream = TcpStream::connect(gantry.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let mut friend = connect();
+    ask(&mut friend);
+    let strangers: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(gantry.address()).unwrap()).collect();
+    let mut slow = TcpStream::connect(gantry.address()).unwrap();
+    slow.write_all(b"GET /health/live HTTP/1.1\r\nx-slow: ").unwrap();
+    for _ in 0..3 {
+        ask(&mut connect());
+        let fresh = Answer::of(client().get(format!("{}/health/live", gantry.url)).send().await.unwrap()).await;
+        assert_eq!(fresh.status, 200);
+    }
+    ask(&mut friend);
+    assert!(metric(&gantry, "gantry_server_connections_evicted_total ").await.unwrap() > 0);
+    drop((strangers, slow));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_one_tenant_never_hold_all_workers() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_JOBS__CONCURRENCY", "4").run().await;
+    let mut held = Vec::new();
+    for number in 0..8 {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        let id = submit(&gantry, &agent, "demo.gated", stage.parameters("gate", "held"), "high").await;
+        held.push((agent, id));
+    }
+    until("jobs of the hostile tenant", async || (stage.noted().len() >= 3).then_some(())).await;
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let id = submit(&gantry, &other, "calculator", json!({ "expression": "6 * 7" }), "low").await;
+        succeeds(&gantry, &other, &id).await;
+    }
+    assert_eq!(stage.noted().len(), 3);
+    stage.open("gate");
+    for (agent, id) in held {
+        succeeds(&gantry, &agent, &id).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn urgent_jobs_of_one_agent_take_no_turns_from_its_neighbour() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_JOBS__CONCURRENCY", "1").run().await;
+    let (loud, quiet) = (token(&gantry, "acme", "loud").await, token(&gantry, "acme", "quiet").await);
+    let other = token(&gantry, "acme", "other").await;
+    let first = submit(&gantry, &other, "demo.gated", stage.parameters("gate", "other"), "normal").await;
+    until("the only worker is busy", async || (stage.noted().len() == 1).then_some(())).await;
+    for _ in 0..30 {
+        submit(&gantry, &loud, "demo.gated", stage.parameters("", "loud"), "high").await;
+    }
+    let waiting = submit(&gantry, &quiet, "demo.gated", stage.parameters("", "quiet"), "low").await;
+    stage.open("gate");
+    succeeds(&gantry, &other, &first).await;
+    succeeds(&gantry, &quiet, &waiting).await;
+    let at = stage.noted().iter().position(|word| word == "quiet").unwrap();
+    assert!(at <= 2, "{} jobs of the loud agent ran before", at - 1);
+}
+
+/// A receiver that answers nobody, and one that answers everybody.
+struct Receiver {
+    url: String,
+    asked: Arc<AtomicUsize>,
+}
+
+fn receiver(answers: bool) -> Receiver {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let held: Mutex<Vec<TcpStream>> = Mutex::default();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut buffer = [0; 8192];
+            let _some = stream.read(&mut buffer);
+            if answers {
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+            } else {
+                held.lock().unwrap().push(stream);
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    Receiver { url, asked }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_never_answers_holds_up_its_own_deliveries_only() {
+    let (tarpit, well) = (receiver(false), receiver(true));
+    let start = Start::new().env("GANTRY_WEBHOOKS__ALLOW", format!("{},{}", tarpit.url, well.url));
+    let start = start.env("GANTRY_WEBHOOKS__TIMEOUT_MS", "300000").env("GANTRY_JOBS__CONCURRENCY", "8");
+    let gantry = start.run().await;
+    let subscribe = async |tenant: &str, url: &str| {
+        let boss = json!({ "sub": format!("did:example:boss-{tenant}"), "tenant": tenant, "roles": ["admin"] });
+        let boss = gantry.mint(boss).await;
+        let body = json!({ "url": format!("{url}/hook"), "events": ["invocation.completed"] });
+        let answer = gantry.request(Method::POST, "/v1/webhooks", Some(&boss), Some(body)).await;
+        assert!(answer.status < 300, "{}", answer.text);
+    };
+    subscribe("mallory", &tarpit.url).await;
+    subscribe("acme", &well.url).await;
+    subscribe("zeta", &well.url).await;
+    let end_a_call = async |tenant: &str| {
+        let agent = token(&gantry, tenant, "agent").await;
+        let id = submit(&gantry, &agent, "calculator", json!({ "expression": "6 * 7" }), "normal").await;
+        succeeds(&gantry, &agent, &id).await;
+    };
+    for _ in 0..12 {
+        end_a_call("mallory").await;
+    }
+    until("deliveries into the tarpit", async || (tarpit.asked.load(Ordering::SeqCst) >= 5).then_some(())).await;
+    for (count, tenant) in [(1, "acme"), (2, "zeta")] {
+        end_a_call(tenant).await;
+        until("the delivery", async || (well.asked.load(Ordering::SeqCst) >= count).then_some(())).await;
+    }
+    // Another receiver of the same tenant, too.
+    subscribe("mallory", &well.url).await;
+    end_a_call("mallory").await;
+    until("the neighbour's delivery", async || (well.asked.load(Ordering::SeqCst) >= 3).then_some(())).await;
+    assert!(tarpit.asked.load(Ordering::SeqCst) <= 5, "one address holds five of eight workers at most");
+}
+
+async fn initialize(gantry: &Gantry, token: &str) -> u16 {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } } });
+    let request = client().post(format!("{}/mcp", gantry.url)).bearer_auth(token).body(body.to_string());
+    let request =
+        request.header("content-type", "application/json").header("accept", "application/json, text/event-stream");
+    request.send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_one_tenant_leave_room_and_exchanged_names_make_no_more_of_them() {
+    let start = Start::new().env("GANTRY_MCP__SESSIONS_MAX", "8").env("GANTRY_MCP__SESSIONS_PER_PRINCIPAL_MAX", "2");
+    let gantry = start.run().await;
+    let mut begun = 0;
+    for number in 0..10 {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        begun += u32::from(initialize(&gantry, &agent).await == 200);
+    }
+    assert_eq!(begun, 6, "three quarters");
+    let zoe = token(&gantry, "zeta", "zoe").await;
+    assert_eq!(initialize(&gantry, &zoe).await, 200);
+
+    let gantry = Start::new().env("GANTRY_MCP__SESSIONS_PER_PRINCIPAL_MAX", "2").run().await;
+    let root = token(&gantry, "acme", "ann").await;
+    assert_eq!([initialize(&gantry, &root).await, initialize(&gantry, &root).await], [200, 200]);
+    token(&gantry, "acme", "bot").await;
+    let form = format!(
+        "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token={root}&sub=did%3Aexample%3Abot\
+         &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt"
+    );
+    let exchange = client().post(format!("{}/oauth/token", gantry.url)).body(form);
+    let exchange = exchange.header("content-type", "application/x-www-form-urlencoded");
+    let exchanged = Answer::of(exchange.send().await.unwrap()).await;
+    let renamed = exchanged.body["access_token"].as_str().unwrap_or_else(|| panic!("{}", exchanged.text));
+    assert_eq!(initialize(&gantry, renamed).await, 429, "the same agent under another name");
+}

@@ -1,0 +1,46 @@
+//! `GET /health` and `gantry health` name each MCP server, to those who may see servers. (OPS-009, OPS-010)
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::http_server::HttpServer;
+use crate::support::{Gantry, PATIENCE};
+
+async fn put(gantry: &Gantry, name: &str, spec: Value) {
+    let answer = gantry.request(Method::PUT, &format!("/v1/servers/{name}"), Some(&gantry.token), Some(spec)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn each_server_is_named_to_those_who_may_see_servers_and_to_nobody_else() {
+    let gantry = Gantry::start().await;
+    let server = HttpServer::start().await;
+    put(&gantry, "hello", server.spec()).await;
+    // Nobody listens there: the one who did is gone.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    put(&gantry, "gone", json!({ "reach": { "type": "http", "url": format!("http://{nobody}/mcp") } })).await;
+    let start = std::time::Instant::now();
+    let told = loop {
+        let told = gantry.get("/health").await;
+        assert_eq!(told.status, 200, "calls go on: {}", told.text);
+        if told.body["checks"]["mcp:gone"]["healthy"] == false {
+            break told.body;
+        }
+        assert!(start.elapsed() < PATIENCE, "{}", told.text);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    assert_eq!(told["checks"]["mcp:hello"], json!({ "healthy": true, "required": false }));
+    assert_eq!((&told["healthy"], &told["degraded"]), (&json!(true), &json!(true)), "{told}");
+    assert!(told["checks"]["mcp:gone"]["severity"].is_string(), "{told}");
+    let ran = gantry.cli(&["health"]);
+    assert_ne!(ran.code(), 0, "{}", ran.out());
+    let line = |name: &str| ran.out().lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(line("mcp:hello").contains("OK"), "{}", ran.out());
+    assert!(line("mcp:gone").contains("WARNING") || line("mcp:gone").contains("CRITICAL"), "{}", ran.out());
+    let agent = gantry.mint(json!({ "tenant": "local" })).await;
+    let chief = gantry.mint(json!({ "sub": "did:example:chief", "roles": ["admin"] })).await;
+    for token in [None, Some(agent.as_str()), Some(chief.as_str()), Some("nonsense")] {
+        let told = gantry.request(Method::GET, "/health", token, None).await;
+        assert!(told.status == 200 && !told.text.contains("mcp:"), "{token:?}: {}", told.text);
+    }
+}

@@ -1,0 +1,123 @@
+//! Limits over all processes of a call together, also for a server that has no control groups: an ordinary user's.
+
+use serde_json::json;
+
+use super::traces::{carriers, marker};
+use super::{Tool, Workshop};
+use crate::support::{Start, wait_for};
+
+/// A server with control groups, if this machine has some for root, and one without.
+fn both() -> [Start; 2] {
+    [Start::new(), Start::new().running_as_ordinary_user()]
+}
+
+/// Forks ten children that hold fifty megabytes each, and fails when one of them is taken away: where the kernel ends single
+/// processes, the first one is not among them.
+const CROWD: &str = "
+for _ in range(10):
+    if os.fork() == 0:
+        held = b'x' * (50 << 20)
+        while True: time.sleep(60)
+os.wait()
+os._exit(1)
+";
+
+/// Two children that each use half a second of CPU; the result is how long that took.
+const BUSY: &str = "
+start = time.monotonic()
+for _ in range(2):
+    if os.fork() == 0:
+        while time.process_time() < 0.5: pass
+        os._exit(0)
+for _ in range(2): os.wait()
+result = time.monotonic() - start
+";
+
+/// Forks children that share what their parent holds.
+const SHARED: &str = "
+held = b'x' * (60 << 20)
+readers = []
+for _ in range(5):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.write(writer, b'%d' % (held[0] + held[-1]))
+        os.read(0, 1)
+        time.sleep(1)
+        os._exit(0)
+    readers.append(reader)
+result = sum(int(os.read(reader, 9)) for reader in readers)
+for _ in range(5): os.wait()
+";
+
+#[tokio::test]
+async fn ten_children_together_have_the_memory_of_one_call() {
+    for start in both() {
+        let mut tool = Tool::python("crowd", CROWD);
+        tool.manifest["resource_limits"] = json!({ "cpu": "1", "memory": "100Mi", "ephemeral_storage": "8Mi" });
+        let workshop = Workshop::with([tool]);
+        let gantry = workshop.open_with(start).await;
+        let answer = gantry.invoke_to_the_end("t.crowd", json!({})).await;
+        assert_eq!(answer.code(), "E3403", "{}", answer.text);
+        assert!(answer.text.contains("100 MB of memory"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn memory_that_children_share_is_counted_once() {
+    let mut tool = Tool::python("family", SHARED);
+    tool.manifest["resource_limits"] = json!({ "cpu": "1", "memory": "160Mi", "ephemeral_storage": "8Mi" });
+    let workshop = Workshop::with([tool]);
+    let gantry = workshop.open_with(Start::new().running_as_ordinary_user()).await;
+    let answer = gantry.invoke_to_the_end("t.family", json!({})).await;
+    assert_eq!((answer.status, &answer.body["result"]), (200, &json!(5 * 240)), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_busy_tree_gets_its_share_of_the_processor_and_no_more() {
+    let mut tool = Tool::python("busy", BUSY);
+    tool.manifest["resource_limits"] = json!({ "cpu": "200m", "memory": "256Mi", "ephemeral_storage": "8Mi" });
+    let workshop = Workshop::with([tool]);
+    let gantry = workshop.open_with(Start::new().running_as_ordinary_user()).await;
+    let answer = gantry.invoke_to_the_end("t.busy", json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    // A second of CPU by a fifth of a core takes five; a core for itself would take one.
+    let seconds = answer.body["result"].as_f64().unwrap();
+    assert!(seconds > 3.0, "{seconds} seconds");
+}
+
+/// Is a process with this marker in one of these states?
+fn is_in(marker: &str, states: &[&str]) -> bool {
+    let state = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().next().map(str::to_owned)
+    };
+    carriers(marker).into_iter().filter_map(state).any(|state| states.contains(&state.as_str()))
+}
+
+#[tokio::test]
+async fn a_tree_over_its_share_is_stopped_and_goes_on_when_the_share_has_caught_up() {
+    let marker = marker();
+    let mut tool = Tool::shell("loops", "while :; do :; done").marked(&marker);
+    tool.manifest["resource_limits"] = json!({ "cpu": "20m", "memory": "64Mi", "ephemeral_storage": "8Mi" });
+    let workshop = Workshop::with([tool]);
+    let gantry = workshop.open_with(Start::new().running_as_ordinary_user()).await;
+    let (url, token) = (gantry.url.clone(), gantry.token.clone());
+    let call = tokio::spawn(async move {
+        let body = json!({ "tool_id": "t.loops", "parameters": {} }).to_string();
+        let asked = crate::support::client().post(format!("{url}/v1/tools/invoke")).bearer_auth(token);
+        asked.header("content-type", "application/json").body(body).send().await
+    });
+    let watched = tokio::task::spawn_blocking(move || {
+        wait_for("the tool to be stopped", || is_in(&marker, &["T"]).then_some(()));
+        wait_for("the tool to go on", || is_in(&marker, &["R", "S"]).then_some(()));
+    });
+    watched.await.unwrap();
+    call.abort();
+}
+
+#[tokio::test]
+async fn a_server_without_control_groups_says_so() {
+    let workshop = Workshop::new();
+    let gantry = workshop.open_with(Start::new().running_as_ordinary_user()).await;
+    assert!(gantry.log().contains("control groups: "), "{}", gantry.log());
+}

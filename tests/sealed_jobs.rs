@@ -1,0 +1,160 @@
+//! What goes into calls in the background is nowhere in clear at rest: not in the database, not in a backup, and of a job that
+//! is done nothing is kept.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use reqwest::Method;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use test_servers::Postgres;
+
+use crate::support::{Gantry, PATIENCE, Start, gantry, run};
+
+const PLANTED: &str = "planted-parameter-7f3a91";
+
+fn write_tools(folder: &Path) {
+    for (name, script) in [("works", "cat > /dev/null; echo '{}'"), ("fails", "cat > /dev/null; exit 3")] {
+        let tool = folder.join(name);
+        std::fs::create_dir_all(&tool).unwrap();
+        let manifest = json!({
+            "tool_id": name, "namespace": "t", "version": "1.0.0", "name": name,
+            "description": "Takes a word.", "provider": "Test", "protocol": "native",
+            "side_effect_policy": "pure", "timeout_class": "standard",
+            "parameters": { "type": "object", "properties": { "word": { "type": "string" } } }, "result_schema": {},
+            "execution": { "type": "process", "command": ["sh", "-c", script] },
+        });
+        std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
+    }
+}
+
+async fn submit(server: &Gantry, tool: &str) -> String {
+    let options = json!({ "async_mode": true });
+    let body = json!({ "tool_id": tool, "parameters": { "word": PLANTED }, "execution_options": options });
+    let answer = server.request(Method::POST, "/v1/tools/invoke", Some(&server.token), Some(body)).await;
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    answer.body["invocation_id"].as_str().unwrap().to_owned()
+}
+
+async fn until_ended(server: &Gantry, id: &str) -> Value {
+    let start = std::time::Instant::now();
+    loop {
+        let body = server.get(&format!("/v1/invocations/{id}")).await.body;
+        if !["pending", "running"].contains(&body["status"].as_str().unwrap()) {
+            return body;
+        }
+        assert!(start.elapsed() < PATIENCE, "{id} has not ended: {body}");
+    }
+}
+
+/// Is the word in a file of this folder, as it is?
+fn is_readable_below(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return is_readable_below(&path);
+        }
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        bytes.windows(PLANTED.len()).any(|window| window == PLANTED.as_bytes())
+    })
+}
+
+#[tokio::test]
+async fn parameters_of_jobs_are_sealed_in_the_store_gone_when_done_and_sealed_in_backups() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, tools, new) = (home.path().join("data"), home.path().join("tools"), home.path().join("new"));
+    write_tools(&tools);
+    let start = || Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes");
+    let server = start().data(&data).run().await;
+    let (works, fails) = (submit(&server, "t.works").await, submit(&server, "t.fails").await);
+    assert_eq!(until_ended(&server, &works).await["status"], "success");
+    until_ended(&server, &fails).await;
+    let backup = home.path().join("backup.tar.gz");
+    server.cli(&["backup", "--to", backup.to_str().unwrap(), "--with-keys"]).ok();
+    server.stop();
+    let key = data.join("keys/store.key");
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // The audit log shows parameters, redacted; the store shows none.
+    for name in ["gantry.db", "gantry.db-wal"] {
+        let bytes = std::fs::read(data.join(name)).unwrap_or_default();
+        assert!(!bytes.windows(PLANTED.len()).any(|window| window == PLANTED.as_bytes()), "{name} has it in clear");
+    }
+    let database = Connection::open(data.join("gantry.db")).unwrap();
+    let payload = |id: &str| -> String {
+        let sql = "SELECT payload FROM jobs JOIN job_bodies USING (seq) WHERE id = ?1";
+        database.query_row(sql, [id], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(payload(&works), "null", "what is done needs no parameters");
+    assert!(payload(&fails).starts_with("\"gantry-sealed:"), "what failed can be begun again");
+    drop(database);
+
+    // Brought back elsewhere, with its key, a failed job can still be begun again.
+    run(gantry(&new).args(["restore", backup.to_str().unwrap()])).ok();
+    assert!(!is_readable_below(&new.join("keys")));
+    let server = start().data(&new).run().await;
+    let again = server.post(&format!("/v1/invocations/{fails}/retry"), json!({})).await;
+    assert!(again.status < 300, "{}", again.text);
+    server.stop();
+}
+
+#[tokio::test]
+async fn jobs_from_before_the_seal_are_read_and_sealed() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, tools) = (home.path().join("data"), home.path().join("tools"));
+    write_tools(&tools);
+    let start = || Start::new().data(&data).arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes");
+    let server = start().run().await;
+    let fails = submit(&server, "t.fails").await;
+    until_ended(&server, &fails).await;
+    server.stop();
+    // As an earlier release has left it.
+    let id = "0190f3c2-7b1a-7c3d-9e4f-000000000001";
+    let former = json!({ "request": { "tool_id": "t.works", "tool_version": "1.0.0", "invocation_id": id,
+            "parameters": { "word": PLANTED } }, "word": PLANTED });
+    let database = Connection::open(data.join("gantry.db")).unwrap();
+    let changed = database.execute(
+        "UPDATE job_bodies SET payload = ?1 WHERE seq = (SELECT seq FROM jobs WHERE id = ?2)",
+        [former.to_string(), fails.clone()],
+    );
+    assert_eq!(changed.unwrap(), 1);
+    drop(database);
+    let server = start().run().await;
+    let payload = || -> String {
+        let database = Connection::open(data.join("gantry.db")).unwrap();
+        let sql = "SELECT payload FROM jobs JOIN job_bodies USING (seq) WHERE id = ?1";
+        database.query_row(sql, [&fails], |row| row.get(0)).unwrap()
+    };
+    crate::support::wait_for("the seal", || payload().starts_with("\"gantry-sealed:").then_some(()));
+    server.stop();
+}
+
+#[tokio::test]
+async fn a_shared_store_is_sealed_with_the_key_it_is_given_and_without_one_that_is_said() {
+    let postgres = Postgres::start().unwrap();
+    let key = "5e".repeat(32);
+    let home = tempfile::tempdir().unwrap();
+    let tools = home.path().join("tools");
+    write_tools(&tools);
+    let url = postgres.database().unwrap();
+    let start = |url: &str, data: &Path| {
+        let start = Start::new().data(data).arg("--tools").arg(tools.to_str().unwrap());
+        start.arg("--unsandboxed-processes").env("GANTRY_STORE__URL", url)
+    };
+    let server = start(&url, &home.path().join("one")).env("GANTRY_STORE__SEAL_KEY", &*key).run().await;
+    let fails = submit(&server, "t.fails").await;
+    until_ended(&server, &fails).await;
+    assert!(!server.log().contains("are readable in the database"), "{}", server.log());
+    let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
+    let payloads = postgres.sql(name, "SELECT payload FROM job_bodies").unwrap();
+    assert!(payloads.contains("gantry-sealed:") && !payloads.contains(PLANTED), "{payloads}");
+    server.stop();
+
+    let open = postgres.database().unwrap();
+    let server = start(&open, &home.path().join("two")).run().await;
+    assert!(server.log().contains("are readable in the database"), "{}", server.log());
+    let doctor = run(gantry(&server.data).args(["--json", "doctor"]).env("GANTRY_STORE__URL", &open)).json();
+    let seal = doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "seal").unwrap();
+    assert_eq!(seal["status"], "warning", "{seal}");
+    server.stop();
+}
