@@ -342,7 +342,7 @@ pub(crate) fn intent_of(
         invocation,
         trace,
         tenant: caller.tenant().clone(),
-        subject: caller.subject().clone(),
+        caller: caller.owner(),
         tool: tool.id.clone(),
         version: tool.version.clone(),
         effects: tool.manifest.side_effect_policy,

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::argument_limit::ArgumentLimit;
 use crate::budget::Budget;
+use crate::call_owner::CallOwner;
 use crate::delegation::{Delegator, Rights};
 use crate::grant::ToolGrant;
 use crate::role::{Action, Role};
@@ -196,6 +197,11 @@ impl Caller {
     /// a subject is counted for the root too, because names below it are of the holder's own making.
     pub fn root_subject(&self) -> &Subject {
         self.chain.last().map_or(&self.subject, |link| &link.sub)
+    }
+
+    /// Whose calls these are: what is kept for a caller is compared by this and never by its name alone.
+    pub fn owner(&self) -> CallOwner {
+        CallOwner::of(self)
     }
 
     /// SHA-256 of tenant, subject, user, session, roles, tools, scopes and limits in their canonical form.

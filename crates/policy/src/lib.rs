@@ -6,6 +6,7 @@ mod abac;
 mod argument_limit;
 mod authenticator;
 mod budget;
+mod call_owner;
 mod caller;
 mod delegation;
 mod did;
@@ -27,6 +28,7 @@ pub use abac::{
 pub use argument_limit::{ArgumentLimit, LimitBreach, LimitError};
 pub use authenticator::{AuthenticationError, Authenticator, BearerSecret};
 pub use budget::Budget;
+pub use call_owner::CallOwner;
 pub use caller::{Caller, CallerKind, Warrant};
 pub use delegation::{CHAIN_LINKS_MAX, ChainError, Delegator, NarrowingWish, Rights, Widening, first_widening, narrow};
 pub use did::{Did, DidDocument, InvalidDidError, did_of_subject};

@@ -71,7 +71,7 @@ impl Checkpointing {
             let whose = Whose {
                 tenant: caller.tenant().clone(),
                 invocation,
-                owner: caller.subject().clone(),
+                owner: caller.owner(),
                 tool: tool.id.clone(),
                 version: tool.version.clone(),
                 fence,

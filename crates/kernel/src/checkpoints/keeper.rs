@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use contract::envelope::{CheckpointKind, CheckpointNote};
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{InvocationId, Subject, TenantId, ToolId};
+use contract::ids::{InvocationId, TenantId, ToolId};
 use contract::version::Version;
+use policy::CallOwner;
 use tokio::sync::Notify;
 
 use super::codec::{self, Base, CodecError};
@@ -48,7 +49,7 @@ const LAST_WRITE_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Whose {
     pub(crate) tenant: TenantId,
     pub(crate) invocation: InvocationId,
-    pub(crate) owner: Subject,
+    pub(crate) owner: CallOwner,
     pub(crate) tool: ToolId,
     pub(crate) version: Version,
     /// Grows with every hand-over of the invocation to another worker.

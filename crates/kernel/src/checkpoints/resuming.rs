@@ -160,7 +160,7 @@ pub(super) async fn opened(chain: Vec<SealedCheckpoint>) -> Result<Resumed, Code
 
 /// May this caller go on from it, or see it?
 pub(super) fn is_of(caller: &Caller, head: &CheckpointHead) -> bool {
-    head.owner == *caller.subject() || caller.may(Action::ManageJobs)
+    head.owner == caller.owner() || caller.may(Action::ManageJobs)
 }
 
 /// Can a version go on from what another has saved? Within one major version it must (0.x: within one minor).

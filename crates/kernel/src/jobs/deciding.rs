@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use contract::version::VersionSpec;
 use policy::Action;
 use serde_json::Value;
 
@@ -63,7 +64,7 @@ impl Jobs {
         tenant: Option<&TenantId>,
         id: InvocationId,
     ) -> Result<Accepted, Refusal> {
-        let (caller, JobDetail { record: former, payload, digest, .. }) = self.managed(actor, tenant, id).await?;
+        let (caller, JobDetail { record: former, flow, payload, digest, .. }) = self.managed(actor, tenant, id).await?;
         if !former.state.is_end() || former.state == JobState::Done {
             let hint = match former.state {
                 JobState::Done => "what was done is not done again; for a new act make a new call, with a new key",
@@ -78,17 +79,18 @@ impl Jobs {
         }
         if former.kind == TOOL_CALL {
             // What cannot be read cannot be done.
-            Errand::read(&payload)?;
+            self.count_again(&Errand::read(&payload)?).await?;
         }
         let new_id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
         let key = JobKey { tenant: former.key.tenant.clone(), id: new_id };
         let payload = warrant::under_new_id(payload, new_id);
         let new = NewJob {
             key: key.clone(),
-            flow: former.subject.to_string(),
+            // Jobs of releases that had no flows have none.
+            flow: if flow.is_empty() { former.owner.root().to_owned() } else { flow },
             kind: former.kind,
             label: former.label,
-            subject: former.subject,
+            owner: former.owner,
             payload,
             digest,
             priority: former.priority,
@@ -113,6 +115,22 @@ impl Jobs {
         Ok(Accepted::pending(new_id, 0, actor.trace_id))
     }
 
+    /// A job that is begun again is one more call of whoever it is for: what limits calls holds it up here, because nobody
+    /// counts it when it runs.
+    async fn count_again(&self, errand: &Errand) -> Result<(), Refusal> {
+        let Some(resilience) = &self.kernel.resilience else { return Ok(()) };
+        let caller = errand.principal(self.kernel.identity());
+        let request = &errand.request;
+        let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
+            .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
+        let registry = self.kernel.registry().snapshot().clone();
+        let tool = registry
+            .find(caller.tenant(), &request.tool_id)
+            .ok_or_else(|| registry.not_found(caller.tenant(), &request.tool_id, |_| false))?
+            .resolve(&spec, self.kernel.clock().now())?;
+        resilience.count(&caller, tool, tool.guard(&resilience.settings)).await
+    }
+
     /// A job that the caller may decide about: its own, or with the right to manage those of others.
     async fn managed(
         &self,
@@ -122,7 +140,7 @@ impl Jobs {
     ) -> Result<(Arc<Principal>, JobDetail), Refusal> {
         let caller = self.kernel.recognise(actor).await?;
         let found = self.seen(&caller, tenant, id).await?;
-        if found.record.subject != *caller.subject() && !caller.may(Action::ManageJobs) {
+        if found.record.owner != caller.owner() && !caller.may(Action::ManageJobs) {
             return Err(Refusal::new(
                 ErrorCode::E3206,
                 "this token may look at the jobs of others, not decide about them",

@@ -53,7 +53,7 @@ impl Jobs {
         let tenant = filter.tenant.take().filter(|_| administers_all(&caller)).unwrap_or(own);
         filter.tenant = Some(tenant);
         if !caller.may(Action::SeeJobs) {
-            filter.subject = Some(caller.subject().clone());
+            filter.owner = Some(caller.owner());
         }
         let mut page = self.store.list(&filter, before, most).await.map_err(|error| error.refusal())?;
         for record in &mut page.jobs {
@@ -88,7 +88,7 @@ impl Jobs {
     /// Why there is no such job: a call that its caller waits for is none, and is told apart for those who may see it.
     async fn no_job(&self, caller: &Principal, key: &JobKey) -> Refusal {
         match self.kernel.books().ledger().find(&key.tenant, key.id).await {
-            Ok(Some(entry)) if entry.intent.subject == *caller.subject() || caller.may(Action::SeeJobs) => {
+            Ok(Some(entry)) if entry.intent.caller == caller.owner() || caller.may(Action::SeeJobs) => {
                 only_a_call(&entry)
             }
             // A ledger that does not answer knows nothing of it.
@@ -110,7 +110,7 @@ pub(super) fn key_for(caller: &Principal, tenant: Option<&TenantId>, id: Invocat
 
 /// One's own jobs, and those of the tenant with a right to look (JOBS-3).
 fn may_see(caller: &Principal, record: &JobRecord) -> bool {
-    record.subject == *caller.subject() || caller.may(Action::SeeJobs)
+    record.owner == caller.owner() || caller.may(Action::SeeJobs)
 }
 
 pub(super) fn unknown(id: InvocationId) -> Refusal {

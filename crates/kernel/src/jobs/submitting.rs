@@ -98,7 +98,7 @@ impl Jobs {
             key: key.clone(),
             kind: job.kind.to_owned(),
             label: job.label,
-            subject: system_subject()?,
+            owner: system_subject()?.into(),
             flow: job.flow,
             digest: canonical::digest(&job.payload),
             payload: job.payload,
@@ -139,7 +139,7 @@ impl Jobs {
             key,
             kind: TOOL_CALL.to_owned(),
             label: tool.id.to_string(),
-            subject: principal.subject().clone(),
+            owner: principal.owner(),
             flow: principal.root_subject().to_string(),
             digest: canonical::digest(&json!([tool.id, parameters])),
             payload: errand.to_value()?,
@@ -152,10 +152,10 @@ impl Jobs {
         self.bounded(&new).map(|()| new)
     }
 
-    /// Is the job with this id one of another subject?
+    /// Is the job with this id one of another owner?
     async fn is_of_another(&self, key: &JobKey, principal: &Principal) -> bool {
         let found = self.store.find(key).await.ok().flatten();
-        found.is_some_and(|found| found.record.subject != *principal.subject())
+        found.is_some_and(|found| found.record.owner != principal.owner())
     }
 
     fn bounded(&self, job: &NewJob) -> Result<(), Refusal> {

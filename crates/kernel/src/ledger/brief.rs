@@ -181,7 +181,7 @@ mod tests {
             invocation: "018f0000-0000-7000-8000-000000000001".parse().unwrap(),
             trace: TraceId::from_bytes([1; 16]),
             tenant: TenantId::home(),
-            subject: "agent-1".parse().unwrap(),
+            caller: "agent-1".parse().unwrap(),
             tool: "demo.echo".parse().unwrap(),
             version: "1.0.0".parse().unwrap(),
             effects: SideEffectPolicy::Pure,

@@ -54,14 +54,14 @@ impl CallKey {
     }
 }
 
-/// Within what a caller's key is unique: its subject, which its token proves, and its session. The one answer for everything
+/// Within what a caller's key is unique: its owner, which its token proves, and its session. The one answer for everything
 /// that keeps keys: the ledger, what is remembered of calls without effects, the queue of jobs.
 ///
-/// A session that only the body names divides the keys of its subject further, and never reaches those of another. The
+/// A session that only the body names divides the keys of its owner further, and never reaches those of another. The
 /// token's session, if it has one, cannot be contradicted by the body.
 pub(crate) fn key_scope(caller: &Caller, session_of_body: Option<&str>) -> String {
     let session = caller.session().or(session_of_body).unwrap_or_default();
-    scope_of(&[caller.subject().as_str(), session])
+    scope_of(&[caller.owner().as_str(), session])
 }
 
 /// The key that travels with a call to its tool, so that the tool, or a service behind it, can tell a repetition from a new

@@ -86,7 +86,7 @@ impl Kernel {
             status: Some(if safe { InvocationStatus::Error } else { InvocationStatus::Indeterminate }),
             code: Some(ErrorCode::E3413),
             parameters_digest: Some(intent.parameters),
-            ..self.unattended(&intent.tenant, intent.subject.clone(), AuditAction::InvocationFinished, note)
+            ..self.unattended(&intent.tenant, intent.caller.subject().clone(), AuditAction::InvocationFinished, note)
         };
         if let Err(refusal) = slot.record(record).await {
             // It is kept until it can be written, and must not keep the others from being settled.
@@ -115,7 +115,7 @@ impl Kernel {
         let caller = self.recognise(actor).await?;
         let found = self.parts.books.ledger().find(caller.tenant(), invocation).await;
         let entry = found.map_err(|error| error.refusal())?.ok_or_else(|| no_such(invocation))?;
-        let own = entry.intent.subject == *caller.subject();
+        let own = entry.intent.caller == caller.owner();
         // The same words whether it is not there or not for this caller.
         if own || caller.may(Action::SeeJobs) { Ok(entry) } else { Err(no_such(invocation)) }
     }

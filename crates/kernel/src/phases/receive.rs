@@ -46,13 +46,20 @@ impl Received {
     }
 }
 
+/// Is a call made, or only asked about?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    Call,
+    Theory,
+}
+
 /// Runs the phase.
 pub async fn receive(kernel: &Kernel, facts: &mut Facts, arrival: Arrival<'_>) -> Result<Received, Refusal> {
     facts.slot = Some(kernel.parts.recorder.reserve().await?);
     let now = facts.started_at;
     let caller = kernel.identity().recognise(kernel.access(), arrival.credential, arrival.source, now).await?;
     facts.caller = Some(Arc::clone(&caller));
-    find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
+    find_tool(kernel, facts, caller, arrival, Occasion::Call)
 }
 
 /// Runs the phase for a caller who has proven itself before; whether it is still welcome is asked as for everybody.
@@ -66,10 +73,10 @@ pub(crate) async fn receive_again(
     facts.slot = Some(kernel.parts.recorder.reserve().await?);
     facts.caller = Some(Arc::clone(&caller));
     kernel.identity().welcome(kernel.access(), &caller, facts.started_at).await?;
-    find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
+    find_tool(kernel, facts, caller, arrival, Occasion::Call)
 }
 
-/// Runs the phase for a call that will not be made: it takes no room in the audit log.
+/// Runs the phase for a call that will not be made: it takes no room in the audit log, and nobody is told of it.
 pub(crate) async fn receive_in_theory(
     kernel: &Kernel,
     facts: &mut Facts,
@@ -77,7 +84,7 @@ pub(crate) async fn receive_in_theory(
 ) -> Result<Received, Refusal> {
     let now = facts.started_at;
     let caller = kernel.identity().recognise(kernel.access(), arrival.credential, arrival.source, now).await?;
-    find_tool(kernel, facts, caller, arrival.request, arrival.parent_left)
+    find_tool(kernel, facts, caller, arrival, Occasion::Theory)
 }
 
 /// The tool and the version that are meant, in what is visible to this caller. If there is none, what was asked for is kept
@@ -86,10 +93,10 @@ fn find_tool(
     kernel: &Kernel,
     facts: &mut Facts,
     caller: Arc<Principal>,
-    request: InvokeRequest,
-    parent_left: Option<Duration>,
+    Arrival { request, parent_left, .. }: Arrival<'_>,
+    occasion: Occasion,
 ) -> Result<Received, Refusal> {
-    match visible_tool(kernel, facts, &caller, &request) {
+    match visible_tool(kernel, facts, &caller, &request, occasion) {
         Ok((tool, conditions, access)) => Ok(Received { caller, tool, request, parent_left, conditions, access }),
         Err(refusal) => {
             let name = &*request.tool_id;
@@ -109,6 +116,7 @@ fn visible_tool(
     facts: &mut Facts,
     caller: &Principal,
     request: &InvokeRequest,
+    occasion: Occasion,
 ) -> Result<Visible, Refusal> {
     let now = facts.started_at;
     let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
@@ -129,7 +137,9 @@ fn visible_tool(
     }
     let named = tool;
     let tool = named.resolve(&spec, now)?;
-    kernel.registry().warn_of_match(caller.tenant(), named, &spec, tool, now);
+    if occasion == Occasion::Call {
+        kernel.registry().warn_of_match(caller.tenant(), named, &spec, tool, now);
+    }
     facts.tool = Some(Arc::clone(tool));
     // The caller and everybody who handed its token on: a name that was chosen in a delegation gives nothing that its
     // chooser does not have.

@@ -23,8 +23,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
-use contract::ids::{InvocationId, Subject, TenantId, ToolId};
+use contract::ids::{InvocationId, TenantId, ToolId};
 use contract::version::Version;
+use policy::CallOwner;
 use uuid::Uuid;
 
 use super::clock::UnixMillis;
@@ -69,7 +70,7 @@ pub struct CheckpointHead {
     pub tenant: TenantId,
     pub invocation: InvocationId,
     /// Who made the call.
-    pub owner: Subject,
+    pub owner: CallOwner,
     pub tool: ToolId,
     pub version: Version,
     pub kind: CheckpointKind,
@@ -195,7 +196,7 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
-        owner: &Subject,
+        owner: &CallOwner,
         ending: Ending,
     ) -> Result<(), StoreError>;
 

@@ -27,7 +27,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::canonical::Digest;
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
+use policy::CallOwner;
 use serde_json::Value;
 
 use super::clock::UnixMillis;
@@ -93,8 +94,8 @@ pub struct NewJob {
     pub kind: String,
     /// What lists show: the tool of a call, for example.
     pub label: String,
-    /// On whose behalf.
-    pub subject: Subject,
+    /// Whose it is.
+    pub owner: CallOwner,
     /// Whose turns it takes within its tenant (JOB-7).
     pub flow: String,
     pub payload: Value,
@@ -184,7 +185,7 @@ pub struct JobRecord {
     pub key: JobKey,
     pub kind: String,
     pub label: String,
-    pub subject: Subject,
+    pub owner: CallOwner,
     pub priority: JobPriority,
     pub state: JobState,
     /// How often it was started.
@@ -208,6 +209,8 @@ pub struct JobRecord {
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobDetail {
     pub record: JobRecord,
+    /// Whose turns it takes; empty in jobs of releases that had no flows.
+    pub flow: String,
     pub payload: Value,
     pub digest: Digest,
     pub result: Option<Value>,
@@ -309,7 +312,7 @@ pub struct JobEvent {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobFilter {
     pub tenant: Option<TenantId>,
-    pub subject: Option<Subject>,
+    pub owner: Option<CallOwner>,
     pub state: Option<JobState>,
     pub kind: Option<String>,
 }

@@ -24,9 +24,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::canonical::Digest;
-use contract::ids::{InvocationId, Subject, TenantId, ToolId, TraceId};
+use contract::ids::{InvocationId, TenantId, ToolId, TraceId};
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
+use policy::CallOwner;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -62,7 +63,8 @@ pub struct Intent {
     pub invocation: InvocationId,
     pub trace: TraceId,
     pub tenant: TenantId,
-    pub subject: Subject,
+    /// Whose call it is.
+    pub caller: CallOwner,
     pub tool: ToolId,
     pub version: Version,
     pub effects: SideEffectPolicy,
@@ -78,7 +80,7 @@ impl Intent {
     pub fn is_same_call(&self, other: &Self) -> bool {
         let what = |intent: &Self| (intent.invocation, intent.parameters);
         let whose =
-            |intent: &Self| (intent.tenant.clone(), intent.subject.clone(), intent.tool.clone(), intent.key.clone());
+            |intent: &Self| (intent.tenant.clone(), intent.caller.clone(), intent.tool.clone(), intent.key.clone());
         what(self) == what(other) && whose(self) == whose(other)
     }
 }

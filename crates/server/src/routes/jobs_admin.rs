@@ -113,7 +113,7 @@ async fn list(door: Arc<Door>, incoming: Incoming) -> Handled {
     let tenant = query.one("tenant")?.map(str::parse::<TenantId>).transpose();
     let filter = JobFilter {
         tenant: tenant.map_err(|error| Refusal::new(ErrorCode::E3004, error.to_string()))?,
-        subject: None,
+        owner: None,
         state: query.word("state", &JobState::ALL.map(|state| (state.as_str(), state)))?,
         kind: query.one("kind")?.map(str::to_owned),
     };
@@ -141,7 +141,7 @@ fn line(status: InvocationStatus, record: JobRecord) -> Line {
         state: record.state.as_str(),
         kind: record.kind,
         label: record.label,
-        subject: record.subject,
+        subject: record.owner.subject().clone(),
         priority: record.priority.level(),
         progress_percent: record.progress_percent,
         current_phase: record.phase,

@@ -174,7 +174,7 @@ fn line(entry: Entry) -> Line {
         tenant: intent.tenant,
         tool_id: intent.tool,
         tool_version: intent.version.to_string(),
-        subject: intent.subject,
+        subject: intent.caller.subject().clone(),
         state: state.as_str(),
         side_effect_policy: intent.effects.as_str(),
         idempotency_key: intent.key.map(|key| key.key),

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use contract::canonical::Digest;
 use contract::envelope::CheckpointKind;
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
 use contract::version::Version;
 use kernel::ports::checkpoint_store::{
     CheckpointHead, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, Saved, SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
+use policy::CallOwner;
 
 use super::Adapter;
 
@@ -56,7 +57,7 @@ fn tenant(name: &str) -> TenantId {
     name.parse().unwrap()
 }
 
-fn owner() -> Subject {
+fn owner() -> CallOwner {
     "agent-1".parse().unwrap()
 }
 

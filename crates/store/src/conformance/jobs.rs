@@ -92,7 +92,7 @@ fn job(of: &str, number: u128) -> NewJob {
         key: key(of, number),
         kind: "tool_call".into(),
         label: "demo.echo".into(),
-        subject: "agent-1".parse().unwrap(),
+        owner: "agent-1".parse().unwrap(),
         flow: "agent-1".into(),
         digest: canonical::digest(&payload),
         payload,
@@ -446,8 +446,9 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
     let store = ready(&adapter).await;
     for number in 0..7 {
         let of = if number % 2 == 0 { "local" } else { "acme" };
-        let subject = if number < 4 { "agent-1" } else { "agent-2" };
-        put(&store, NewJob { subject: subject.parse().unwrap(), ..job(of, number) }).await;
+        // The same name, once as an authority gave it and once of somebody else's making.
+        let owner = if number < 4 { "agent-1" } else if number < 6 { "agent-2" } else { "agent-1 agent-2" };
+        put(&store, NewJob { owner: owner.parse().unwrap(), ..job(of, number) }).await;
     }
     let local = JobFilter { tenant: Some(tenant("local")), ..JobFilter::default() };
     let first = store.list(&local, None, 3).await.unwrap();
@@ -455,8 +456,13 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
     assert_eq!(ids(&first.jobs), [6, 4, 2].map(uuid));
     let second = store.list(&local, first.next, 3).await.unwrap();
     assert_eq!((ids(&second.jobs), second.next), (vec![uuid(0)], None));
-    let agent = JobFilter { subject: Some("agent-2".parse().unwrap()), ..local.clone() };
-    assert_eq!(ids(&store.list(&agent, None, 100).await.unwrap().jobs), [6, 4].map(uuid));
+    for (owner, expected) in [("agent-2", vec![4]), ("agent-1 agent-2", vec![6]), ("agent-1", vec![2, 0]), ("a agent-2", vec![])]
+    {
+        let own = JobFilter { owner: Some(owner.parse().unwrap()), ..local.clone() };
+        let listed = store.list(&own, None, 100).await.unwrap().jobs;
+        assert_eq!(ids(&listed), expected.into_iter().map(uuid).collect::<Vec<_>>(), "{owner}");
+        assert!(listed.iter().all(|job| job.owner.as_str() == owner), "{owner}");
+    }
     take_one(&store).await;
     let running = JobFilter { state: Some(JobState::Running), ..JobFilter::default() };
     assert_eq!(store.list(&running, None, 100).await.unwrap().jobs.len(), 1);

@@ -72,7 +72,7 @@ fn intent(number: u128, key: Option<&str>) -> Intent {
         invocation: id(number),
         trace: TraceId::from_bytes([7; 16]),
         tenant: "acme".parse().unwrap(),
-        subject: "did:key:z6Mk".parse().unwrap(),
+        caller: "did:key:z6Mk".parse().unwrap(),
         tool: "bank.transfer".parse().unwrap(),
         version: Version::parse("1.2.3").unwrap(),
         effects: SideEffectPolicy::Compensatable,
@@ -270,7 +270,7 @@ pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter)
     let strangers = || {
         [
             Intent { tenant: "other".parse().unwrap(), ..intent(1, None) },
-            Intent { subject: "somebody".parse().unwrap(), ..intent(1, None) },
+            Intent { caller: "somebody".parse().unwrap(), ..intent(1, None) },
             Intent { tool: "bank.refund".parse().unwrap(), ..intent(1, None) },
             Intent { parameters: canonical::digest(&json!({ "amount": 6 })), ..intent(1, None) },
             intent(1, Some("k")),

@@ -115,7 +115,7 @@ fn job(number: u64) -> Result<NewJob, Failure> {
         key: JobKey { tenant: format!("tenant-{}", number % TENANTS).parse()?, id },
         kind: "tool_call".into(),
         label: "demo.echo".into(),
-        subject: "agent-1".parse()?,
+        owner: "agent-1".parse()?,
         flow: "agent-1".into(),
         digest: canonical::digest(&payload),
         payload,

@@ -24,7 +24,7 @@ pub(crate) fn intent(number: u64) -> Result<Intent, Failure> {
         invocation: InvocationId(Uuid::from_u128(id)),
         trace: TraceId::from_bytes((u128::from(noise) << 64 | u128::from(number)).to_be_bytes()),
         tenant: "local".parse()?,
-        subject: "bench-agent".parse()?,
+        caller: "bench-agent".parse()?,
         tool: "bench.note".parse()?,
         version: "1.0.0".parse()?,
         effects: SideEffectPolicy::Idempotent,

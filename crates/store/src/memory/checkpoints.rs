@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::envelope::CheckpointKind;
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
     CHAIN_MAX, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
+use policy::CallOwner;
 
 use super::MemoryStore;
 
@@ -205,7 +206,7 @@ impl CheckpointStore for MemoryStore {
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
-        owner: &Subject,
+        owner: &CallOwner,
         ending: Ending,
     ) -> Result<(), StoreError> {
         let (mut kept, now) = (self.kept(), now());

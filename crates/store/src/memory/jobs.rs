@@ -146,7 +146,7 @@ impl Jobs {
                 key: new.key,
                 kind: new.kind,
                 label: new.label,
-                subject: new.subject,
+                owner: new.owner,
                 priority: new.priority,
                 state,
                 attempts: u32::from(runs),
@@ -408,6 +408,7 @@ impl JobStore for MemoryStore {
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         Ok(self.jobs().find(key).map(|job| JobDetail {
             record: job.record.clone(),
+            flow: job.flow.clone(),
             payload: job.payload.clone(),
             digest: job.digest,
             result: job.result.clone(),
@@ -418,7 +419,7 @@ impl JobStore for MemoryStore {
         let most = most.min(PAGE_MAX);
         let wanted = |record: &JobRecord| {
             filter.tenant.as_ref().is_none_or(|tenant| *tenant == record.key.tenant)
-                && filter.subject.as_ref().is_none_or(|subject| *subject == record.subject)
+                && filter.owner.as_ref().is_none_or(|owner| *owner == record.owner)
                 && filter.state.is_none_or(|state| state == record.state)
                 && filter.kind.as_ref().is_none_or(|kind| *kind == record.kind)
         };

@@ -12,11 +12,12 @@ mod writing;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
     CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
 };
 use kernel::ports::registry_store::StoreError;
+use policy::CallOwner;
 use tokio_postgres::error::SqlState;
 
 use super::PostgresStore;
@@ -88,7 +89,7 @@ impl CheckpointStore for PostgresStore {
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
-        owner: &Subject,
+        owner: &CallOwner,
         ending: Ending,
     ) -> Result<(), StoreError> {
         let mut tried = 1;

@@ -22,6 +22,7 @@ use kernel::ports::job_store::{
     JobStore, NewJob, OwnerId, PAGE_MAX, Renewed, TakeRules, Taken, TakenJob, Written,
 };
 use kernel::ports::registry_store::StoreError;
+use policy::CallOwner;
 use serde_json::Value;
 
 use entering::Entry;
@@ -97,13 +98,14 @@ impl JobStore for PostgresStore {
     async fn find(&self, key: &JobKey) -> Result<Option<JobDetail>, StoreError> {
         let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
         let statement = format!(
-            "SELECT {COLUMNS}, digest, payload, result FROM jobs JOIN job_bodies USING (seq)
+            "SELECT {COLUMNS}, flow, digest, payload, result FROM jobs JOIN job_bodies USING (seq)
              WHERE jobs.tenant_id = $1 AND id = $2"
         );
         let rows = self.pool.query(Scope::Tenant(tenant), &statement, &[text(&tenant), text(&id)]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some(JobDetail {
             record: record(row)?,
+            flow: column(row, "flow")?,
             payload: json(row, "payload", &id)?,
             digest: word(row, "digest", &id)?,
             result: opt_json(row, "result", &id)?,
@@ -117,8 +119,8 @@ impl JobStore for PostgresStore {
         let of = if tenant.is_some() { "jobs.tenant_id = $1" } else { "$1 IS NULL" };
         let statement = format!(
             "SELECT {COLUMNS} FROM jobs
-             WHERE {of} AND ($2 IS NULL OR subject = $2) AND ($3 IS NULL OR state = $3) AND ($4 IS NULL OR kind = $4)
-               AND seq < $5
+             WHERE {of} AND ($2 IS NULL OR (subject = $2 AND delegators IS NOT DISTINCT FROM $7))
+               AND ($3 IS NULL OR state = $3) AND ($4 IS NULL OR kind = $4) AND seq < $5
              ORDER BY seq DESC LIMIT $6"
         );
         let before = before.and_then(|mark| i64::try_from(mark).ok()).unwrap_or(i64::MAX);
@@ -129,11 +131,12 @@ impl JobStore for PostgresStore {
                 &statement,
                 &[
                     text(&tenant),
-                    text(&filter.subject.as_ref().map(contract::ids::Subject::as_str)),
+                    text(&filter.owner.as_ref().map(|owner| owner.subject().as_str())),
                     text(&filter.state.map(JobState::as_str)),
                     text(&filter.kind),
                     int(&before),
                     int(&limit(most).saturating_add(1)),
+                    text(&filter.owner.as_ref().and_then(CallOwner::delegators)),
                 ],
             )
             .await?;

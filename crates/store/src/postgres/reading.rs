@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use kernel::ports::clock::UnixMillis;
+use policy::CallOwner;
 use serde_json::Value;
 use tokio_postgres::Row;
 
@@ -15,6 +16,11 @@ use super::statement::{NOW, column, unreadable};
 /// The first part of a statement that uses `clock.now`: one present for the whole of it. `$1` as for [`NOW`].
 pub(super) fn with_clock() -> String {
     format!("WITH clock AS MATERIALIZED (SELECT {NOW} AS now)")
+}
+
+/// Whose a row is: its columns `subject` and `delegators`.
+pub(super) fn call_owner(row: &Row, of: &str) -> Result<CallOwner, Fault> {
+    CallOwner::kept(column(row, "subject")?, column(row, "delegators")?).map_err(|_| unreadable("delegators", of).into())
 }
 
 /// A column with JSON.

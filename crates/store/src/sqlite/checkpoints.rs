@@ -11,12 +11,13 @@ mod writing;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
     CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
+use policy::CallOwner;
 
 use super::SqliteStore;
 
@@ -90,7 +91,7 @@ impl CheckpointStore for SqliteStore {
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
-        owner: &Subject,
+        owner: &CallOwner,
         ending: Ending,
     ) -> Result<(), StoreError> {
         let (tenant, owner, now) = (tenant.clone(), owner.clone(), now_of(self));

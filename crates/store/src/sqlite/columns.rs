@@ -1,6 +1,7 @@
 //! Columns with types of their own: read back from text, or named in a fault when they cannot be.
 
 use kernel::ports::clock::UnixMillis;
+use policy::CallOwner;
 use rusqlite::Row;
 use serde_json::Value;
 
@@ -10,6 +11,12 @@ use super::registry::time;
 /// A column with a type that is written as text.
 pub(super) fn word<T: std::str::FromStr>(row: &Row<'_>, column: &'static str, of: &str) -> Result<T, Fault> {
     row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, of).into())
+}
+
+/// Whose a row is: its columns `subject` and `delegators`.
+pub(super) fn call_owner(row: &Row<'_>, of: &str) -> Result<CallOwner, Fault> {
+    let (subject, delegators): (String, Option<String>) = (row.get("subject")?, row.get("delegators")?);
+    CallOwner::kept(&subject, delegators.as_deref()).map_err(|_| unreadable("delegators", of).into())
 }
 
 /// JSON text.

@@ -21,10 +21,10 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::columns::{opt_json, opt_time, time_of, unreadable, word};
+use super::columns::{call_owner, opt_json, opt_time, time_of, unreadable, word};
 use super::faults::Fault;
 
-const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy, scope, key, \
+const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, delegators, tool_id, tool_version, side_effect_policy, scope, key, \
                        parameters_digest, window_seconds, owner_id, fence, state, begun_at, settled_at, outcome";
 
 #[async_trait]
@@ -190,15 +190,15 @@ pub(super) fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) 
     let inserted = connection
         .prepare_cached(
             "INSERT INTO ledger (invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy,
-                                 scope, key, holds_key, parameters_digest, window_seconds, owner_id, fence, state, begun_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?12, 1, 'in_flight', ?13)
+                                 scope, key, holds_key, parameters_digest, window_seconds, owner_id, fence, state, begun_at, delegators)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 IS NOT NULL, ?10, ?11, ?12, 1, 'in_flight', ?13, ?14)
              ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             intent.invocation.to_string(),
             intent.trace.to_string(),
             intent.tenant.as_str(),
-            intent.subject.as_str(),
+            intent.caller.subject().as_str(),
             intent.tool.as_str(),
             intent.version.to_string(),
             intent.effects.as_str(),
@@ -208,6 +208,7 @@ pub(super) fn insert(connection: &Connection, intent: &Intent, now: UnixMillis) 
             seconds(intent.window),
             intent.owner.to_string(),
             now.to_string(),
+            intent.caller.delegators(),
         ])?;
     Ok(inserted > 0)
 }
@@ -218,7 +219,7 @@ fn begin_again(connection: &Connection, intent: &Intent, fence: Fence, now: Unix
         .prepare_cached(
             "UPDATE ledger SET state = 'in_flight', settled_at = NULL, keep_until = NULL, outcome = NULL, trace_id = ?2,
                  tool_version = ?3, side_effect_policy = ?4, scope = ?5, key = ?6, holds_key = ?6 IS NOT NULL,
-                 window_seconds = ?7, owner_id = ?8, fence = ?9, begun_at = ?10, subject = ?11
+                 window_seconds = ?7, owner_id = ?8, fence = ?9, begun_at = ?10
              WHERE invocation_id = ?1",
         )?
         .execute(params![
@@ -232,7 +233,6 @@ fn begin_again(connection: &Connection, intent: &Intent, fence: Fence, now: Unix
             intent.owner.to_string(),
             number(fence),
             now.to_string(),
-            intent.subject.as_str(),
         ])?;
     Ok(())
 }
@@ -367,7 +367,7 @@ fn entry(row: &Row<'_>) -> Result<Entry, Fault> {
             invocation: of.parse().map_err(|_| unreadable("invocation_id", &of))?,
             trace: word(row, "trace_id", &of)?,
             tenant: word(row, "tenant_id", &of)?,
-            subject: word(row, "subject", &of)?,
+            caller: call_owner(row, &of)?,
             tool: word(row, "tool_id", &of)?,
             version: Version::parse(&version).map_err(|_| unreadable("tool_version", &of))?,
             effects: serde_json::from_value::<SideEffectPolicy>(Value::String(effects))

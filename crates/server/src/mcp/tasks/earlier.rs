@@ -196,7 +196,7 @@ impl Handler {
         };
         let jobs = self.task_keeper().ok_or_else(no_such_task)?;
         let filter = JobFilter {
-            subject: Some(visit.caller.subject().clone()),
+            owner: Some(visit.caller.owner()),
             kind: Some(TOOL_CALL.to_owned()),
             ..JobFilter::default()
         };

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{CheckpointId, Saved, SealedCheckpoint};
+use policy::CallOwner;
 
 use crate::postgres::PostgresStore;
 use crate::postgres::faults::Fault;
@@ -163,7 +164,7 @@ pub(super) async fn complete(
     store: &PostgresStore,
     tenant: &TenantId,
     invocation: InvocationId,
-    owner: &Subject,
+    owner: &CallOwner,
 ) -> Result<(), Fault> {
     let which = "expires_at IS NOT NULL AND owner = $4 AND checkpoint_type = 'micro'";
     end(store, tenant, invocation, which, owner.as_str()).await.map(drop)
@@ -219,7 +220,7 @@ pub(super) async fn keep_for(
     store: &PostgresStore,
     tenant: &TenantId,
     invocation: InvocationId,
-    owner: &Subject,
+    owner: &CallOwner,
     keep: Duration,
 ) -> Result<(), Fault> {
     let tenant = tenant.as_str();

@@ -62,7 +62,7 @@ impl PostgresStore {
                     text(&id),
                     text(&job.kind),
                     text(&job.label),
-                    text(&job.subject.as_str()),
+                    text(&job.owner.subject().as_str()),
                     text(&digest),
                     int(&i64::from(job.priority.level())),
                     text(&state.as_str()),
@@ -80,6 +80,7 @@ impl PostgresStore {
                     int(&bound(job.bounds.total)),
                     boolean(&owner.is_some()),
                     text(&job.flow),
+                    text(&job.owner.delegators()),
                 ],
             )
             .await?;
@@ -120,9 +121,9 @@ fn entering() -> String {
          ),
          new AS (
              INSERT INTO jobs (tenant_id, id, kind, label, subject, digest, priority, state, rank, attempts, attempts_max,
-                               dedupe_key, dedupe_until, owner_id, fence, events, created_at, due_at, started_at, flow)
+                               dedupe_key, dedupe_until, owner_id, fence, events, created_at, due_at, started_at, flow, delegators)
              SELECT $2, $3, $4, $5, $6, $7, $8, $9, clock.now + $15 + $10, $21::int, $11,
-                    $12, clock.now + $13, $14, $21::int, 1, clock.now, clock.now + $15, CASE WHEN $21 THEN clock.now END, $22
+                    $12, clock.now + $13, $14, $21::int, 1, clock.now, clock.now + $15, CASE WHEN $21 THEN clock.now END, $22, $23
              FROM clock, room
              WHERE room.is_there AND NOT EXISTS (SELECT 1 FROM known) AND (SELECT count(*) FROM outlived) >= 0
              ON CONFLICT DO NOTHING RETURNING seq

@@ -4,11 +4,11 @@ use kernel::ports::job_store::{Fence, JobKey, JobPriority, JobRecord, JobState, 
 use tokio_postgres::Row;
 
 use crate::postgres::faults::Fault;
-use crate::postgres::reading::{json, number, opt_json, opt_time, time};
+use crate::postgres::reading::{call_owner, json, number, opt_json, opt_time, time};
 use crate::postgres::statement::{column, unreadable, word};
 
 /// The columns that [`record`] reads.
-pub(super) const COLUMNS: &str = "jobs.seq, jobs.tenant_id, jobs.id, jobs.kind, jobs.label, jobs.subject, jobs.priority, \
+pub(super) const COLUMNS: &str = "jobs.seq, jobs.tenant_id, jobs.id, jobs.kind, jobs.label, jobs.subject, jobs.delegators, jobs.priority, \
                                   jobs.state, jobs.attempts, jobs.attempts_max, jobs.progress, jobs.phase, \
                                   jobs.cancel_asked, jobs.error, jobs.created_at, jobs.due_at, jobs.started_at, \
                                   jobs.ended_at";
@@ -20,7 +20,7 @@ pub(super) fn record(row: &Row) -> Result<JobRecord, Fault> {
         key: key(row)?,
         kind: column(row, "kind")?,
         label: column(row, "label")?,
-        subject: word(row, "subject", of)?,
+        owner: call_owner(row, of)?,
         priority: JobPriority::near(number(row, "priority", of)?),
         state: state(row, of)?,
         attempts: number(row, "attempts", of)?,

@@ -85,17 +85,18 @@ impl Claim {
     }
 }
 
-/// Runs `$work` with the values `$1` to `$14` of a claim, as [`INTENT`] numbers them; a statement need not use all. A macro,
+/// Runs `$work` with the values `$1` to `$15` of a claim, as [`INTENT`] numbers them; a statement need not use all. A macro,
 /// because the values borrow from each other.
 macro_rules! with_values {
     ($claim:expr, $now:expr, |$values:ident| $work:expr) => {{
         let (claim, now): (&Claim, Option<i64>) = ($claim, $now);
         let intent = &claim.intent;
-        let (tenant, subject, tool) = (intent.tenant.as_str(), intent.subject.as_str(), intent.tool.as_str());
+        let (tenant, subject, tool) = (intent.tenant.as_str(), intent.caller.subject().as_str(), intent.tool.as_str());
+        let delegators = intent.caller.delegators();
         let effects = intent.effects.as_str();
         let scope = intent.key.as_ref().map(|key| key.scope.as_bytes());
         let key = intent.key.as_ref().map(|key| key.key.as_bytes());
-        let $values: [Value<'_>; 14] = [
+        let $values: [Value<'_>; 15] = [
             int(&now),
             text(&claim.id),
             text(&claim.trace),
@@ -110,6 +111,7 @@ macro_rules! with_values {
             int(&claim.window),
             text(&claim.owner),
             int(&claim.number),
+            text(&delegators),
         ];
         $work
     }};
@@ -118,8 +120,8 @@ pub(super) use with_values;
 
 /// The columns of an intent, and its values.
 pub(super) const INTO: &str = "invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, side_effect_policy, \
-                               scope, key, parameters_digest, window_seconds, owner_id, claim";
-pub(super) const INTENT: &str = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14";
+                               scope, key, parameters_digest, window_seconds, owner_id, claim, delegators";
+pub(super) const INTENT: &str = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15";
 /// The line that has the key.
 const BY_KEY: &str =
     "holds_key AND tenant_id = $4 AND tool_id = $6 AND sha256(scope) = sha256($9) AND sha256(key) = sha256($10)";

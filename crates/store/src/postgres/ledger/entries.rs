@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio_postgres::Row;
 
 use crate::postgres::faults::Fault;
-use crate::postgres::reading::{number, opt_json, opt_text, opt_time, time};
+use crate::postgres::reading::{call_owner, number, opt_json, opt_text, opt_time, time};
 use crate::postgres::statement::{column, unreadable, word};
 
 /// The columns that [`entry`] reads.
-pub(super) const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, tool_id, tool_version, \
+pub(super) const COLUMNS: &str = "invocation_id, trace_id, tenant_id, subject, delegators, tool_id, tool_version, \
                                   side_effect_policy, scope, key, parameters_digest, window_seconds, owner_id, fence, \
                                   state, begun_at, settled_at, outcome";
 
@@ -27,7 +27,7 @@ pub(super) fn entry(row: &Row) -> Result<Entry, Fault> {
             invocation: word(row, "invocation_id", of)?,
             trace: word(row, "trace_id", of)?,
             tenant: word(row, "tenant_id", of)?,
-            subject: word(row, "subject", of)?,
+            caller: call_owner(row, of)?,
             tool: word(row, "tool_id", of)?,
             version: Version::parse(column(row, "tool_version")?).map_err(|_| unreadable("tool_version", of))?,
             effects: serde_json::from_value::<SideEffectPolicy>(Value::String(effects))

@@ -88,10 +88,10 @@ fn insertion() -> String {
     format!(
         "{clock}
          INSERT INTO ledger ({INTO}, holds_key, fence, state, begun_at)
-         SELECT id, trace, $2, subject, tool, version, effects, scope, key, digest, span, owner, claim,
+         SELECT id, trace, $2, subject, tool, version, effects, scope, key, digest, span, owner, claim, delegators,
                 key IS NOT NULL, 1, 'in_flight', clock.now
-         FROM clock, unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) WITH ORDINALITY
-             AS given (id, trace, subject, tool, version, effects, scope, key, digest, span, owner, claim, place)
+         FROM clock, unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) WITH ORDINALITY
+             AS given (id, trace, subject, tool, version, effects, scope, key, digest, span, owner, claim, delegators, place)
          WHERE EXISTS (SELECT 1 FROM instances WHERE owner_id = given.owner AND ledger_until > clock.now)
          ORDER BY place
          ON CONFLICT DO NOTHING RETURNING claim",
@@ -116,6 +116,7 @@ struct Group<'a> {
     windows: Vec<i64>,
     owners: Vec<&'a str>,
     numbers: Vec<i64>,
+    delegators: Vec<Option<&'a str>>,
 }
 
 impl<'a> Group<'a> {
@@ -126,7 +127,7 @@ impl<'a> Group<'a> {
             let intent = &claim.intent;
             columns.ids.push(&claim.id);
             columns.traces.push(&claim.trace);
-            columns.subjects.push(intent.subject.as_str());
+            columns.subjects.push(intent.caller.subject().as_str());
             columns.tools.push(intent.tool.as_str());
             columns.versions.push(&claim.version);
             columns.effects.push(intent.effects.as_str());
@@ -136,6 +137,7 @@ impl<'a> Group<'a> {
             columns.windows.push(claim.window);
             columns.owners.push(&claim.owner);
             columns.numbers.push(claim.number);
+            columns.delegators.push(intent.caller.delegators());
         }
         columns
     }
@@ -156,6 +158,7 @@ impl<'a> Group<'a> {
             ints(&self.windows),
             texts(&self.owners),
             ints(&self.numbers),
+            texts(&self.delegators),
         ]
     }
 }

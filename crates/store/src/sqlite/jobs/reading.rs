@@ -5,20 +5,22 @@ use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
     JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobPriority, JobRecord, JobState, PAGE_MAX,
 };
+use policy::CallOwner;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
 use super::count;
+use crate::sqlite::columns::call_owner;
 use crate::sqlite::faults::{Fault, Unreadable};
 
 /// The columns that [`record`] reads.
 pub(super) const COLUMNS: &str =
-    "jobs.seq, tenant_id, id, kind, label, subject, priority, state, attempts, attempts_max,
+    "jobs.seq, tenant_id, id, kind, label, subject, delegators, priority, state, attempts, attempts_max,
     progress, phase, cancel_asked, error, created_at, due_at, started_at, ended_at";
 
 pub(super) fn find(connection: &Connection, key: &JobKey) -> Result<Option<JobDetail>, Fault> {
     let sql = format!(
-        "SELECT {COLUMNS}, digest, payload, result FROM jobs JOIN job_bodies USING (seq) WHERE tenant_id = ?1 AND id = ?2"
+        "SELECT {COLUMNS}, flow, digest, payload, result FROM jobs JOIN job_bodies USING (seq) WHERE tenant_id = ?1 AND id = ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params![key.tenant.as_str(), key.id.to_string()])?;
@@ -26,6 +28,7 @@ pub(super) fn find(connection: &Connection, key: &JobKey) -> Result<Option<JobDe
     let of = key.id.to_string();
     Ok(Some(JobDetail {
         record: record(row)?,
+        flow: row.get("flow")?,
         payload: json(&row.get::<_, String>("payload")?, "payload", &of)?,
         digest: row.get::<_, String>("digest")?.parse().map_err(|_| unreadable("digest", &of))?,
         result: row.get::<_, Option<String>>("result")?.map(|text| json(&text, "result", &of)).transpose()?,
@@ -43,7 +46,7 @@ pub(super) fn list(
     let tenant = if filter.tenant.is_some() { "tenant_id = ?1" } else { "?1 IS NULL" };
     let sql = format!(
         "SELECT {COLUMNS} FROM jobs
-         WHERE {tenant} AND (?2 IS NULL OR subject = ?2) AND (?3 IS NULL OR state = ?3)
+         WHERE {tenant} AND (?2 IS NULL OR (subject = ?2 AND delegators IS ?7)) AND (?3 IS NULL OR state = ?3)
            AND (?4 IS NULL OR kind = ?4) AND seq < ?5
          ORDER BY seq DESC LIMIT ?6"
     );
@@ -51,11 +54,12 @@ pub(super) fn list(
     let before = before.and_then(|mark| i64::try_from(mark).ok()).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![
         filter.tenant.as_ref().map(TenantId::as_str),
-        filter.subject.as_ref().map(contract::ids::Subject::as_str),
+        filter.owner.as_ref().map(|owner| owner.subject().as_str()),
         filter.state.map(JobState::as_str),
         filter.kind,
         before,
-        count(most).saturating_add(1)
+        count(most).saturating_add(1),
+        filter.owner.as_ref().and_then(CallOwner::delegators)
     ])?;
     let mut page = JobPage::default();
     let mut last = None;
@@ -115,7 +119,7 @@ pub(super) fn record(row: &Row<'_>) -> Result<JobRecord, Fault> {
         },
         kind: row.get("kind")?,
         label: row.get("label")?,
-        subject: row.get::<_, String>("subject")?.parse().map_err(|_| unreadable("subject", &of))?,
+        owner: call_owner(row, &of)?,
         priority: JobPriority::near(number(row, "priority", &of)?),
         state: JobState::of_word(&state).ok_or_else(|| unreadable("state", &of))?,
         attempts: number(row, "attempts", &of)?,

@@ -139,8 +139,8 @@ fn insert(
     let seq: i64 = connection
         .prepare_cached(
             "INSERT INTO jobs (tenant_id, id, kind, label, subject, digest, priority, state, rank, attempts, attempts_max,
-                               dedupe_key, dedupe_until, owner_id, fence, created_at, due_at, started_at, flow)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+                               dedupe_key, dedupe_until, owner_id, fence, created_at, due_at, started_at, flow, delegators)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
              RETURNING seq",
         )?
         .query_row(
@@ -149,7 +149,7 @@ fn insert(
                 job.key.id.to_string(),
                 job.kind,
                 job.label,
-                job.subject.as_str(),
+                job.owner.subject().as_str(),
                 job.digest.to_string(),
                 job.priority.level(),
                 state.as_str(),
@@ -164,6 +164,7 @@ fn insert(
                 due.0,
                 runs.then_some(now.0),
                 job.flow,
+                job.owner.delegators(),
             ],
             |row| row.get(0),
         )?;
