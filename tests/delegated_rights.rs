@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Gantry, Start, manifest};
 
 /// The same token under another name.
-async fn renamed(gantry: &Gantry, token: &str, name: &str) -> String {
+pub(crate) async fn renamed(gantry: &Gantry, token: &str, name: &str) -> String {
     let form = format!(
         "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt&subject_token={token}&sub={name}"
     );

@@ -69,6 +69,12 @@ async fn calls_that_mean_an_old_version_are_warned_of_in_the_log() {
     assert_eq!(gantry.register(manifest(json!({ "lifecycle_state": "deprecated" }))).await.status, 201);
     assert_eq!(gantry.register(manifest(json!({ "version": "1.1.0" }))).await.status, 201);
     assert_eq!(gantry.register(manifest(json!({ "version": "1.2.0" }))).await.status, 201);
+    // What is only asked about is not called: nothing is said of it, before or after the others.
+    let asked = json!({ "tool_id": "asked_about", "lifecycle_state": "deprecated" });
+    assert_eq!(gantry.register(manifest(asked)).await.status, 201);
+    let explained = json!({ "tool_id": "demo.asked_about", "tool_version": "1.0.0", "parameters": { "expression": "1" } });
+    let explained = gantry.post("/v1/tools/explain", explained).await;
+    assert_eq!((explained.status, &explained.body["allowed"]), (200, &json!(true)), "{}", explained.text);
     for version in ["1.0.0", "1.1.0", "^1.0.0"] {
         assert_eq!(gantry.post("/v1/tools/invoke", pinned(version)).await.status, 200, "{version}");
     }
@@ -78,6 +84,8 @@ async fn calls_that_mean_an_old_version_are_warned_of_in_the_log() {
         both.iter().all(|text| log.contains(text)).then_some(log)
     });
     assert!(said.contains("1.2.0"), "the newest is named: {said}");
+    let of_the_other = said.lines().find(|line| line.contains("asked_about") && line.contains("on its way out"));
+    assert_eq!(of_the_other, None, "an explanation is no call");
     assert!(!said.contains("^1.0.0"), "a range that finds the newest is nothing to warn of: {said}");
 }
 

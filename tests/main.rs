@@ -21,6 +21,7 @@ mod crash;
 mod crash_effects;
 mod crew;
 mod database_slips;
+mod delegated_owners;
 mod delegated_rights;
 mod deployment;
 mod effects;

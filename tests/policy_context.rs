@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Gantry, manifest};
+use crate::support::{Answer, Gantry, Start, manifest};
 
 /// A server of the tests with nothing but the standard library of Python.
 const PLAIN: &str = include_str!("mcp/servers/plain.py");
@@ -88,4 +88,26 @@ async fn a_policy_denies_by_the_server_behind_a_tool_and_by_what_that_server_was
     assert_eq!(asked().await, json!(["objection"]));
     put(json!(["network:https://api.shop.example"])).await;
     assert_eq!(asked().await, json!([]));
+}
+
+#[tokio::test]
+async fn a_policy_denies_by_the_host_of_the_model_that_a_built_in_tool_asks() {
+    let start = Start::new().env("GANTRY_MODEL__BASE_URL", "https://model.example:8443/v1");
+    let gantry = start.env("GANTRY_MODEL__MODEL", "some-model").run().await;
+    let asked = async |tool: &str, parameters: Value| objections(&gantry, tool, parameters).await;
+    for (condition, denies) in [
+        (r#"resource.hosts.contains("model.example")"#, true),
+        (r#"resource.permissions.contains("network:https://model.example:8443")"#, true),
+        (r#"resource.hosts.contains("elsewhere.example")"#, false),
+        // The model is no server behind Gantry.
+        ("resource has upstream", false),
+    ] {
+        forbid(&gantry, condition).await;
+        let expected = if denies { json!(["objection"]) } else { json!([]) };
+        assert_eq!(asked("deep_reasoning", json!({ "problem": "2+2?" })).await, expected, "{condition}");
+        // What they are given may go there, too.
+        let translate = json!({ "text": "tea", "operation": "translate", "options": { "targetLanguage": "French" } });
+        assert_eq!(asked("text_transform", translate).await, expected, "{condition}");
+        assert_eq!(asked("calculator", json!({ "expression": "1" })).await, json!([]), "{condition}");
+    }
 }

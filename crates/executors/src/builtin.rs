@@ -17,6 +17,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ManifestFormat};
 use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
+use kernel::ports::tool_origin::ToolOrigin;
 use kernel::registry::ToolVersion;
 use serde_json::Value;
 
@@ -64,12 +65,15 @@ pub fn manifests() -> Result<Vec<Manifest>, ManifestError> {
 pub struct BuiltinExecutor {
     clock: Arc<dyn Clock>,
     model: Option<ModelClient>,
+    /// What policies hear of the handlers that may ask the model.
+    model_origin: Option<Arc<ToolOrigin>>,
 }
 
 impl BuiltinExecutor {
     /// With a clock for `datetime`, and the model for the operations that need one.
     pub fn new(clock: Arc<dyn Clock>, model: Option<ModelClient>) -> Self {
-        Self { clock, model }
+        let model_origin = model.as_ref().map(|model| Arc::new(model.origin()));
+        Self { clock, model, model_origin }
     }
 }
 
@@ -84,6 +88,15 @@ impl Executor for BuiltinExecutor {
             Handler::DeepReasoning if self.model.is_none() => Err(not_configured("`deep_reasoning`")),
             _ => Ok(()),
         }
+    }
+
+    fn origin(&self, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
+        let Some(binding) = &tool.manifest.execution else { return Ok(None) };
+        Ok(match handler(binding)? {
+            Handler::Calculator | Handler::Datetime => None,
+            // By what they may do, not by what this call will: which of the two it is, is decided while it runs.
+            Handler::JsonParser | Handler::TextTransform | Handler::DeepReasoning => self.model_origin.clone(),
+        })
     }
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {

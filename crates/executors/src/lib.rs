@@ -8,7 +8,8 @@
 //! - [`homes`]: where those folders are;
 //! - [`server_room`]: what a server behind Gantry is given that runs here as a program;
 //! - [`oci`]: a container image in the tool's own folder, under gVisor or runc;
-//! - [`model`]: the adapter to a language model that built-ins may ask.
+//! - [`model`]: the adapter to a language model that built-ins may ask;
+//! - [`origin`]: what an address outside means to policies.
 //!
 //! Invariant: an executor decides nothing. It gets a call that has been validated and authorized, runs it once, and says
 //! what came of it in terms of the error table.
@@ -21,6 +22,7 @@ pub mod guarded_calls;
 pub mod homes;
 pub mod model;
 pub mod oci;
+pub mod origin;
 pub mod process;
 pub mod server_room;
 pub mod walls;

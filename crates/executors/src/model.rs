@@ -18,9 +18,12 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::executor::{ExecutionReach, ExecutorError, Usage};
+use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode};
+
+use crate::origin::add_address;
 
 mod config;
 mod secret;
@@ -95,6 +98,13 @@ impl ModelClient {
         config.validate()?;
         let endpoint = config.endpoint()?;
         Ok(endpoint.map(|endpoint| Self { config: config.clone(), endpoint, http: OnceLock::new() }))
+    }
+
+    /// What policies hear of a tool that asks it: everything the tool is given may go there.
+    pub fn origin(&self) -> ToolOrigin {
+        let mut parts = OriginParts::default();
+        add_address(&mut parts, self.endpoint.as_str());
+        ToolOrigin::new(parts)
     }
 
     /// The model that a prompt goes to.

@@ -1,7 +1,7 @@
 //! Resources and prompts of servers behind Gantry: who may see and ask for them.
 //!
 //! They are governed as if each server had two pure tools, `NAMESPACE.resources` and `NAMESPACE.prompts`: a token must name
-//! them and the agent must reach them. Every reading leaves a record, and so does the beginning of a watch; listings do
+//! them, the agent must reach them, and whoever asks for one is judged by the policies. Every reading leaves a record, and so does the beginning of a watch; listings do
 //! not, like those of tools.
 //!
 //! Not here: what servers are and how they are asked (`upstreams`), under which names they are shown (the door).
@@ -11,18 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use contract::canonical;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::ToolId;
-use contract::manifest::SideEffectPolicy;
+use contract::manifest::{Manifest, SideEffectPolicy};
 use policy::Caller;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
+use crate::access::Call;
 use crate::administration::Actor;
 use crate::attendant::{asks_too_much, is_too_much};
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::ports::clock::UnixMillis;
 use crate::ports::companion::{
     Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, Unaccompanied, no_checkpoints,
     no_documents,
@@ -30,6 +33,8 @@ use crate::ports::companion::{
 use crate::ports::offerings::{
     Offered, Offering, OfferingNews, OfferingRequest, OfferingServer, Watch, unknown_server,
 };
+use crate::ports::registry_store::StoredVersion;
+use crate::registry::{Lifecycle, ToolVersion};
 
 /// Longest time a server may take over one of these. The time that its caller takes to answer is not the server's.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -119,15 +124,18 @@ impl Kernel {
     ) -> Result<Value, Refusal> {
         let caller = self.recognise(actor).await?;
         let slot = self.parts.recorder.reserve().await?;
-        let answer = if self.is_offered(&caller, server, request.of()) {
+        let answer = if let Some(known) = self.offered_by(&caller, server, request.of()) {
             let asked = Arc::new(AtomicU64::new(0));
             let companion: Arc<dyn Companion> = match audience {
                 Some(audience) => Arc::new(Questioner { audience, moves: Arc::clone(&asked) }),
                 None => Unaccompanied::new(),
             };
-            tokio::select! {
-                answer = self.parts.offerings.ask(caller.tenant(), server, request, parameters, &companion) => answer,
-                () = self.run_out_of_patience(&asked) => Err(too_slow(server)),
+            match self.policies_allow(&caller, &known, request.of(), &parameters).await {
+                Ok(()) => tokio::select! {
+                    answer = self.parts.offerings.ask(caller.tenant(), server, request, parameters, &companion) => answer,
+                    () = self.run_out_of_patience(&asked) => Err(too_slow(server)),
+                },
+                Err(refusal) => Err(refusal),
             }
         } else {
             // The same words whether there is none or it is not for this caller.
@@ -146,10 +154,13 @@ impl Kernel {
     pub async fn watch_resource(&self, actor: Actor<'_>, server: &str, uri: &str) -> Result<Watch, Refusal> {
         let caller = self.recognise(actor).await?;
         let slot = self.parts.recorder.reserve().await?;
-        let watch = if self.is_offered(&caller, server, Offering::Resources) {
-            tokio::select! {
-                watch = self.parts.offerings.watch(caller.tenant(), server, uri) => watch,
-                () = self.clock().sleep(PATIENCE) => Err(too_slow(server)),
+        let watch = if let Some(known) = self.offered_by(&caller, server, Offering::Resources) {
+            match self.policies_allow(&caller, &known, Offering::Resources, &json!({ "uri": uri })).await {
+                Ok(()) => tokio::select! {
+                    watch = self.parts.offerings.watch(caller.tenant(), server, uri) => watch,
+                    () = self.clock().sleep(PATIENCE) => Err(too_slow(server)),
+                },
+                Err(refusal) => Err(refusal),
             }
         } else {
             Err(unknown_server(server))
@@ -178,10 +189,39 @@ impl Kernel {
         }
     }
 
-    fn is_offered(&self, caller: &Caller, server: &str, what: Offering) -> bool {
-        let servers = self.parts.offerings.servers(caller.tenant());
-        let known = servers.iter().find(|known| known.name == server);
-        known.is_some_and(|known| known.offers(what) && self.may_ask(caller, &known.namespace, what))
+    fn offered_by(&self, caller: &Caller, server: &str, what: Offering) -> Option<OfferingServer> {
+        let known = self.parts.offerings.servers(caller.tenant()).into_iter().find(|known| known.name == server)?;
+        (known.offers(what) && self.may_ask(caller, &known.namespace, what)).then_some(known)
+    }
+
+    /// What the policies say, who hear what they would hear of a tool of that server. What they demand besides is kept by
+    /// executions, and this is none: then it is refused.
+    async fn policies_allow(
+        &self,
+        caller: &Caller,
+        server: &OfferingServer,
+        what: Offering,
+        arguments: &Value,
+    ) -> Result<(), Refusal> {
+        let tool = offering_tool(server, what)?;
+        let origin = self.parts.offerings.origin(caller.tenant(), &server.name)?;
+        let call = Call {
+            caller,
+            tool: &tool,
+            origin: origin.as_deref(),
+            arguments,
+            arguments_digest: canonical::digest(arguments),
+            now: self.clock().now(),
+        };
+        let access = self.access().snapshot().clone();
+        match self.access().decide(&access, call).await?.obligations.first() {
+            None => Ok(()),
+            Some(demanded) => Err(Refusal::new(
+                ErrorCode::E3206,
+                format!("policies demand `{demanded}`, which cannot be kept for `{}`", tool.id),
+            )
+            .hint("ask an administrator for a policy that permits it without an obligation")),
+        }
     }
 
     fn may_ask(&self, caller: &Caller, namespace: &str, what: Offering) -> bool {
@@ -193,6 +233,36 @@ impl Kernel {
                 .map(|hand| access.view(caller.tenant(), hand))
                 .all(|view| view.reach(&id, || SideEffectPolicy::Pure).is_ok())
     }
+}
+
+/// What a server's resources, or its prompts, are to policies: a tool of that server that changes nothing.
+fn offering_tool(server: &OfferingServer, what: Offering) -> Result<ToolVersion, Refusal> {
+    let unusable = || Refusal::new(ErrorCode::E3000, format!("what `{}` offers cannot be judged", server.name));
+    let id = offering_id(&server.namespace, what).ok_or_else(unusable)?;
+    let mut document = json!({
+        "tool_id": id.local(), "version": "1.0.0", "name": id, "provider": server.name, "protocol": "mcp",
+        "description": "What an MCP server offers besides its tools.",
+        "tags": ["mcp", format!("server:{}", server.name)], "side_effect_policy": "pure", "timeout_class": "standard",
+        "parameters": { "type": "object" }, "result_schema": {},
+    });
+    if let (Some(namespace), Some(members)) = (id.namespace(), document.as_object_mut()) {
+        members.insert("namespace".to_owned(), json!(namespace));
+    }
+    let digest = canonical::digest(&document);
+    let manifest = Manifest::from_value(document).map_err(|error| {
+        tracing::error!(server = server.name, %error, "what a server offers has no manifest");
+        unusable()
+    })?;
+    Ok(ToolVersion::new(StoredVersion {
+        tenant: server.owner.clone(),
+        tool: id,
+        version: manifest.version.clone(),
+        manifest,
+        digest,
+        lifecycle: Lifecycle::default(),
+        published_at: UnixMillis::default(),
+        published_by: server.owner.as_str().parse().map_err(|_| unusable())?,
+    }))
 }
 
 fn too_slow(server: &str) -> Refusal {

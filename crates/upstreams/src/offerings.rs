@@ -14,6 +14,7 @@ use kernel::ports::companion::Companion;
 use kernel::ports::offerings::{
     Offering, OfferingNews, OfferingRequest, OfferingServer, Offerings, Watch, unknown_server,
 };
+use kernel::ports::tool_origin::ToolOrigin;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -49,6 +50,11 @@ impl Offerings for Upstreams {
         servers.dedup_by(|later, first| later.name == first.name);
         servers.retain(|server| server.resources || server.prompts);
         servers
+    }
+
+    fn origin(&self, tenant: &TenantId, server: &str) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
+        let owner = self.owner(tenant, server)?;
+        Ok(Some(Arc::clone(&self.definition(&owner, server)?.origin)))
     }
 
     async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal> {

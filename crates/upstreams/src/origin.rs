@@ -3,6 +3,7 @@
 //! Nothing in which secrets stand is told: of a program its name without arguments, of an address scheme, host, port and path.
 //! What cannot be read counts as everything, so that a policy is never told less than the server may touch.
 
+use executors::origin::add_address;
 use kernel::permissions::Permissions;
 use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use url::Url;
@@ -11,7 +12,7 @@ use crate::spec::{ServerReach, ServerSpec};
 
 /// The origin of the tools of a server that has these addresses, or is this program.
 pub(crate) fn origin<'s>(server: &str, specs: impl Iterator<Item = &'s ServerSpec>) -> ToolOrigin {
-    let mut parts = OriginParts { server: server.to_owned(), ..OriginParts::default() };
+    let mut parts = OriginParts { server: Some(server.to_owned()), ..OriginParts::default() };
     for spec in specs {
         add(&mut parts, &spec.reach);
     }
@@ -37,24 +38,12 @@ fn add(parts: &mut OriginParts, reach: &ServerReach) {
         ServerReach::Http { url, oauth, .. } | ServerReach::Sse { url, oauth, .. } => {
             parts.transport = if matches!(reach, ServerReach::Sse { .. }) { "sse" } else { "http" };
             parts.addresses.extend(shown(url));
-            add_host(parts, url);
+            add_address(parts, url);
             if let Some(client) = oauth {
-                add_host(parts, &client.token_url);
+                add_address(parts, &client.token_url);
             }
         }
     }
-}
-
-fn add_host(parts: &mut OriginParts, address: &str) {
-    let url = Url::parse(address).ok();
-    let Some((url, host)) = url.as_ref().and_then(|url| Some((url, url.host_str()?))) else {
-        parts.hosts.push("*".to_owned());
-        return parts.permissions.push("network:*".to_owned());
-    };
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    parts.permissions.push(format!("network:{}://{host}{port}", url.scheme()));
-    // As manifests write hosts: IPv6 addresses without brackets.
-    parts.hosts.push(host.trim_matches(['[', ']']).to_owned());
 }
 
 /// An address without what may be secret in it.

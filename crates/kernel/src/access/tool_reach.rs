@@ -37,7 +37,7 @@ impl<'a> ReachFacts<'a> {
         ToolReach {
             permissions: &self.permissions,
             hosts: &self.hosts,
-            upstream: self.origin.map(ToolOrigin::upstream),
+            upstream: self.origin.and_then(ToolOrigin::upstream),
         }
     }
 }

@@ -102,13 +102,15 @@ impl Kernel {
         Ok(alerts)
     }
 
-    /// Use: the caller's own, or its tenant's if it may see that.
+    /// Use: the caller's own, or its tenant's if it may see that. Use is counted by name, and a name that somebody took in a
+    /// token exchange may be another's: what was counted under it is not shown to whoever took it.
     pub async fn usage(&self, actor: Actor<'_>, asked: UsageAsked) -> Result<UsagePage, Refusal> {
         let caller = self.recognise(actor).await?;
         let all = caller.may(Action::SeeUsage);
         let tenant = self.tenant_for(actor, &caller, asked.tenant.as_ref()).await?;
         let elsewhere = tenant != *caller.tenant();
-        let own = asked.agent.as_ref().is_none_or(|agent| agent == caller.subject());
+        let is_named = asked.agent.as_ref().is_none_or(|agent| agent == caller.subject());
+        let own = is_named && caller.owner().delegators().is_none();
         if !all && (elsewhere || !own) {
             // Recorded as every refused look is.
             self.permitted(actor, Action::SeeUsage).await?;

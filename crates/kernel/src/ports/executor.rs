@@ -276,7 +276,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
-    /// The server behind a tool, as policies are told of it; `None`: there is none. Asked for each call; the answer must be
+    /// What stands behind a tool outside, as policies are told of it; `None`: nothing does. Asked for each call; the answer must be
     /// cheap. An error refuses the call: nobody decides about less than a tool may touch. (AUTH-006)
     fn origin(&self, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
         let _ = tool;

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use super::companion::Companion;
+use super::tool_origin::ToolOrigin;
 
 /// A kind of thing that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -134,6 +135,12 @@ impl Drop for Watch {
 pub trait Offerings: Send + Sync + fmt::Debug {
     /// The servers of a tenant that offer something, each name once.
     fn servers(&self, tenant: &TenantId) -> Vec<OfferingServer>;
+
+    /// What stands behind a server, as policies are told of it. An error refuses what is asked of it.
+    fn origin(&self, tenant: &TenantId, server: &str) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
+        let _ = (tenant, server);
+        Ok(None)
+    }
 
     /// All things of a kind that one server offers.
     async fn list(&self, tenant: &TenantId, server: &str, what: Offering) -> Result<Vec<Value>, Refusal>;

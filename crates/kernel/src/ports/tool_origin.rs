@@ -1,4 +1,5 @@
-//! The server behind an imported tool, as policies hear of it. (AUTH-006)
+//! What stands behind a tool outside this process, as policies hear of it: the server of an imported tool, or the service
+//! that a built-in one asks. (AUTH-006)
 //!
 //! Told by the executor that would run the tool ([`Executor::origin`](super::executor::Executor::origin)), because the kernel
 //! knows no servers. It holds nothing in which secrets stand: no arguments, headers or queries.
@@ -7,10 +8,10 @@ use contract::canonical::{self, Digest};
 use policy::Upstream;
 use serde_json::json;
 
-/// What a server is, and what it may touch.
+/// What stands behind a tool, and what it may touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolOrigin {
-    server: String,
+    server: Option<String>,
     transport: &'static str,
     command: Option<String>,
     addresses: Vec<String>,
@@ -22,7 +23,8 @@ pub struct ToolOrigin {
 /// What an origin is made from; the members mean what those of [`Upstream`] and [`policy::ToolReach`] mean.
 #[derive(Debug, Clone, Default)]
 pub struct OriginParts {
-    pub server: String,
+    /// `None`: the tool is this server's own, and only what it may touch is told.
+    pub server: Option<String>,
     pub transport: &'static str,
     pub command: Option<String>,
     pub addresses: Vec<String>,
@@ -53,13 +55,13 @@ impl ToolOrigin {
         self.digest
     }
 
-    /// Who it is.
-    pub(crate) fn upstream(&self) -> Upstream<'_> {
-        Upstream {
-            server: &self.server,
+    /// Who the server of an imported tool is.
+    pub(crate) fn upstream(&self) -> Option<Upstream<'_>> {
+        Some(Upstream {
+            server: self.server.as_deref()?,
             transport: self.transport,
             command: self.command.as_deref(),
             addresses: &self.addresses,
-        }
+        })
     }
 }

@@ -12,10 +12,10 @@ use gantry_kernel::jobs::{SYSTEM_SUBJECT, SystemJob};
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::companion::{Answer, Audience, LogLevel, Progress, Question, QuestionKind};
 use gantry_kernel::ports::job_store::{
-    Enqueued, JobFilter, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
+    Enqueued, JobFilter, JobKey, JobPriority, JobState, JobStore, OwnerId, QueueBounds, TakeRules,
 };
 use gantry_kernel::resilience::{Move, ResilienceSettings};
-use gantry_kernel::{Arrival, Failed, ResourceEnvelope, RevocationRequest};
+use gantry_kernel::{Arrival, DelegationRequest, Failed, ResourceEnvelope, RevocationRequest};
 use policy::BearerSecret;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
@@ -346,6 +346,24 @@ async fn a_failure_that_may_pass_is_tried_again_after_a_pause_and_dies_in_the_en
     let view = stage.until(again, ended).await;
     assert_eq!(view.status, InvocationStatus::Success);
     assert_eq!(stage.jobs.retry(admin(), None, again).await.unwrap_err().code, ErrorCode::E3408);
+}
+
+#[tokio::test]
+async fn a_job_that_is_begun_again_takes_the_turns_of_its_root_and_stays_its_owner_s() {
+    let stage = Backstage::new().await;
+    let mallory = stage.mint(json!({ "sub": "mallory" })).await;
+    let wish = DelegationRequest { sub: Some("alice".parse().unwrap()), ..DelegationRequest::default() };
+    let taken = stage.kernel.delegate_token(as_holder(&mallory), &wish).await.unwrap().token;
+    let id = stage.submit_as(&taken, json!({})).await.unwrap().invocation_id;
+    assert_eq!(stage.jobs.cancel(as_holder(&taken), None, id, None).await.unwrap(), JobState::Cancelled);
+    let again = stage.jobs.retry(as_holder(&taken), None, id).await.unwrap().invocation_id;
+    let found = stage.store.find(&JobKey { tenant: "acme".parse().unwrap(), id: again }).await.unwrap().unwrap();
+    assert_eq!((found.flow.as_str(), found.record.owner.as_str()), ("mallory", "mallory alice"));
+    // Nobody else has it: not the agent whose name was taken, and not the one that took it.
+    for other in [stage.mint(json!({ "sub": "alice" })).await, mallory] {
+        let told = stage.jobs.status(as_holder(&other), None, again).await.unwrap_err();
+        assert_eq!(told.code, ErrorCode::E3702);
+    }
 }
 
 #[tokio::test]

@@ -100,3 +100,30 @@ async fn what_was_asked_is_recorded_and_a_server_that_is_not_there_has_the_same_
     let asked: Vec<_> = records.iter().filter(|record| record.action == AuditAction::OfferingAsked).collect();
     assert_eq!(asked.iter().map(|record| record.code).collect::<Vec<_>>(), [None, Some(ErrorCode::E3008)]);
 }
+
+#[tokio::test]
+async fn policies_judge_what_is_read_from_a_server_as_they_judge_calls_of_its_tools() {
+    let stage = stage().await;
+    let reader = stage.mint(json!({ "tenant": "local", "sub": "reader" })).await;
+    let read = |request| stage.kernel.ask_offering(as_holder(&reader), "notes", request, json!({}), None);
+    for (objection, resources, prompts) in [
+        (r#"forbid (principal, action, resource == Tool::"notes.resources");"#, false, true),
+        (r#"forbid (principal, action, resource == Tool::"notes.prompts");"#, true, false),
+        (r#"forbid (principal, action, resource) when { resource.provider == "notes" };"#, false, false),
+        (r#"forbid (principal, action, resource) when { resource.provider == "other" };"#, true, true),
+        (r#"@obligations("require_approval") permit (principal, action, resource);"#, false, false),
+    ] {
+        let text = format!("permit (principal, action, resource);\n{objection}");
+        stage.kernel.put_policies(admin(), None, text).await.unwrap();
+        for (request, allowed) in [
+            (OfferingRequest::ReadResource, resources),
+            (OfferingRequest::CompleteResource, resources),
+            (OfferingRequest::GetPrompt, prompts),
+        ] {
+            let expected = if allowed { Ok(()) } else { Err(ErrorCode::E3206) };
+            assert_eq!(read(request).await.map(drop).map_err(|refusal| refusal.code), expected, "{objection}");
+        }
+        let watched = stage.kernel.watch_resource(as_holder(&reader), "notes", "note://1").await;
+        assert_eq!(watched.is_ok(), resources, "{objection}");
+    }
+}
