@@ -72,7 +72,8 @@ async fn calls_that_mean_an_old_version_are_warned_of_in_the_log() {
     // What is only asked about is not called: nothing is said of it, before or after the others.
     let asked = json!({ "tool_id": "asked_about", "lifecycle_state": "deprecated" });
     assert_eq!(gantry.register(manifest(asked)).await.status, 201);
-    let explained = json!({ "tool_id": "demo.asked_about", "tool_version": "1.0.0", "parameters": { "expression": "1" } });
+    let explained =
+        json!({ "tool_id": "demo.asked_about", "tool_version": "1.0.0", "parameters": { "expression": "1" } });
     let explained = gantry.post("/v1/tools/explain", explained).await;
     assert_eq!((explained.status, &explained.body["allowed"]), (200, &json!(true)), "{}", explained.text);
     for version in ["1.0.0", "1.1.0", "^1.0.0"] {

@@ -202,10 +202,11 @@ pub async fn a_base_that_is_not_there_is_told(adapter: impl Adapter) {
 pub async fn an_invocation_has_one_owner_and_one_tool(adapter: impl Adapter) {
     let store = adapter.checkpoints();
     keep(&store, &micro(1, None), Some(HOUR)).await;
-    let (mut other_owner, mut other_tool) = (micro(2, None), micro(3, None));
+    let (mut other_owner, mut same_name, mut other_tool) = (micro(2, None), micro(4, None), micro(3, None));
     other_owner.head.owner = "agent-2".parse().unwrap();
+    same_name.head.owner = format!("agent-2 {}", owner()).parse().unwrap();
     other_tool.head.tool = "demo.other".parse().unwrap();
-    for foreign in [other_owner, other_tool] {
+    for foreign in [other_owner, same_name, other_tool] {
         assert_eq!(store.save(&foreign, Some(0), Some(HOUR)).await.unwrap(), Saved::Foreign);
     }
     store.settle(&tenant("acme"), invocation(1), &"agent-2".parse().unwrap(), Ending::Completed).await.unwrap();

@@ -447,7 +447,13 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
     for number in 0..7 {
         let of = if number % 2 == 0 { "local" } else { "acme" };
         // The same name, once as an authority gave it and once of somebody else's making.
-        let owner = if number < 4 { "agent-1" } else if number < 6 { "agent-2" } else { "agent-1 agent-2" };
+        let owner = if number < 4 {
+            "agent-1"
+        } else if number < 6 {
+            "agent-2"
+        } else {
+            "agent-1 agent-2"
+        };
         put(&store, NewJob { owner: owner.parse().unwrap(), ..job(of, number) }).await;
     }
     let local = JobFilter { tenant: Some(tenant("local")), ..JobFilter::default() };
@@ -456,7 +462,8 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
     assert_eq!(ids(&first.jobs), [6, 4, 2].map(uuid));
     let second = store.list(&local, first.next, 3).await.unwrap();
     assert_eq!((ids(&second.jobs), second.next), (vec![uuid(0)], None));
-    for (owner, expected) in [("agent-2", vec![4]), ("agent-1 agent-2", vec![6]), ("agent-1", vec![2, 0]), ("a agent-2", vec![])]
+    for (owner, expected) in
+        [("agent-2", vec![4]), ("agent-1 agent-2", vec![6]), ("agent-1", vec![2, 0]), ("a agent-2", vec![])]
     {
         let own = JobFilter { owner: Some(owner.parse().unwrap()), ..local.clone() };
         let listed = store.list(&own, None, 100).await.unwrap().jobs;

@@ -271,6 +271,8 @@ pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter)
         [
             Intent { tenant: "other".parse().unwrap(), ..intent(1, None) },
             Intent { caller: "somebody".parse().unwrap(), ..intent(1, None) },
+            // The same name, of somebody else's making.
+            Intent { caller: "somebody did:key:z6Mk".parse().unwrap(), ..intent(1, None) },
             Intent { tool: "bank.refund".parse().unwrap(), ..intent(1, None) },
             Intent { parameters: canonical::digest(&json!({ "amount": 6 })), ..intent(1, None) },
             intent(1, Some("k")),
@@ -283,6 +285,12 @@ pub async fn a_used_invocation_id_is_not_given_away_again(adapter: impl Adapter)
     for stranger in strangers() {
         assert_eq!(ledger.begin(stranger).await.unwrap(), Begun::IdTaken, "also when it failed clean");
     }
+    let handed_on = || Intent { caller: "boss agent".parse().unwrap(), ..intent(2, None) };
+    fresh(&ledger, handed_on()).await;
+    let Begun::Held(entry) = ledger.begin(handed_on()).await.unwrap() else { panic!("it is the same call") };
+    assert_eq!(entry.intent.caller.as_str(), "boss agent");
+    let plain = Intent { caller: "agent".parse().unwrap(), ..intent(2, None) };
+    assert_eq!(ledger.begin(plain).await.unwrap(), Begun::IdTaken);
 }
 
 pub async fn the_same_call_under_its_own_id_is_told_what_became_of_it(adapter: impl Adapter) {

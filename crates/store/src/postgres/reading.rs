@@ -20,7 +20,8 @@ pub(super) fn with_clock() -> String {
 
 /// Whose a row is: its columns `subject` and `delegators`.
 pub(super) fn call_owner(row: &Row, of: &str) -> Result<CallOwner, Fault> {
-    CallOwner::kept(column(row, "subject")?, column(row, "delegators")?).map_err(|_| unreadable("delegators", of).into())
+    CallOwner::kept(column(row, "subject")?, column(row, "delegators")?)
+        .map_err(|_| unreadable("delegators", of).into())
 }
 
 /// A column with JSON.

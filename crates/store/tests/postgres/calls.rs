@@ -41,7 +41,7 @@ fn intent(number: u128, key: &str, by: OwnerId) -> Intent {
         invocation: id(number),
         trace: TraceId::from_bytes([7; 16]),
         tenant: "acme".parse().unwrap(),
-        subject: "did:key:z6Mk".parse().unwrap(),
+        caller: "did:key:z6Mk".parse().unwrap(),
         tool: "bank.transfer".parse().unwrap(),
         version: Version::parse("1.2.3").unwrap(),
         effects: SideEffectPolicy::Compensatable,
@@ -58,7 +58,7 @@ fn job(of: &str, number: u128) -> NewJob {
         key: JobKey { tenant: of.parse().unwrap(), id: id(number) },
         kind: "tool_call".into(),
         label: "demo.echo".into(),
-        subject: "agent-1".parse().unwrap(),
+        owner: "agent-1".parse().unwrap(),
         flow: "agent-1".into(),
         digest: canonical::digest(&payload),
         payload,
@@ -190,7 +190,7 @@ async fn a_row_that_the_database_refuses_harms_nobody_else() {
     let asking = (1..=60_u128).map(|number| {
         let ledger = Arc::clone(&ledger);
         let subject = if number % 20 == 0 { "spoilt" } else { "did:key:z6Mk" };
-        let intent = Intent { subject: subject.parse().unwrap(), ..intent(number, &format!("k{number}"), owner(1)) };
+        let intent = Intent { caller: subject.parse().unwrap(), ..intent(number, &format!("k{number}"), owner(1)) };
         tokio::spawn(async move {
             let begun = ledger.begin(intent).await;
             let Ok(Begun::Fresh(fence)) = begun else { return (number, false, false) };

@@ -195,11 +195,8 @@ impl Handler {
             }
         };
         let jobs = self.task_keeper().ok_or_else(no_such_task)?;
-        let filter = JobFilter {
-            owner: Some(visit.caller.owner()),
-            kind: Some(TOOL_CALL.to_owned()),
-            ..JobFilter::default()
-        };
+        let filter =
+            JobFilter { owner: Some(visit.caller.owner()), kind: Some(TOOL_CALL.to_owned()), ..JobFilter::default() };
         let listed = jobs.list(visit.who.actor(), filter, before, LIST_MAX).await;
         let listed = listed.map_err(|refusal| to_wire::error(&refusal, visit.who.trace_id))?;
         let kept = self.kept_for_ms();

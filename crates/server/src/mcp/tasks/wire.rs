@@ -70,7 +70,7 @@ mod tests {
             },
             kind: "tool_call".into(),
             label: "demo.x".into(),
-            subject: "agent".parse().unwrap(),
+            owner: "agent".parse().unwrap(),
             priority: JobPriority::near(5),
             state,
             attempts: 1,
