@@ -136,13 +136,8 @@ impl Office {
         }
         assert!(!self.listed(token).await.contains(&json!(id)));
         assert_eq!(self.checkpoints(token, id).await, Vec::<Value>::new());
-        let resumed = self.gantry.request(
-            Method::POST,
-            &format!("/v1/tools/resume/{id}"),
-            Some(token),
-            Some(json!({ "parameters": self.wish("stolen", false) })),
-        );
-        let resumed = resumed.await;
+        let (path, body) = (format!("/v1/tools/resume/{id}"), json!({ "parameters": self.wish("stolen", false) }));
+        let resumed = self.gantry.request(Method::POST, &path, Some(token), Some(body)).await;
         assert_eq!(resumed.refusal(), (404, "E3903"), "{}", resumed.text);
         assert_eq!(self.runs("stolen"), 0);
     }

@@ -9,13 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::envelope::CheckpointKind;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::checkpoint_store::{
     CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
 };
 use gantry_kernel::ports::companion::Snapshot;
 use gantry_kernel::ports::registry_store::StoreError;
+use policy::CallOwner;
 use serde_json::{Value, json};
 use store::memory::MemoryStore;
 
@@ -110,7 +111,7 @@ impl CheckpointStore for Shelf {
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
-        owner: &Subject,
+        owner: &CallOwner,
         ending: Ending,
     ) -> Result<(), StoreError> {
         self.answers()?;

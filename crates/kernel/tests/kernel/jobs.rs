@@ -494,7 +494,7 @@ async fn other_kinds_are_done_by_their_handlers_under_the_server_s_own_name() {
     let acme = JobFilter { tenant: Some("acme".parse().unwrap()), ..JobFilter::default() };
     let listed = stage.jobs.list(admin(), acme, None, 10).await.unwrap();
     let id = listed.jobs[0].1.key.id;
-    assert_eq!(listed.jobs[0].1.subject.as_str(), SYSTEM_SUBJECT);
+    assert_eq!(listed.jobs[0].1.owner.as_str(), SYSTEM_SUBJECT);
     let interrupted = stage.until_in(Some("acme"), id, |view| view.record.state == JobState::Delayed).await;
     assert_eq!(code(&interrupted), "E3404", "a panic is an end of the attempt, not of the worker");
     stage.step(20);
