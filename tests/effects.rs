@@ -287,7 +287,7 @@ async fn a_call_that_waited_in_vain_before_it_was_sent_can_be_made_again_under_i
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..SENT_MAX + WAITING_MAX {
         let gantry = Arc::clone(&gantry);
-        asking.spawn(async move { pay(&gantry, &format!("bill-{number}")).await.refusal().1.to_owned() });
+        asking.spawn(async move { pay(&gantry, &format!("bill-{number}")).await.status });
     }
     // No turn within its time, as long as others may still wait; then no room to wait.
     let mut refused = Vec::new();
@@ -300,9 +300,8 @@ async fn a_call_that_waited_in_vain_before_it_was_sent_can_be_made_again_under_i
     }
     // The end of the server ends the others.
     gantry.signal("TERM");
-    while let Some(answer) = asking.join_next().await {
-        answer.unwrap();
-    }
+    // With an answer, or with the end of their connections.
+    while asking.join_next().await.is_some() {}
     Arc::into_inner(gantry).unwrap().shut_down_by_itself();
     let sent = bank.calls();
     assert!((SENT_MAX..SENT_MAX + WAITING_MAX).contains(&sent), "{sent}: {refused:?}");
