@@ -1,113 +1,17 @@
 //! What is known of an effect, and nothing more, is what a key stands for: a call that was never sent can be made again under
 //! its key, one that may have run cannot, and a key is its caller's own. The service is an MCP server on loopback that
-//! answers each call as the test says, and counts what it was asked to do.
+//! answers each call as the test says, and counts what it was asked to do (`bank`).
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+mod bank;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 
+use self::bank::{Bank, Counter, pay};
 use crate::support::{Answer, Gantry, Start, manifest};
-
-/// What the server says to one call.
-#[derive(Clone)]
-struct Says {
-    status: &'static str,
-    /// `ID` stands for the id of the request.
-    body: &'static str,
-}
-
-/// Does the work.
-const DONE: Says = Says {
-    status: "200 OK",
-    body: r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"structuredContent":{"paid":true},"resultType":"complete"}}"#,
-};
-
-/// An MCP server elsewhere.
-struct Bank {
-    url: String,
-    /// What it says next; once there is nothing, it does what it is asked for.
-    next: Arc<Mutex<VecDeque<Says>>>,
-    /// The parameters of every call that has come in.
-    calls: Arc<Mutex<Vec<Value>>>,
-}
-
-impl Bank {
-    async fn open() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let bank = Self { url, next: Arc::default(), calls: Arc::default() };
-        let (next, calls) = (Arc::clone(&bank.next), Arc::clone(&bank.calls));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&next), Arc::clone(&calls)));
-            }
-        });
-        bank
-    }
-
-    /// A Gantry with this server behind it. Nobody has said what its tool does, so it must not happen twice.
-    async fn behind_gantry(&self) -> Gantry {
-        let gantry = Start::new().env("GANTRY_EGRESS__OPEN_NETWORKS", "127.0.0.0/8").run().await;
-        let spec = json!({ "reach": { "type": "http", "url": self.url } });
-        let answer = gantry.request(Method::PUT, "/v1/servers/bank", Some(&gantry.token), Some(spec)).await;
-        assert_eq!(answer.status, 200, "{}\n{}", answer.text, gantry.log());
-        gantry
-    }
-
-    fn says(&self, status: &'static str, body: &'static str) {
-        self.next.lock().unwrap().push_back(Says { status, body });
-    }
-
-    fn calls(&self) -> usize {
-        self.calls.lock().unwrap().len()
-    }
-}
-
-/// One request of a connection.
-async fn serve(stream: TcpStream, next: Arc<Mutex<VecDeque<Says>>>, calls: Arc<Mutex<Vec<Value>>>) -> Option<()> {
-    let mut stream = BufReader::new(stream);
-    let (mut line, mut length) = (String::new(), 0);
-    while stream.read_line(&mut line).await.ok()? > 2 {
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        line.clear();
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    let request: Value = serde_json::from_slice(&body).ok()?;
-    let answers = |result: Value| {
-        let result = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
-        ("200 OK".to_owned(), result.to_string())
-    };
-    let (status, body) = match request["method"].as_str()? {
-        "tools/call" => {
-            calls.lock().unwrap().push(request["params"].clone());
-            let says = next.lock().unwrap().pop_front().unwrap_or(DONE);
-            (says.status.to_owned(), says.body.replace("ID", &request["id"].to_string()))
-        }
-        "tools/list" => answers(json!({ "resultType": "complete", "tools": [{ "name": "pay",
-            "description": "Pays a bill.", "inputSchema": { "type": "object" } }] })),
-        _ => answers(json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"],
-            "capabilities": { "tools": {} }, "serverInfo": { "name": "bank", "version": "1" } })),
-    };
-    let answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(answer.as_bytes()).await.ok()?;
-    stream.shutdown().await.ok()
-}
-
-async fn pay(gantry: &Gantry, key: &str) -> Answer {
-    let call = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
-        "execution_options": { "idempotency_key": key } });
-    gantry.post("/v1/tools/invoke", call).await
-}
 
 #[tokio::test]
 async fn a_call_that_was_turned_away_can_be_made_again_under_its_key() {
@@ -164,6 +68,86 @@ async fn a_call_that_may_have_run_is_never_sent_a_second_time_under_its_key() {
 }
 
 #[tokio::test]
+async fn a_redirect_after_the_work_is_not_followed_to_a_page_that_was_never_asked_to_work() {
+    for has_sessions in [true, false] {
+        let bank = Bank::with(Counter { has_sessions, ..Counter::default() }).await;
+        let gantry = bank.behind_gantry().await;
+        let mut number = 0;
+        for status in ["303 See Other", "302 Found", "301 Moved Permanently"] {
+            // With a session, 404 would say that the server has forgotten it, and the call would be sent again.
+            for page in ["404 Not Found", "405 Method Not Allowed", "429 Too Many Requests", "200 OK"] {
+                number += 1;
+                let key = format!("bill-{number}");
+                *bank.counter.elsewhere.lock().unwrap() = page;
+                bank.redirects(status, "/receipt");
+                let before = bank.calls();
+                let first = pay(&gantry, &key).await;
+                assert_eq!(first.refusal().1, "E3413", "{status}, {page}: {}", first.text);
+                assert_eq!(pay(&gantry, &key).await.refusal().1, "E3413", "{status}, {page}");
+                assert_eq!(bank.calls() - before, 1, "{status}, {page}: it was sent once");
+            }
+        }
+        // One that asks for the same request at another place has done nothing with it.
+        for status in ["307 Temporary Redirect", "308 Permanent Redirect"] {
+            let before = bank.calls();
+            bank.redirects(status, "/mcp");
+            let done = pay(&gantry, status).await;
+            assert_eq!((done.status, bank.calls() - before), (200, 2), "{}", done.text);
+        }
+    }
+}
+
+/// The call in the background.
+async fn pay_later(gantry: &Gantry, key: &str) -> Value {
+    let call = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
+        "execution_options": { "idempotency_key": key, "async_mode": true } });
+    let accepted = gantry.post("/v1/tools/invoke", call).await;
+    let id = accepted.body["invocation_id"].as_str().unwrap_or_else(|| panic!("{}", accepted.text)).to_owned();
+    loop {
+        let seen = gantry.get(&format!("/v1/invocations/{id}")).await;
+        if !matches!(seen.body["status"].as_str(), Some("pending" | "queued" | "running")) {
+            return seen.body;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_was_turned_away_can_be_submitted_again_under_its_key() {
+    let bank = Bank::open().await;
+    let gantry = bank.behind_gantry().await;
+    for (number, (status, code)) in [
+        ("429 Too Many Requests", "E3504"),
+        ("401 Unauthorized", "E3603"),
+        ("403 Forbidden", "E3603"),
+        ("400 Bad Request", "E3502"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = format!("bill-{number}");
+        bank.says(status, "{}");
+        let before = bank.calls();
+        let first = pay_later(&gantry, &key).await;
+        assert_eq!((&first["status"], &first["error"]["code"]), (&json!("error"), &json!(code)), "{status}: {first}");
+        let again = pay_later(&gantry, &key).await;
+        assert_eq!(again["status"], "success", "{status}: {again}");
+        assert_ne!(again["invocation_id"], first["invocation_id"], "{status}");
+        let third = pay_later(&gantry, &key).await;
+        assert_eq!(third["invocation_id"], again["invocation_id"], "what was done keeps its key");
+        assert_eq!(pay(&gantry, &key).await.body["cached"], true, "at every door");
+        assert_eq!(bank.calls() - before, 2, "{status}: turned away once, done once");
+    }
+    // One that may have run keeps its key, and is not sent again.
+    bank.says("500 Internal Server Error", "{}");
+    let before = bank.calls();
+    let lost = pay_later(&gantry, "lost").await;
+    assert_eq!(lost["status"], "indeterminate", "{lost}");
+    assert_eq!(pay_later(&gantry, "lost").await["invocation_id"], lost["invocation_id"]);
+    assert_eq!(bank.calls() - before, 1);
+}
+
+#[tokio::test]
 async fn the_key_of_an_act_travels_to_the_server_that_does_it_and_is_nobody_else_s() {
     let bank = Bank::open().await;
     let gantry = bank.behind_gantry().await;
@@ -176,7 +160,7 @@ async fn the_key_of_an_act_travels_to_the_server_that_does_it_and_is_nobody_else
         "execution_options": { "idempotency_key": "bill-7" } });
     let other = gantry.request(Method::POST, "/v1/tools/invoke", Some(&token), Some(call)).await;
     assert_eq!(other.status, 200, "{}", other.text);
-    let calls = bank.calls.lock().unwrap().clone();
+    let calls = bank.counter.calls.lock().unwrap().clone();
     let keys: Vec<&str> =
         calls.iter().map(|call| call["_meta"]["dev.gantry/idempotency_key"].as_str().unwrap_or_default()).collect();
     let [turned_away, done, next, others] = keys[..] else { panic!("{calls:?}") };
@@ -287,4 +271,97 @@ async fn a_program_is_told_the_key_of_its_act_in_both_protocols() {
     different.sort_unstable();
     different.dedup();
     assert_eq!(different.len(), seen.len(), "{seen:?}");
+}
+
+/// How many calls a server is sent at once, and how many may wait for their turn.
+const SENT_MAX: usize = 64;
+const WAITING_MAX: usize = 256;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_call_that_waited_in_vain_before_it_was_sent_can_be_made_again_under_its_key() {
+    let home = tempfile::tempdir().unwrap();
+    let start = || Start::new().data(&home.path().join("data")).env("GANTRY_SERVER__DRAIN_TIMEOUT_MS", "500");
+    let bank = Bank::open().await;
+    let gantry = Arc::new(bank.behind(start()).await);
+    bank.counter.is_closed.store(true, Ordering::SeqCst);
+    let mut asking = tokio::task::JoinSet::new();
+    for number in 0..SENT_MAX + WAITING_MAX {
+        let gantry = Arc::clone(&gantry);
+        asking.spawn(async move { pay(&gantry, &format!("bill-{number}")).await.status });
+    }
+    // No turn within its time, as long as others may still wait; then no room to wait.
+    let mut refused = Vec::new();
+    while refused.last().is_none_or(|(_, code)| code != "E3701") {
+        let key = format!("hasty-{}", refused.len());
+        let call = json!({ "tool_id": "bank.pay", "parameters": { "bill": 7 },
+            "execution_options": { "idempotency_key": key }, "resource_limits": { "timeout_seconds": 1 } });
+        let answer = gantry.post("/v1/tools/invoke", call).await;
+        refused.push((key, answer.refusal().1.to_owned()));
+    }
+    // The end of the server ends the others.
+    gantry.signal("TERM");
+    // With an answer, or with the end of their connections.
+    while asking.join_next().await.is_some() {}
+    Arc::into_inner(gantry).unwrap().shut_down_by_itself();
+    let sent = bank.calls();
+    assert!((SENT_MAX..SENT_MAX + WAITING_MAX).contains(&sent), "{sent}: {refused:?}");
+    bank.counter.is_closed.store(false, Ordering::SeqCst);
+    let gantry = start().env("GANTRY_EGRESS__OPEN_NETWORKS", "127.0.0.0/8").run().await;
+    let keys = (0..SENT_MAX + WAITING_MAX).map(|number| format!("bill-{number}"));
+    let (mut done, mut unknown) = (0, 0);
+    let all = SENT_MAX + WAITING_MAX + refused.len();
+    for key in keys.chain(refused.iter().map(|(key, _)| key.clone())) {
+        let again = pay(&gantry, &key).await;
+        match again.status {
+            200 => done += 1,
+            _ => {
+                assert_eq!(again.refusal().1, "E3413", "{key}: {}", again.text);
+                unknown += 1;
+            }
+        }
+    }
+    assert_eq!((done, unknown), (all - sent, sent), "what was sent, and nothing else");
+}
+
+/// A component that says of each call that the service behind it cannot be had.
+const UNAVAILABLE: &str = r#"(component
+  (core module $m (memory (export "memory") 1)
+    (data (i32.const 1024) "away")
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 8192))
+    (func (export "invoke") (param i32 i32) (result i32)
+      (i32.store8 (i32.const 16) (i32.const 1)) (i32.store8 (i32.const 20) (i32.const 2))
+      (i32.store (i32.const 24) (i32.const 1024)) (i32.store (i32.const 28) (i32.const 4))
+      (i32.const 16)))
+  (core instance $i (instantiate $m))
+  (type $kind' (enum "invalid-parameters" "failed" "unavailable"))
+  (export $kind "error-kind" (type $kind'))
+  (type $error' (record (field "kind" $kind) (field "message" string)))
+  (export $error "tool-error" (type $error'))
+  (func $invoke (param "parameters-json" string) (result (result string (error $error)))
+    (canon lift (core func $i "invoke") (memory $i "memory") (realloc (func $i "cabi_realloc"))))
+  (export "invoke" (func $invoke)))"#;
+
+#[tokio::test]
+async fn a_component_whose_service_is_unavailable_may_have_asked_it() {
+    let home = tempfile::tempdir().unwrap();
+    crate::support::open_to_all(home.path());
+    keyed_tool(home.path(), "undo", "simple", "print('{}')\n");
+    let folder = home.path().join("tools/send");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("tool.wasm"), wat::parse_str(UNAVAILABLE).unwrap()).unwrap();
+    let mut manifest = manifest(json!({ "tool_id": "send", "parameters": { "type": "object" },
+        "result_schema": { "type": "object" }, "execution": { "type": "wasm", "component": "tool.wasm" } }));
+    manifest["side_effect_policy"] = json!("compensatable");
+    manifest["compensation_tool_id"] = json!("demo.undo");
+    manifest["side_effects"] = json!([{ "resource": "mail", "op": "CREATE", "scope": "mail" }]);
+    manifest["idempotency"] = json!({});
+    std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
+    let data = home.path().join("data");
+    let gantry = Start::new().data(&data).arg("--tools").arg(home.path().join("tools").to_str().unwrap()).run().await;
+    let call =
+        json!({ "tool_id": "demo.send", "parameters": {}, "execution_options": { "idempotency_key": "mail-1" } });
+    let first = gantry.post("/v1/tools/invoke", call.clone()).await;
+    assert_eq!(first.refusal().1, "E3502", "{}\n{}", first.text, gantry.log());
+    let again = gantry.post("/v1/tools/invoke", call).await;
+    assert_eq!(again.refusal().1, "E3413", "{}", again.text);
 }

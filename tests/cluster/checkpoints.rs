@@ -111,3 +111,42 @@ async fn a_call_that_runs_on_one_replica_is_neither_resumed_nor_rolled_back_on_a
     let resumed = two.post(&format!("/v1/tools/resume/{CALL}"), json!({ "parameters": {} })).await;
     assert_eq!(resumed.body["result"]["steps"], json!(["first", "late", "second"]), "{}", resumed.text);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_call_that_is_no_job_and_slept_for_too_long_saves_nothing_over_the_one_that_took_its_place() {
+    const CALL: &str = "019b0000-0000-7000-8000-0000000000c2";
+    let site = site();
+    let sleeper = site.replica(NAMES[0]).await;
+    let successor = site.replica(NAMES[1]).await;
+    let mut call = climb();
+    call["invocation_id"] = json!(CALL);
+    let (http, url, slept) = (Caller::new(&sleeper.token), sleeper.url.clone(), call.clone());
+    let sleeping = tokio::spawn(async move { http.call(&url, &slept).await });
+    until("the first step", async || saved(&successor, CALL).await.len() == 1).await;
+    sleeper.signal("STOP");
+
+    // Whoever made the call makes it again elsewhere, until it is taken.
+    let (http, url) = (Caller::new(&successor.token), successor.url.clone());
+    let again = tokio::spawn(async move {
+        loop {
+            match http.call(&url, &call).await {
+                Sent::Answered(answer) if answer.code() == "E3908" => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                other => return other,
+            }
+        }
+    });
+    until("the first step of the other", async || saved(&successor, CALL).await.len() == 2).await;
+    // Both tools go on. The sleeper hears what its own wants to save when it wakes.
+    site.say("gate");
+    let Sent::Answered(answer) = again.await.unwrap() else { panic!("no answer") };
+    assert_eq!(answer.body["result"]["steps"], json!(["first", "late"]), "{}", answer.text);
+    let kept = saved(&successor, CALL).await;
+    assert_eq!(kept.len(), 3);
+    sleeper.signal("CONT");
+    sleeping.await.unwrap();
+    for gantry in [&sleeper, &successor] {
+        assert_eq!(saved(gantry, CALL).await, kept, "what came late is not kept");
+    }
+}

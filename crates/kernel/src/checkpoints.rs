@@ -108,14 +108,37 @@ impl Checkpoints {
     }
 }
 
+/// An attempt at an invocation that has begun.
+#[derive(Debug)]
+struct Attempt {
+    /// Under which it saves; `None` on a store that nobody else has.
+    fence: Option<u64>,
+    underway: Underway,
+}
+
 impl Checkpoints {
-    /// The fence under which an attempt saves, once the store knows that it runs.
-    async fn claimed(&self, tenant: &TenantId, invocation: InvocationId, fence: Option<u64>) -> Result<u64, Refusal> {
-        let held = self.store.claim(tenant, invocation, fence, ATTEMPT_LEASE).await.map_err(|error| error.refusal())?;
-        held.ok_or_else(|| {
+    /// Begins an attempt, that of a job under its fence. What is no job waits for the end of what runs.
+    async fn begin(
+        &self,
+        tenant: &TenantId,
+        invocation: InvocationId,
+        of_job: Option<u64>,
+    ) -> Result<Attempt, Refusal> {
+        let another_runs = || {
             Refusal::new(ErrorCode::E3908, "another attempt at this invocation is running")
                 .hint("wait for its end, or cancel it first; nothing was run")
-        })
+        };
+        let underway = self.running.begin(tenant, invocation);
+        if of_job.is_none() && !underway.is_first() {
+            return Err(another_runs());
+        }
+        // Nobody else saves into the store, and this process knows what it runs.
+        if of_job.is_none() && !self.is_shared {
+            return Ok(Attempt { fence: None, underway });
+        }
+        let held = self.store.claim(tenant, invocation, of_job, ATTEMPT_LEASE).await;
+        let fence = held.map_err(|error| error.refusal())?.ok_or_else(another_runs)?;
+        Ok(Attempt { fence: Some(fence), underway })
     }
 }
 
@@ -152,9 +175,16 @@ impl Running {
 
 /// A call that is under way, until dropped.
 #[derive(Debug)]
-struct Underway {
+pub(crate) struct Underway {
     running: Arc<Running>,
     key: Option<(TenantId, InvocationId)>,
+}
+
+impl Underway {
+    /// Was nothing else of its invocation under way?
+    fn is_first(&self) -> bool {
+        self.key.is_some()
+    }
 }
 
 impl Drop for Underway {

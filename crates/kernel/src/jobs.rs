@@ -20,6 +20,8 @@
 //! - JOBS-5: a job of which nobody knew how it ended, ends as the ledger says once a person has found out (`resolving`).
 //! - JOBS-6: what was refused before anything ran, and only for now (no place, a limit, a breaker), costs no try: the job is
 //!   put back with a pause, within its age.
+//! - JOBS-7: the key of a job that came to nothing is free wherever the ledger would set the key of its call free: a call that
+//!   was not sent or was refused before execution can be submitted again under its key.
 //!
 //! Not here: the queue itself (`ports::job_store`), checkpoints and webhooks (others build on [`JobHandler`]).
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, ClientBuilder, Method, RequestBuilder, redirect};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, StatusCode, redirect};
 use sandbox::egress::Host;
 use url::Url;
 
@@ -108,10 +108,16 @@ impl Guard {
     /// # Errors
     /// The machine cannot have one.
     pub fn client(self: &Arc<Self>, target: &Target, options: ClientOptions) -> Result<OriginClient, BuildError> {
-        // OUT-2.
+        // OUT-2, OUT-4.
         let same_origin = redirect::Policy::custom(|attempt| {
             let stays = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-            if stays && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
+            let is_same_request =
+                matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+            if stays && is_same_request && attempt.previous().len() <= REDIRECTS_MAX {
+                attempt.follow()
+            } else {
+                attempt.stop()
+            }
         });
         let http = builder(options)
             .redirect(same_origin)
@@ -232,6 +238,23 @@ mod tests {
         let elsewhere = Url::parse("http://127.0.0.1:1/b").unwrap();
         let response = client.request(Method::GET, &elsewhere).send().await.unwrap();
         assert_eq!((response.status().as_u16(), response.url().port()), (200, Some(port)));
+    }
+
+    #[tokio::test]
+    async fn a_redirect_that_would_make_another_request_of_it_is_not_followed() {
+        for (status, followed) in [(301, false), (302, false), (303, false), (307, true), (308, true)] {
+            let redirect = format!(
+                "HTTP/1.1 {status} Elsewhere\r\nlocation: /other\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            let port = answering(redirect).await;
+            let guard = guard(&[&format!("http://127.0.0.1:{port}")]);
+            let target = guard.target(&format!("http://127.0.0.1:{port}/a")).unwrap();
+            let client = guard.client(&target, ClientOptions::default()).unwrap();
+            let response = client.request(Method::POST, target.url()).body("x").send().await.unwrap();
+            // Whoever answers is always told to go on; the last answer is handed over.
+            let path = if followed { "/other" } else { "/a" };
+            assert_eq!((response.status().as_u16(), response.url().path()), (status, path));
+        }
     }
 
     #[tokio::test]

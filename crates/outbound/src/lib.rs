@@ -14,6 +14,9 @@
 //! - OUT-2: a guarded client talks to one origin. A redirect leads to the same origin, and so to an address that is judged
 //!   again, or it is not followed.
 //! - OUT-3: no proxy of the environment is used, except by the command line of a person who says so.
+//! - OUT-4: only the redirects that repeat the request as it is are followed (307, 308), and by their definition the place
+//!   that gave them has not executed it. So whatever a guarded client says of a request, it says of the request itself, and
+//!   never of a GET that a 301, 302 or 303 would have made of it.
 //!
 //! Not here: how long an answer may be (whoever reads it), tools in a sandbox (`sandbox::egress` itself).
 

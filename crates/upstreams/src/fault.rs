@@ -220,6 +220,7 @@ mod tests {
             (Fault::Status(408), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(499), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::Status(307), ErrorCode::E3502, ErrorCode::E3502),
+            (Fault::Status(302), ErrorCode::E3413, ErrorCode::E3502),
             (Fault::NotSent("x"), ErrorCode::E3502, ErrorCode::E3502),
             (Fault::Busy { retry_after_ms: Some(5) }, ErrorCode::E3504, ErrorCode::E3504),
             (Fault::Denied(401), ErrorCode::E3603, ErrorCode::E3603),
@@ -259,10 +260,10 @@ mod tests {
             (Fault::Denied(403), Refused),
         ];
         table.extend(ExecutionReach::ALL.map(|reach| (ours(reach), reach)));
-        for status in [300, 301, 302, 307, 308, 400, 404, 405, 409, 413, 415, 422, 425, 426] {
+        for status in [307, 308, 400, 404, 405, 409, 413, 415, 422, 425, 426] {
             table.push((Fault::Status(status), Refused));
         }
-        for status in [303, 304, 408, 418, 424, 444, 460, 499, 500, 502, 503, 504, 599] {
+        for status in [300, 301, 302, 303, 304, 408, 418, 424, 444, 460, 499, 500, 502, 503, 504, 599] {
             table.push((Fault::Status(status), MayHaveRun));
         }
         for code in [-32700, -32600, -32601, -32020, -32021, -32022, -32042] {

@@ -87,6 +87,8 @@ struct Options {
     write: bool,
     only: Option<Section>,
     gantry: Option<PathBuf>,
+    /// `gantry-xtask` as another commit built it, for what has changed since.
+    former: Option<PathBuf>,
 }
 
 /// A part of the report; each can be measured and kept without the others.
@@ -167,6 +169,8 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     // The server is started in a folder of its own, where a relative path would lead elsewhere.
     let gantry = gantry.canonicalize().context("there is no binary at the path of --gantry")?;
+    let former = options.former.as_ref().map(|path| path.canonicalize()).transpose();
+    let former = former.context("there is no program at the path of --former")?;
     let wanted = |section| options.only.is_none_or(|only| only == section);
     let report = runtime.block_on(async {
         let calls = if wanted(Section::Calls) { Some(scenarios::all(&gantry, scale).await?) } else { None };
@@ -174,7 +178,8 @@ pub(crate) fn measure(arguments: &[String]) -> Result<()> {
             if wanted(Section::Isolation) { Some(isolation::all(&gantry, &scale.isolation).await?) } else { None };
         let mcp = if wanted(Section::Mcp) { Some(mcp::all(&gantry, scale).await?) } else { None };
         let durable = if wanted(Section::Durable) { Some(durable::all(&gantry, scale).await?) } else { None };
-        let audit = if wanted(Section::Audit) { Some(audit::all(&gantry, scale).await?) } else { None };
+        let audit =
+            if wanted(Section::Audit) { Some(audit::all(&gantry, former.as_deref(), scale).await?) } else { None };
         let stores = if wanted(Section::Stores) { Some(stores::all(&gantry, scale).await?) } else { None };
         anyhow::Ok(Report { calls, isolation, mcp, durable, audit, stores })
     })?;
@@ -202,7 +207,10 @@ impl Options {
                 "--write" => options.write = true,
                 "--only" => options.only = Some(Section::named(arguments.next().map(String::as_str))?),
                 "--gantry" => options.gantry = arguments.next().map(|path| Path::new(path).to_path_buf()),
-                unknown => bail!("bench has no option `{unknown}`: it has --quick, --json, --write and --only"),
+                "--former" => options.former = arguments.next().map(|path| Path::new(path).to_path_buf()),
+                unknown => {
+                    bail!("bench has no option `{unknown}`: it has --quick, --json, --write, --only and --former")
+                }
             }
         }
         Ok(options)

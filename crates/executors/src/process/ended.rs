@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ExecutorError, ToolCall, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, ToolCall, Usage};
 use sandbox::oci::ContainerError;
 use sandbox::{Ended, SpawnError, Step, StepFailure};
 
@@ -11,16 +11,29 @@ use super::output::Exit;
 
 /// The program did not start, or nobody can say whether it did.
 pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> ExecutorError {
-    let refusal = why_not_started(call, error);
+    ExecutorError { refusal: why_not_started(call, error), reach: reach_of_start(error) }
+}
+
+/// Can a program have begun of which the sandbox says this?
+fn reach_of_start(error: &ContainerError) -> ExecutionReach {
     match error {
-        ContainerError::Unusable(_) | ContainerError::Spawn(SpawnError::Step(_) | SpawnError::Unusable(_)) => {
-            ExecutorError::not_sent(refusal)
-        }
-        ContainerError::Spawn(SpawnError::NoLauncher(_) | SpawnError::NotOrdered(_)) => {
-            ExecutorError::not_sent(refusal)
-        }
-        // The order was given, and whoever was to carry it out does not answer.
-        ContainerError::Spawn(SpawnError::LauncherDied | SpawnError::System(_)) => ExecutorError::may_have_run(refusal),
+        ContainerError::Unusable(_) => ExecutionReach::NotSent,
+        ContainerError::Spawn(error) => match error {
+            SpawnError::Step(_) | SpawnError::Unusable(_) => ExecutionReach::NotSent,
+            SpawnError::NoLauncher(_) | SpawnError::NotOrdered(_) => ExecutionReach::NotSent,
+            // The order was given, and whoever was to carry it out does not answer.
+            SpawnError::LauncherDied | SpawnError::System(_) => ExecutionReach::MayHaveRun,
+        },
+    }
+}
+
+/// What is said about a call if memory ran out meanwhile: that ends whatever the tool was at, also if something of it could
+/// still say how it went. What was never told of the call has not begun with it.
+pub(super) fn reach_under(end: &Ended, said: ExecutionReach) -> ExecutionReach {
+    match said {
+        ExecutionReach::NotSent => said,
+        _ if end.usage.oom_kills > 0 => ExecutionReach::MayHaveRun,
+        _ => said,
     }
 }
 
@@ -168,9 +181,43 @@ pub(super) fn millis(cpu: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use kernel::ports::executor::ExecutionReach;
+    use std::io;
 
     use super::*;
+
+    #[test]
+    fn a_start_that_failed_says_whether_the_program_can_have_begun() {
+        use ExecutionReach::{MayHaveRun, NotSent};
+        let io = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let step = |step| SpawnError::Step(StepFailure { step, errno: libc_errno::ENOENT, detail: String::new() });
+        for (error, reach) in [
+            (step(Step::Program), NotSent),
+            (step(Step::Mount), NotSent),
+            (step(Step::ControlGroup), NotSent),
+            (SpawnError::Unusable("too large"), NotSent),
+            (SpawnError::NoLauncher(io()), NotSent),
+            (SpawnError::NotOrdered(io()), NotSent),
+            (SpawnError::LauncherDied, MayHaveRun),
+            (SpawnError::System(io()), MayHaveRun),
+        ] {
+            let error = ContainerError::Spawn(error);
+            assert_eq!(reach_of_start(&error), reach, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn memory_that_ran_out_leaves_open_what_was_done_whatever_was_said() {
+        let end = |oom_kills| Ended {
+            exit: sandbox::Exit::Code(0),
+            usage: sandbox::Usage { oom_kills, ..sandbox::Usage::default() },
+            scratch_full: false,
+        };
+        for said in ExecutionReach::ALL {
+            assert_eq!(reach_under(&end(0), said), said);
+            let open = if said == ExecutionReach::NotSent { said } else { ExecutionReach::MayHaveRun };
+            assert_eq!(reach_under(&end(1), said), open, "{said:?}");
+        }
+    }
 
     #[test]
     fn an_end_by_itself_is_an_answer_and_one_by_a_signal_is_none() {

@@ -54,9 +54,7 @@ pub(crate) async fn simply(
     if !exit.is_success()
         && let Some(refusal) = ended::limit_hit(call, &end)
     {
-        // Memory that runs out ends whatever the tool was at, also if its first process could still say so.
-        let reach = if end.usage.oom_kills > 0 { ExecutionReach::MayHaveRun } else { exit.reach() };
-        return Err(ExecutorError { refusal, reach });
+        return Err(ExecutorError { refusal, reach: ended::reach_under(&end, exit.reach()) });
     }
     let value = judged(exit, said.result()).map_err(|refusal| refused(prepared.scrubber.refusal(refusal)))?;
     Ok(ToolOutput { value: prepared.scrubber.value(value), usage })
@@ -131,7 +129,8 @@ async fn concluded(
     let end = Ended { usage: running.of_this_call(end.usage), ..end };
     let lines = running.session.as_ref().map(|session| session.log(secrets)).unwrap_or_default();
     let mut usage = ended::usage(end.usage);
-    let reach = answer.as_ref().map_or_else(SessionError::reach, |_| ExecutionReach::Answered);
+    let said = answer.as_ref().map_or_else(SessionError::reach, |_| ExecutionReach::Answered);
+    let reach = if answer.is_err() { ended::reach_under(&end, said) } else { said };
     let refused = |refusal| ExecutorError { refusal, reach };
     settled(call, running.closed_gate().await, &mut usage).map_err(refused)?;
     running.bytes_of_this_call(&mut usage);

@@ -7,6 +7,8 @@
 //! - VERDICT-3: a guest that tried to go where it may not is refused whatever it answers.
 //! - VERDICT-4: a guest that says that a service behind it is unavailable does not say whether that service was asked, so the
 //!   call may have run.
+//! - VERDICT-5: code of a guest may run while it is made, so one that could not be made, or turned out not to be a tool, may have
+//!   done something. What is known before that (no component, no credential, no turn) is said before there is a guest.
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
@@ -30,10 +32,10 @@ pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Executo
     judged(call, ended).map_err(|refusal| ExecutorError { refusal, reach })
 }
 
-/// How far the call came, by how the guest ended. VERDICT-4.
+/// How far the call came, by how the guest ended. VERDICT-4, VERDICT-5.
 fn reach(outcome: &Outcome, seen: &Seen) -> ExecutionReach {
     match outcome {
-        Outcome::NotStarted(_) | Outcome::WrongShape(_) => ExecutionReach::NotSent,
+        Outcome::NotStarted(_) | Outcome::WrongShape(_) => ExecutionReach::MayHaveRun,
         // Memory that it is refused can stop it in the middle, whatever it says afterwards.
         Outcome::Failed(_) | Outcome::Exited(_) if seen.memory_refused => ExecutionReach::MayHaveRun,
         Outcome::Failed(ToolError { kind: ErrorKind::Unavailable, .. }) => ExecutionReach::MayHaveRun,

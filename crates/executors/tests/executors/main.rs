@@ -10,4 +10,5 @@ mod guarded_calls;
 mod model;
 mod oci;
 mod process;
+mod sandboxed;
 mod wasm;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::{Execution, Manifest, ManifestFormat};
 use gantry_executors::{Confinement, Homes, OciExecutor, Reach, RuntimePrograms, Walls};
-use kernel::ports::executor::{Executor, ToolOutput};
+use kernel::ports::executor::{ExecutionReach, Executor, ToolOutput};
 use kernel::ports::secret_source::NoSecrets;
 use kernel::registry::ToolVersion;
 use sandbox::egress::SystemResolver;
@@ -57,6 +57,11 @@ impl Place {
         let binding = tool.manifest.execution.as_ref().unwrap();
         executor.ready(&tool, binding, binding.isolation_asked())?;
         executor.execute(call(&tool, json!({ "text": "a b" }))).await.map_err(|error| error.refusal)
+    }
+
+    async fn reach(&self, binding: &Value) -> ExecutionReach {
+        let tool = tool(binding);
+        self.executor(&tool).execute(call(&tool, json!({ "text": "a b" }))).await.unwrap_err().reach
     }
 }
 
@@ -217,6 +222,31 @@ async fn each_end_of_a_container_has_its_code() {
             let refused = place.run(&binding).await.unwrap_err();
             assert_eq!(refused.code, code, "{isolation} {command} {refused}");
             assert!(refused.message.contains(message), "{isolation} {command} {refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_end_of_a_container_says_how_far_the_call_came() {
+    use ExecutionReach::{Answered, MayHaveRun, NotSent};
+    let place = Place::new();
+    busybox(&place.home.path().join("image"));
+    let shell = |text: &str| json!(["/bin/sh", "-c", text]);
+    for isolation in ["process", "gvisor"] {
+        for (image, command, protocol, reach) in [
+            ("image", shell("exit 3"), "simple", Answered),
+            ("image", shell("echo not json"), "simple", Answered),
+            ("image", shell("sh -c 'kill -9 $$'; exit $?"), "simple", MayHaveRun),
+            ("image", shell("dd if=/dev/zero bs=64k count=40"), "simple", MayHaveRun),
+            ("image", shell("dd if=/dev/zero of=/dev/null bs=400M count=1"), "simple", MayHaveRun),
+            ("image", shell("read -r line; exit 3"), "gantry/1", MayHaveRun),
+            ("image", json!(["/bin/nothing"]), "simple", NotSent),
+            ("image", json!([]), "simple", NotSent),
+            ("nowhere", shell("true"), "simple", NotSent),
+        ] {
+            let binding = json!({ "type": "oci", "image": image, "command": command, "protocol": protocol,
+                "isolation": isolation });
+            assert_eq!(place.reach(&binding).await, reach, "{isolation} {binding}");
         }
     }
 }

@@ -18,7 +18,9 @@ use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::checkpoint_store::{CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, Saved};
+use crate::ports::checkpoint_store::{
+    CheckpointHead, CheckpointId, LIST_MAX, ListPage, ListedCheckpoint, Promoted, Saved,
+};
 
 /// Checkpoints freed in one transaction, and transactions of one cleaning.
 const PRUNE_BATCH: usize = 500;
@@ -122,17 +124,25 @@ impl Kernel {
         let (caller, tenant) = self.keeper_of_checkpoints(actor, tenant).await?;
         let checkpoints = self.checkpoints.as_ref().ok_or_else(none_kept)?;
         let (id, chain) = checkpoints.chain_of(&caller, &tenant, invocation, id).await?;
-        if checkpoints.is_running(&tenant, invocation).await? {
-            return Err(Refusal::new(ErrorCode::E3908, "the call is still running, and would save over it")
-                .hint("wait for its end, or cancel it first"));
+        let still_running = || {
+            Refusal::new(ErrorCode::E3908, "the call is still running, and would save over it")
+                .hint("wait for its end, or cancel it first")
+        };
+        // Until it is done: what begins here meanwhile hears that the invocation is taken.
+        let underway = checkpoints.running.begin(&tenant, invocation);
+        if !underway.is_first() {
+            return Err(still_running());
         }
         // One that cannot be gone on from must not become the newest.
         let Resumed { record, .. } = opened(chain).await.map_err(|error| error.refusal())?;
         let slot = self.parts.recorder.reserve().await?;
         let keep = checkpoints.retention.rolled_back;
-        let promoted = checkpoints.store.promote(&tenant, invocation, id, keep).await;
-        if !promoted.map_err(|error| error.refusal())? {
-            return Err(not_there(&id.to_string()));
+        // On a store that others have, what runs elsewhere is asked about in the same act.
+        let promoted = checkpoints.store.promote(&tenant, invocation, id, keep, checkpoints.is_shared).await;
+        match promoted.map_err(|error| error.refusal())? {
+            Promoted::Newest => {}
+            Promoted::Running => return Err(still_running()),
+            Promoted::NotThere => return Err(not_there(&id.to_string())),
         }
         slot.record_durably(self.noted(actor, &caller, &record.head, "rolled back to")).await?;
         Ok(record.head)

@@ -9,10 +9,11 @@ use contract::ids::InvocationId;
 use policy::Caller;
 use serde_json::{Value, json};
 
+use super::Attempt;
 use super::keeper::{Keeper, Summary, Whose};
 use super::plan::{CheckpointPlan, wish_shape};
 use crate::invoke::Kernel;
-use crate::ports::checkpoint_store::CheckpointId;
+use crate::ports::checkpoint_store::{CheckpointId, attempt_fence};
 use crate::ports::executor::ResumePoint;
 use crate::registry::ToolVersion;
 
@@ -22,16 +23,16 @@ pub(crate) struct Checkpointing {
     wish: CheckpointOptions,
     resume_from: Option<CheckpointId>,
     keeper: Option<Arc<Keeper>>,
-    /// Of the attempt at the job that the call is; none if it is no job.
+    /// Of the attempt at the job that the call is ([`attempt_fence`]); none if it is no job.
     fence: Option<u64>,
     /// There once the call has ended.
     pub(crate) summary: Summary,
 }
 
 impl Checkpointing {
-    /// Of one attempt at a job.
-    pub(crate) fn of_attempt(fence: u64) -> Self {
-        Self { fence: Some(fence), ..Self::default() }
+    /// Of the attempt at a job that has this fencing token.
+    pub(crate) fn of_attempt(token: u64) -> Self {
+        Self { fence: Some(attempt_fence(token)), ..Self::default() }
     }
 
     /// What the caller wants, if it can be wanted.
@@ -60,14 +61,12 @@ impl Checkpointing {
         };
         let plan = CheckpointPlan::of(&self.wish, &tool.manifest);
         // Before the state is read, so that an attempt which lost the invocation cannot add to it afterwards.
-        let (fence, claimed) = match (&plan, self.fence) {
-            (None, _) => (0, false),
-            // Nobody else saves into the store, and this process knows what it runs.
-            (Some(_), None) if !checkpoints.is_shared => (0, false),
-            (Some(_), fence) => (checkpoints.claimed(caller.tenant(), invocation, fence).await?, true),
+        let attempt = match &plan {
+            None => None,
+            Some(_) => Some(checkpoints.begin(caller.tenant(), invocation, self.fence).await?),
         };
         let resumed = kernel.resumed(caller, tool, invocation, self.resume_from).await?;
-        if let Some(plan) = plan {
+        if let Some((plan, Attempt { fence, underway })) = plan.zip(attempt) {
             let whose = Whose {
                 tenant: caller.tenant().clone(),
                 invocation,
@@ -75,10 +74,10 @@ impl Checkpointing {
                 tool: tool.id.clone(),
                 version: tool.version.clone(),
                 fence,
-                claimed,
             };
             let ports = (Arc::clone(&kernel.parts.clock), Arc::clone(&kernel.parts.entropy));
-            self.keeper = Some(Arc::new(Keeper::new(Arc::clone(checkpoints), plan, whose, resumed.as_ref(), ports)));
+            let begun = (resumed.as_ref(), underway);
+            self.keeper = Some(Arc::new(Keeper::new(Arc::clone(checkpoints), plan, whose, begun, ports)));
         }
         Ok(resumed.map(|resumed| resumed.point()))
     }

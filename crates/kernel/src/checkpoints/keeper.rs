@@ -52,10 +52,9 @@ pub(crate) struct Whose {
     pub(crate) owner: CallOwner,
     pub(crate) tool: ToolId,
     pub(crate) version: Version,
-    /// Grows with every hand-over of the invocation to another worker.
-    pub(crate) fence: u64,
-    /// Has the store been told that this attempt runs? Then it is told again and again.
-    pub(crate) claimed: bool,
+    /// Under which the store was told that this attempt runs, and is told again and again. `None`: nobody else can have the
+    /// invocation, because nobody else has the store.
+    pub(crate) fence: Option<u64>,
 }
 
 /// Keeps the state of one call.
@@ -136,10 +135,9 @@ impl Keeper {
         checkpoints: Arc<Checkpoints>,
         plan: CheckpointPlan,
         whose: Whose,
-        resumed: Option<&Resumed>,
+        (resumed, underway): (Option<&Resumed>, Underway),
         (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>),
     ) -> Self {
-        let underway = checkpoints.running.begin(&whose.tenant, whose.invocation);
         // A base is of the same invocation, so only another attempt of the same call can go on with its chain.
         let own = resumed.filter(|resumed| resumed.record.head.invocation == whose.invocation);
         let line = Line {
@@ -168,7 +166,7 @@ impl Keeper {
 
     /// Says again and again that the attempt runs, until another one has taken the invocation over.
     async fn until_lost(&self) {
-        if !self.whose.claimed {
+        if self.whose.fence.is_none() {
             return std::future::pending().await;
         }
         loop {
@@ -183,10 +181,7 @@ impl Keeper {
 
     /// Says that the attempt runs for this long. A store that does not answer has not given it to anybody else yet.
     async fn is_lost(&self, span: Duration) -> bool {
-        let Whose { tenant, invocation, fence, claimed, .. } = &self.whose;
-        if !claimed {
-            return false;
-        }
+        let Whose { tenant, invocation, fence: Some(fence), .. } = &self.whose else { return false };
         match self.checkpoints.store.claim(tenant, *invocation, Some(*fence), span).await {
             Ok(held) => held.is_none(),
             Err(error) => {
@@ -254,14 +249,11 @@ impl Keeper {
             let newest = if succeeded { line.lasting } else { line.newest.as_ref().map(|base| base.id) };
             let notes: Vec<CheckpointNote> = line.notes.iter().cloned().collect();
             drop(line);
-            // KEEP-4.
-            let lost = self.is_lost(ATTEMPT_LEASE).await;
-            if !lost && (!notes.is_empty() || self.continues) {
+            // KEEP-4: both are under the fence, and do nothing if the invocation was lost.
+            if !notes.is_empty() || self.continues {
                 self.settle(succeeded).await;
             }
-            if !lost {
-                self.is_lost(Duration::ZERO).await;
-            }
+            self.is_lost(Duration::ZERO).await;
             Summary { notes, newest }
         };
         tokio::select! {
@@ -277,8 +269,8 @@ impl Keeper {
     async fn settle(&self, succeeded: bool) {
         let Checkpoints { store, retention, .. } = &*self.checkpoints;
         let ending = if succeeded { Ending::Completed } else { Ending::Failed { keep: retention.failed } };
-        let Whose { tenant, invocation, owner, .. } = &self.whose;
-        if let Err(error) = store.settle(tenant, *invocation, owner, ending).await {
+        let Whose { tenant, invocation, owner, fence, .. } = &self.whose;
+        if let Err(error) = store.settle(tenant, *invocation, owner, *fence, ending).await {
             // They go when their time is over.
             tracing::warn!(error = &error as &dyn std::error::Error, %invocation, "the checkpoints of a call could not be settled");
         }
@@ -338,11 +330,11 @@ impl Keeper {
         let base = if kind == CheckpointKind::Micro { line.newest.clone() } else { line.durable.clone() };
         let keep = self.checkpoints.retention.of(kind);
         let (sealed, mut made) = self.seal(&record, bytes, base).await?;
-        let mut saved = self.checkpoints.store.save(&sealed, Some(fence), keep).await?;
+        let mut saved = self.checkpoints.store.save(&sealed, fence, keep).await?;
         if saved == Saved::BaseGone {
             let (whole, own) = self.seal(&record, bytes, None).await?;
             made = own;
-            saved = self.checkpoints.store.save(&whole, Some(fence), keep).await?;
+            saved = self.checkpoints.store.save(&whole, fence, keep).await?;
         }
         match saved {
             Saved::Kept => {}

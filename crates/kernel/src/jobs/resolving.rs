@@ -4,6 +4,9 @@
 //! does it: a job that says "nobody knows" asks the ledger each time it is looked at, so it can never say so for longer than
 //! the ledger does.
 //!
+//! The same holds for a job whose end could not be recorded (E3801): what it came to is in the ledger, and it is answered as
+//! soon as the log can be written again, because the record that was missing is written before anything else is.
+//!
 //! Not here: what a person may say, and who may (`ledger::resolution`).
 
 use contract::error::{ErrorCode, Refusal};
@@ -64,10 +67,16 @@ impl Jobs {
 
     /// The job as it is once the ledger was asked, if that has changed it.
     pub(super) async fn resolved(&self, job: &JobRecord) -> Result<Option<JobDetail>, Refusal> {
-        if job.kind != TOOL_CALL || !is_unknown(job) || !self.follow(job).await? {
+        if job.kind != TOOL_CALL || !(is_unknown(job) || self.was_unrecorded(job).await) || !self.follow(job).await? {
             return Ok(None);
         }
         self.store.find(&job.key).await.map_err(|error| error.refusal())
+    }
+
+    /// Could its end not be recorded, and is it by now? Records are written in the order in which they came, and there is no
+    /// room for new ones before.
+    async fn was_unrecorded(&self, job: &JobRecord) -> bool {
+        failed_with(job, ErrorCode::E3801) && self.kernel.parts.recorder.reserve().await.is_ok()
     }
 
     /// Ends a failed call as the ledger says it ended. True if that may have changed the job.
@@ -95,8 +104,12 @@ impl Jobs {
 }
 
 fn is_unknown(job: &JobRecord) -> bool {
+    failed_with(job, ErrorCode::E3413)
+}
+
+fn failed_with(job: &JobRecord, wanted: ErrorCode) -> bool {
     let code = job.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
-    job.state == JobState::Failed && code == Some(ErrorCode::E3413.as_str())
+    job.state == JobState::Failed && code == Some(wanted.as_str())
 }
 
 /// Which line of the ledger a job's end is in: its own, or that of the call which has its key.

@@ -30,14 +30,18 @@ impl Jobs {
         hand: Option<&Hand>,
     ) -> Result<Value, JobFailure> {
         let fresh = new_trace_id(self.kernel.entropy());
-        let errand =
-            Errand::read(&job.payload).map_err(|refusal| JobFailure::of(&refusal, &job.record, fresh, false))?;
+        // What is refused before the call is made has done nothing.
+        let unmade = |refusal: &Refusal, trace_id, safe| JobFailure {
+            untouched: true,
+            ..JobFailure::of(refusal, &job.record, trace_id, safe)
+        };
+        let errand = Errand::read(&job.payload).map_err(|refusal| unmade(&refusal, fresh, false))?;
         let trace = errand.trace().unwrap_or_else(|| TraceContext::begun(fresh));
         let trace_id = trace.trace_id;
         let age = self.kernel.clock().now().since(errand.admitted_at());
         if age > self.settings.max_age {
             let refusal = Refusal::new(ErrorCode::E3002, "the call waited longer than it may").retryable(false);
-            return Err(JobFailure::of(&refusal, &job.record, trace_id, false));
+            return Err(unmade(&refusal, trace_id, false));
         }
         let principal = errand.principal(self.kernel.identity());
         let repeatable = errand.repeatable;
@@ -46,10 +50,7 @@ impl Jobs {
             None => Ok(None),
             Some(tool) => self.place_for(&principal, &tool, hand, &job.cancellation).await,
         };
-        let place = place.map_err(|refusal| JobFailure {
-            not_now: true,
-            ..JobFailure::of(&refusal, &job.record, trace_id, repeatable)
-        })?;
+        let place = place.map_err(|refusal| JobFailure { not_now: true, ..unmade(&refusal, trace_id, repeatable) })?;
         let mut arrival = arrival(errand, trace, audience, job.cancellation.clone());
         self.go_on(job, &mut arrival).await;
         let outcome = self.kernel.invoke_as(principal, (place, job.fence.0), arrival).await;

@@ -27,7 +27,7 @@ use super::{Jobs, TOOL_CALL, backoff, warrant};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::companion::Audience;
 use crate::ports::entropy::new_trace_id;
-use crate::ports::job_store::{End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
+use crate::ports::job_store::{DedupeKey, End, Fence, JobKey, JobRecord, Renewed, TakeRules, TakenJob, Written};
 use crate::ports::registry_store::StoreError;
 
 /// Jobs taken at once, so that several processes share a short queue.
@@ -301,21 +301,24 @@ impl Jobs {
             Ok(result) => return End::Done(result),
             Err(failure) => failure,
         };
+        let key = key_after(record, &failure, repeatable);
         match (failure.code, why) {
-            (_, Some(WhyStop::Asked)) if failure.not_now => End::Cancelled(self.envelope(&cancelled(), record)),
+            (_, Some(WhyStop::Asked)) if failure.not_now => {
+                End::Cancelled { error: self.envelope(&cancelled(), record), key }
+            }
             _ if failure.not_now => self.put_back(record, fence, failure),
             (ErrorCode::E3703, Some(WhyStop::Leaving)) if repeatable || failure.untouched => End::HandBack,
             // An earlier attempt may have done what this one did not.
             (ErrorCode::E3703, Some(_)) if !(repeatable || failure.untouched && record.attempts <= 1) => {
-                End::Failed(self.outcome_unknown(record))
+                self.unknown_end(record)
             }
-            (ErrorCode::E3703, _) => End::Cancelled(failure.error),
+            (ErrorCode::E3703, _) => End::Cancelled { error: failure.error, key },
             // The attempt that was interrupted is in flight until the lease of its process is over, which may be longer than a
             // call has time. Nothing was run; by and by the ledger says what became of it.
             (ErrorCode::E3409, _) if record.attempts > 1 && may_be_interrupted(record) => self.later(record, failure),
-            (ErrorCode::E3409, _) if record.attempts > 1 && !repeatable => End::Failed(self.outcome_unknown(record)),
-            _ if !failure.again => End::Failed(failure.error),
-            _ if record.attempts >= record.attempts_max => End::Dead(failure.error),
+            (ErrorCode::E3409, _) if record.attempts > 1 && !repeatable => self.unknown_end(record),
+            _ if !failure.again => End::Failed { error: failure.error, key },
+            _ if record.attempts >= record.attempts_max => End::Dead { error: failure.error, key },
             _ => self.later(record, failure),
         }
     }
@@ -388,28 +391,39 @@ impl Jobs {
     fn after_interruption(&self, job: &TakenJob) -> End {
         let record = &job.record;
         // A call finds out from the ledger what became of it when it begins again; other kinds of work are in no ledger.
-        if record.kind != TOOL_CALL && !self.may_repeat(record, &job.payload) {
-            return End::Failed(self.outcome_unknown(record));
+        let repeatable = self.may_repeat(record, &job.payload);
+        if record.kind != TOOL_CALL && !repeatable {
+            return self.unknown_end(record);
         }
         let refusal = Refusal::new(ErrorCode::E3404, "the process that ran the job ended before it did");
         let error = self.envelope(&refusal, record);
         if !may_be_interrupted(record) {
-            return End::Dead(error);
+            let is_safe_call = record.kind == TOOL_CALL && repeatable;
+            return End::Dead { error, key: if is_safe_call { DedupeKey::Freed } else { DedupeKey::Kept } };
         }
         End::Retry { error, after: Duration::ZERO }
     }
 
-    fn outcome_unknown(&self, record: &JobRecord) -> Value {
+    fn unknown_end(&self, record: &JobRecord) -> End {
         let refusal =
             Refusal::new(ErrorCode::E3413, "the job was interrupted, and nobody knows whether it had its effect")
                 .hint("find out whether the effect happened, then say so: `gantry jobs resolve`");
-        self.envelope(&refusal, record)
+        End::Failed { error: self.envelope(&refusal, record), key: DedupeKey::Kept }
     }
 
     pub(super) fn envelope(&self, refusal: &Refusal, record: &JobRecord) -> Value {
         let trace_id = new_trace_id(self.kernel.entropy());
         serde_json::to_value(refusal.envelope(trace_id, Some(record.key.id))).unwrap_or_default()
     }
+}
+
+/// JOBS-7. The dedupe key of a job stands for what the key of its call stands for in the ledger (`ledger::settlement`): it is
+/// free where the ledger says "failed clean". Other kinds of work are in no ledger, and theirs is free only if no attempt
+/// has done anything.
+fn key_after(record: &JobRecord, failure: &JobFailure, repeatable: bool) -> DedupeKey {
+    let is_safe_call = record.kind == TOOL_CALL && repeatable;
+    let nothing_done = record.attempts <= 1 && failure.untouched;
+    if is_safe_call || nothing_done { DedupeKey::Freed } else { DedupeKey::Kept }
 }
 
 /// Has the job not been interrupted too often?

@@ -10,8 +10,10 @@
 //! Invariants
 //! - CKPT-A: what a kept checkpoint is based on is kept too, however old it is.
 //! - CKPT-B: an invocation's checkpoints are all of one owner and one tool.
-//! - CKPT-C: who has an old fence saves nothing. A fence is old once an attempt with a higher one has saved, or has said that it
-//!   runs ([`CheckpointStore::claim`]).
+//! - CKPT-C: who has an old fence saves nothing and ends nothing. A fence is old once an attempt with a higher one has saved, or
+//!   has said that it runs ([`CheckpointStore::claim`]), or the invocation was rolled back ([`CheckpointStore::promote`]).
+//! - CKPT-D: no two attempts have one fence. That of a job is made of the job's own token ([`attempt_fence`]), that of a call
+//!   which is no job is given by the store, higher than all before it.
 //!
 //! Not here: what is in them (`checkpoints::record`), how they are sealed (`checkpoints::codec`), who may see them.
 
@@ -134,6 +136,26 @@ pub enum Ending {
     Failed { keep: Duration },
 }
 
+/// What became of a wish to make a checkpoint the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promoted {
+    /// It is, and every attempt that was there before has an old fence now.
+    Newest,
+    /// An attempt runs, which would save over it; nothing was changed.
+    Running,
+    /// It is not there.
+    NotThere,
+}
+
+/// How many calls that are no jobs can have one invocation between two attempts of its job.
+const FENCES_PER_TOKEN: u64 = 1 << 20;
+
+/// The fence of the attempt at a job that has this fencing token: higher than that of every attempt at the job before it, and
+/// of every call under the same id that was no job. (CKPT-D)
+pub fn attempt_fence(token: u64) -> u64 {
+    token.saturating_mul(FENCES_PER_TOKEN)
+}
+
 /// Which part of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListPage {
@@ -157,7 +179,8 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
 
     /// An attempt at an invocation says that it runs, and will for this long; for no time: that it has ended. Gives the fence it
     /// has to save with, or `None` if it must not run: an attempt with a higher fence has taken the invocation over, or, for
-    /// one that belongs to no job and so has no fence of its own, another one runs. (CKPT-C)
+    /// one that begins and belongs to no job, another one runs. Such a one has no fence of its own and is given a new one, with
+    /// which it comes from then on. (CKPT-C, CKPT-D)
     async fn claim(
         &self,
         tenant: &TenantId,
@@ -182,21 +205,25 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
     ) -> Result<Vec<ListedCheckpoint>, StoreError>;
 
     /// Makes a checkpoint the newest of its invocation. It and the one that was the newest are kept for at least this
-    /// long from now. False if it is not there.
+    /// long from now. Attempts that were there before save nothing any more (CKPT-C). With `if_idle`, only if none runs by its
+    /// last word; without, the caller knows that none does.
     async fn promote(
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
         id: CheckpointId,
         keep: Duration,
-    ) -> Result<bool, StoreError>;
+        if_idle: bool,
+    ) -> Result<Promoted, StoreError>;
 
-    /// The call has ended. Nothing happens to checkpoints of another owner.
+    /// The attempt with this fence has ended. Nothing happens to checkpoints of another owner, nor if the fence is old
+    /// (CKPT-C); who belongs to no attempt has none.
     async fn settle(
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
         owner: &CallOwner,
+        fence: Option<u64>,
         ending: Ending,
     ) -> Result<(), StoreError>;
 

@@ -107,10 +107,12 @@ impl ExecutionReach {
     pub const ALL: [Self; 4] = [Self::NotSent, Self::Refused, Self::Answered, Self::MayHaveRun];
 
     /// What an HTTP status says that is no success: those that by their definition are given in place of an execution are
-    /// refusals, and every other one may have come after it (408, 424, 303, everything from 500 on, numbers nobody knows).
+    /// refusals, and every other one may have come after it (408, 424, everything from 500 on, numbers nobody knows). Of the
+    /// redirects, 307 and 308 ask for the same request elsewhere; the others are also what servers answer after the work,
+    /// 302 most of all.
     pub fn of_status(status: u16) -> Self {
         match status {
-            300..=302 | 307 | 308 => Self::Refused,
+            307 | 308 => Self::Refused,
             400..=407 | 409..=417 | 421..=423 | 425 | 426 | 428 | 429 | 431 | 451 => Self::Refused,
             _ => Self::MayHaveRun,
         }

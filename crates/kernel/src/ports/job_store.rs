@@ -19,6 +19,8 @@
 //!   longest ago.
 //! - JOB-7: within a tenant, flows take turns in the same way: the jobs of one agent are a flow, and so are the deliveries to
 //!   one address. Priority orders the jobs *of one flow*. So calling everything urgent takes nothing from others.
+//! - JOB-8: a dedupe key outlives a job that was never begun in no case: one that is cancelled before its first attempt, or
+//!   as its first attempt is put back or handed back, leaves its key free ([`DedupeKey`]).
 //!
 //! Not here: what a job does and whether it may be repeated (`jobs`).
 
@@ -252,7 +254,10 @@ pub enum End {
         result: Value,
         payload: Value,
     },
-    Failed(Value),
+    Failed {
+        error: Value,
+        key: DedupeKey,
+    },
     /// Not yet: again after this pause. A job that was asked to end meanwhile is cancelled instead.
     Retry {
         error: Value,
@@ -266,8 +271,23 @@ pub enum End {
         error: Value,
         after: Duration,
     },
-    Dead(Value),
-    Cancelled(Value),
+    Dead {
+        error: Value,
+        key: DedupeKey,
+    },
+    Cancelled {
+        error: Value,
+        key: DedupeKey,
+    },
+}
+
+/// What becomes of the dedupe key of a job that came to no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DedupeKey {
+    /// It stands for this job until its window is over: something may have come of it.
+    Kept,
+    /// It is free at once, and the next enqueue with it makes a new job: the act can be done without being done twice.
+    Freed,
 }
 
 /// What became of a write of a worker.
@@ -370,14 +390,15 @@ pub trait JobStore: Send + Sync + fmt::Debug {
         phase: Option<String>,
     ) -> Result<Written, StoreError>;
 
-    /// Notes how an attempt ended.
+    /// Notes how an attempt ended, and frees the dedupe key if the end says so (JOB-8).
     async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError>;
 
     /// Replaces the end of a failed job by what a person found out, a result or another error, if `was` still is its error.
     /// With an error its dedupe key is free again: nothing came of it.
     async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError>;
 
-    /// Cancels a job that waits, and asks a running one to end. Asking again changes nothing.
+    /// Cancels a job that waits, and asks a running one to end. Asking again changes nothing. The dedupe key of a job that
+    /// waited for its first attempt is free afterwards (JOB-8).
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError>;
 
     /// One job.

@@ -12,7 +12,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::ports::audit_sink::AuditAction;
 use gantry_kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
+    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
 };
 use gantry_kernel::ports::companion::Snapshot;
 use gantry_kernel::ports::registry_store::StoreError;
@@ -103,19 +103,21 @@ impl CheckpointStore for Shelf {
         invocation: InvocationId,
         id: CheckpointId,
         keep: Duration,
-    ) -> Result<bool, StoreError> {
+        if_idle: bool,
+    ) -> Result<Promoted, StoreError> {
         self.answers()?;
-        self.inner.promote(tenant, invocation, id, keep).await
+        self.inner.promote(tenant, invocation, id, keep, if_idle).await
     }
     async fn settle(
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
         owner: &CallOwner,
+        fence: Option<u64>,
         ending: Ending,
     ) -> Result<(), StoreError> {
         self.answers()?;
-        self.inner.settle(tenant, invocation, owner, ending).await
+        self.inner.settle(tenant, invocation, owner, fence, ending).await
     }
     async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError> {
         self.inner.delete(tenant, invocation, id).await

@@ -32,7 +32,7 @@ pub(crate) struct Backstage {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) store: Arc<MemoryStore>,
     puppet: Arc<Puppet>,
-    paper: Arc<Paper>,
+    pub(crate) paper: Arc<Paper>,
     pub(crate) kernel: Arc<gantry_kernel::Kernel>,
     clock: Arc<crate::stage::HeldClock>,
     stop: CancellationToken,

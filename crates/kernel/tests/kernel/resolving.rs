@@ -1,13 +1,17 @@
 //! Jobs of which nobody knew how they ended, and what a person says about them.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::envelope::InvocationStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::InvocationId;
 use gantry_kernel::jobs::SystemJob;
+use gantry_kernel::ports::executor::{ExecutionReach, ExecutorError};
 use gantry_kernel::ports::job_store::{Enqueued, JobFilter, JobPriority, JobState, JobStore, OwnerId, TakeRules};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::jobs::{Backstage, code, ended, unrepeatable};
 use crate::stage::{ADMIN, Act, admin, arrival, as_holder, manifest};
@@ -110,6 +114,56 @@ async fn a_job_whose_key_another_call_has_ends_as_that_call_did() {
     assert_eq!(stage.status(second).await.status, InvocationStatus::Success);
     let line = stage.kernel.ledger_line(admin(), first.invocation_id).await.unwrap();
     assert_eq!(line.state.as_str(), "done");
+}
+
+#[tokio::test]
+async fn a_job_that_was_done_and_not_recorded_is_done_once_the_log_can_be_written() {
+    let stage = payments().await;
+    let go = Arc::new(Notify::new());
+    stage.act(Act::Wait(Arc::clone(&go), json!({ "text": "paid" })));
+    let id = stage.submit(pay("k", true)).await;
+    stage.until(id, |view| view.status == InvocationStatus::Running && stage.runs() == 1).await;
+    stage.paper.broken.store(true, Ordering::SeqCst);
+    go.notify_one();
+    let view = stage.until(id, ended).await;
+    assert_eq!((view.status, code(&view)), (InvocationStatus::Error, "E3801"), "what is not recorded is not answered");
+    stage.paper.broken.store(false, Ordering::SeqCst);
+    let view = stage.until(id, |view| view.status == InvocationStatus::Success).await;
+    assert_eq!(view.result.unwrap()["result"], json!({ "text": "paid" }));
+    assert_eq!(stage.runs(), 1);
+    let again = stage.submit_as(ADMIN, pay("k", true)).await.unwrap();
+    assert_eq!((again.invocation_id, again.status), (id, InvocationStatus::Success), "its key stands for it");
+}
+
+#[tokio::test]
+async fn the_key_of_a_job_stands_for_what_the_ledger_says_of_its_call() {
+    let stage = payments().await;
+    for (number, reach) in ExecutionReach::ALL.into_iter().enumerate() {
+        let refusal = Refusal::new(ErrorCode::E3502, "no").retryable(false);
+        stage.act(Act::FailAs(ExecutorError { refusal, reach }));
+        let key = format!("k{number}");
+        let first = stage.submit(pay(&key, true)).await;
+        stage.until(first, ended).await;
+        stage.act(Act::Answer(json!({ "text": "paid" })));
+        let before = stage.runs();
+        let second = stage.submit(pay(&key, true)).await;
+        stage.until(second, ended).await;
+        assert_eq!(second != first, reach.is_clean(), "{reach:?}");
+        assert_eq!(stage.runs() - before, usize::from(reach.is_clean()), "{reach:?}: as at the other doors");
+    }
+    // A tool that can be repeated is repeated, however far the call came.
+    let refund = |key: &str| {
+        json!({ "tool_id": "refund", "parameters": { "name": "Ada" },
+        "execution_options": { "async_mode": true, "idempotency_key": key } })
+    };
+    let refusal = Refusal::new(ErrorCode::E3401, "no").retryable(false);
+    stage.act(Act::FailAs(ExecutorError::may_have_run(refusal)));
+    let first = stage.submit(refund("r")).await;
+    stage.until(first, ended).await;
+    stage.act(Act::Answer(json!({ "text": "back" })));
+    let second = stage.submit(refund("r")).await;
+    assert_eq!(stage.until(second, ended).await.status, InvocationStatus::Success);
+    assert_ne!(first, second);
 }
 
 #[tokio::test]

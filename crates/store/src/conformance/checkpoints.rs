@@ -10,7 +10,8 @@ use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
 use contract::version::Version;
 use kernel::ports::checkpoint_store::{
-    CheckpointHead, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, Saved, SealedCheckpoint,
+    CheckpointHead, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, Promoted, Saved, SealedCheckpoint,
+    attempt_fence,
 };
 use kernel::ports::clock::UnixMillis;
 use policy::CallOwner;
@@ -38,6 +39,9 @@ macro_rules! checkpoints_suite {
                 success_takes_the_micro_ones_and_only_those,
                 success_leaves_what_others_are_based_on,
                 failure_keeps_the_newest_micro_one_and_the_macro_ones,
+                an_attempt_that_was_silent_for_too_long_is_fenced_out_by_the_next,
+                the_attempts_of_a_job_come_after_every_call_under_its_id,
+                what_was_rolled_back_is_not_saved_over_by_who_was_there_before,
                 a_promoted_one_is_the_newest_and_what_was_newest_is_kept,
                 a_deleted_one_is_gone_and_its_room_is_freed_later,
                 pruning_goes_in_batches_from_the_top_of_chains,
@@ -115,7 +119,11 @@ async fn chain(store: &Store, n: u128) -> Vec<CheckpointId> {
 }
 
 async fn settle(store: &Store, ending: Ending) {
-    store.settle(&tenant("acme"), invocation(1), &owner(), ending).await.unwrap();
+    store.settle(&tenant("acme"), invocation(1), &owner(), None, ending).await.unwrap();
+}
+
+async fn promoted(store: &Store, n: u128, span: Duration, if_idle: bool) -> Promoted {
+    store.promote(&tenant("acme"), invocation(1), id(n), span, if_idle).await.unwrap()
 }
 
 async fn pruned(store: &Store) -> usize {
@@ -209,7 +217,7 @@ pub async fn an_invocation_has_one_owner_and_one_tool(adapter: impl Adapter) {
     for foreign in [other_owner, same_name, other_tool] {
         assert_eq!(store.save(&foreign, Some(0), Some(HOUR)).await.unwrap(), Saved::Foreign);
     }
-    store.settle(&tenant("acme"), invocation(1), &"agent-2".parse().unwrap(), Ending::Completed).await.unwrap();
+    store.settle(&tenant("acme"), invocation(1), &"agent-2".parse().unwrap(), None, Ending::Completed).await.unwrap();
     assert_eq!(listed(&store).await, [id(1)], "who does not own it does not end it");
 }
 
@@ -259,10 +267,78 @@ pub async fn what_runs_is_known_to_everybody_until_it_ends(adapter: impl Adapter
     assert_eq!(claimed(&store, None, HOUR).await, None, "one that was not handed over waits for the end of the other");
     assert_eq!(claimed(&store, Some(0), NONE).await, Some(0));
     assert!(!runs().await);
-    assert_eq!(claimed(&store, None, HOUR).await, Some(0));
+    assert_eq!(claimed(&store, None, HOUR).await, Some(1));
     assert_eq!(claimed(&store, Some(3), HOUR).await, Some(3), "one that was handed over does not");
     assert_eq!(claimed(&store, Some(3), NONE).await, Some(3));
-    assert_eq!(claimed(&store, None, HOUR).await, Some(3));
+    assert_eq!(claimed(&store, None, HOUR).await, Some(4));
+}
+
+pub async fn an_attempt_that_was_silent_for_too_long_is_fenced_out_by_the_next(adapter: impl Adapter) {
+    let store = adapter.checkpoints();
+    // Neither belongs to a job. The first says nothing for longer than it said it would run.
+    let first = claimed(&store, None, NONE).await;
+    assert_eq!(store.save(&micro(1, None), first, Some(HOUR)).await.unwrap(), Saved::Kept);
+    let second = claimed(&store, None, HOUR).await;
+    assert!(second > first, "{first:?} {second:?}");
+    assert_eq!(store.save(&micro(2, None), second, Some(HOUR)).await.unwrap(), Saved::Kept);
+    assert_eq!(store.save(&micro(3, None), first, Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert_eq!(claimed(&store, first, HOUR).await, None, "it hears so when it says that it runs");
+    // Nor does its end take away, or keep, what is the other's now.
+    for ending in [Ending::Completed, Ending::Failed { keep: NONE }] {
+        store.settle(&tenant("acme"), invocation(1), &owner(), first, ending).await.unwrap();
+        assert_eq!(listed(&store).await, [id(2), id(1)], "{ending:?}");
+    }
+    store.settle(&tenant("acme"), invocation(1), &owner(), second, Ending::Completed).await.unwrap();
+    assert!(listed(&store).await.is_empty());
+}
+
+pub async fn the_attempts_of_a_job_come_after_every_call_under_its_id(adapter: impl Adapter) {
+    let store = adapter.checkpoints();
+    let mut before = None;
+    for token in 1..4 {
+        // However often somebody makes the call by hand in between.
+        for _ in 0..5 {
+            let by_hand = claimed(&store, None, NONE).await;
+            assert!(by_hand > before, "{before:?} {by_hand:?}");
+            before = by_hand;
+        }
+        let of_job = Some(attempt_fence(token));
+        assert!(of_job > before);
+        assert_eq!(claimed(&store, of_job, NONE).await, of_job);
+        assert_eq!(claimed(&store, before, NONE).await, None);
+        before = of_job;
+    }
+}
+
+pub async fn what_was_rolled_back_is_not_saved_over_by_who_was_there_before(adapter: impl Adapter) {
+    let store = adapter.checkpoints();
+    let silent = claimed(&store, None, HOUR).await;
+    for n in [1, 2] {
+        assert_eq!(store.save(&micro(n, None), silent, Some(HOUR)).await.unwrap(), Saved::Kept);
+    }
+    assert_eq!(promoted(&store, 1, HOUR, true).await, Promoted::Running);
+    assert_eq!(listed(&store).await, [id(2), id(1)]);
+    assert_eq!(claimed(&store, silent, NONE).await, silent);
+    assert_eq!(promoted(&store, 1, HOUR, true).await, Promoted::Newest);
+    assert_eq!(store.save(&micro(3, None), silent, Some(HOUR)).await.unwrap(), Saved::Fenced);
+    store.settle(&tenant("acme"), invocation(1), &owner(), silent, Ending::Completed).await.unwrap();
+    assert_eq!(listed(&store).await, [id(1), id(2)]);
+    // Who knows that nobody runs does not ask; what was said by somebody who is gone counts no more.
+    let gone = claimed(&store, None, HOUR).await;
+    assert_eq!(promoted(&store, 2, HOUR, false).await, Promoted::Newest);
+    assert_eq!(store.save(&micro(4, None), gone, Some(HOUR)).await.unwrap(), Saved::Fenced);
+    assert!(!store.is_claimed(&tenant("acme"), invocation(1)).await.unwrap());
+    // An invocation that nobody ever claimed is rolled back like any other.
+    let unclaimed = |n: u128| {
+        let mut one = micro(n, None);
+        one.head.invocation = invocation(2);
+        one
+    };
+    for n in [5, 6] {
+        keep(&store, &unclaimed(n), Some(HOUR)).await;
+    }
+    let promoted = store.promote(&tenant("acme"), invocation(2), id(5), HOUR, true).await.unwrap();
+    assert_eq!(promoted, Promoted::Newest);
 }
 
 pub async fn other_tenants_see_and_change_nothing(adapter: impl Adapter) {
@@ -272,11 +348,13 @@ pub async fn other_tenants_see_and_change_nothing(adapter: impl Adapter) {
     let other = tenant("globex");
     assert!(store.chain(&other, id(1)).await.unwrap().is_empty());
     assert!(store.list(&other, invocation(1), ListPage { after: None, limit: 9 }).await.unwrap().is_empty());
-    assert!(!store.promote(&other, invocation(1), id(1), HOUR).await.unwrap());
+    let promoted = store.promote(&other, invocation(1), id(1), HOUR, true).await.unwrap();
+    assert_eq!(promoted, Promoted::NotThere);
     assert!(!store.delete(&other, invocation(1), id(1)).await.unwrap());
-    assert!(!store.promote(&tenant("acme"), invocation(2), id(1), HOUR).await.unwrap());
+    let promoted = store.promote(&tenant("acme"), invocation(2), id(1), HOUR, true).await.unwrap();
+    assert_eq!(promoted, Promoted::NotThere);
     assert!(!store.delete(&tenant("acme"), invocation(2), id(1)).await.unwrap());
-    store.settle(&other, invocation(1), &owner(), Ending::Completed).await.unwrap();
+    store.settle(&other, invocation(1), &owner(), None, Ending::Completed).await.unwrap();
     assert_eq!(listed(&store).await, [id(2), id(1)]);
     // The same invocation id in another tenant is another invocation.
     let mut same = micro(9, None);
@@ -333,17 +411,18 @@ pub async fn a_promoted_one_is_the_newest_and_what_was_newest_is_kept(adapter: i
     for n in 1..=3 {
         keep(&store, &micro(n, None), Some(HOUR)).await;
     }
-    assert!(store.promote(&tenant("acme"), invocation(1), id(1), HOUR * 2_000).await.unwrap());
+    assert_eq!(promoted(&store, 1, HOUR * 2_000, true).await, Promoted::Newest);
     let list = store.list(&tenant("acme"), invocation(1), ListPage { after: None, limit: 9 }).await.unwrap();
     assert_eq!(list.iter().map(|one| one.head.id).collect::<Vec<_>>(), [id(1), id(3), id(2)]);
     let ends: Vec<_> = list.iter().filter_map(|one| one.expires_at).collect();
     assert_eq!(ends[0], ends[1]);
     assert!(ends[0].since(ends[2]) > HOUR * 1_000);
-    keep(&store, &micro(4, None), Some(HOUR)).await;
+    let next = claimed(&store, None, NONE).await;
+    assert_eq!(store.save(&micro(4, None), next, Some(HOUR)).await.unwrap(), Saved::Kept);
     assert_eq!(listed(&store).await, [id(4), id(1), id(3), id(2)], "what is saved next is newer");
-    keep(&store, &micro(5, None), Some(NONE)).await;
+    assert_eq!(store.save(&micro(5, None), next, Some(NONE)).await.unwrap(), Saved::Kept);
     for n in [5, 6] {
-        assert!(!store.promote(&tenant("acme"), invocation(1), id(n), HOUR).await.unwrap(), "{n}");
+        assert_eq!(promoted(&store, n, HOUR, true).await, Promoted::NotThere, "{n}");
     }
     assert_eq!(listed(&store).await, [id(4), id(1), id(3), id(2)]);
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use contract::canonical;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, End, Enqueued, Fence, JobCounts, JobFilter, JobKey, JobPriority, JobState, JobStore,
-    NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
+    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, JobCounts, JobFilter, JobKey, JobPriority, JobState,
+    JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +37,8 @@ macro_rules! jobs_suite {
                 a_delayed_job_is_taken_when_it_is_due,
                 the_queue_is_bounded_per_tenant_and_in_total,
                 one_dedupe_key_makes_one_job_within_its_window,
+                a_dedupe_key_is_free_again_where_the_end_of_its_job_says_so,
+                a_job_that_is_cancelled_before_it_began_leaves_its_dedupe_key_free,
                 one_id_makes_one_job_in_each_tenant,
                 concurrent_takers_share_the_jobs_without_overlap,
                 concurrent_enqueues_with_one_key_make_one_job,
@@ -131,6 +133,18 @@ fn error() -> Value {
     json!({ "code": "E3401" })
 }
 
+fn failed() -> End {
+    End::Failed { error: error(), key: DedupeKey::Kept }
+}
+
+fn dead() -> End {
+    End::Dead { error: error(), key: DedupeKey::Kept }
+}
+
+fn cancelled() -> End {
+    End::Cancelled { error: error(), key: DedupeKey::Kept }
+}
+
 // ------------------------------------------------------------------------------------------------------------ cases
 
 pub async fn a_job_is_queued_taken_and_done_and_its_events_tell_so(adapter: impl Adapter) {
@@ -166,7 +180,7 @@ pub async fn what_went_into_a_done_job_is_kept_as_far_as_it_is_needed(adapter: i
     assert!(!store.rewrite_payload(&key("acme", 1), &json!("back")).await.unwrap());
     put(&store, job("local", 2)).await;
     let (held, fence) = take_one(&store).await;
-    store.finish(&held, fence, End::Failed(error())).await.unwrap();
+    store.finish(&held, fence, failed()).await.unwrap();
     assert!(store.rewrite_payload(&held, &json!("sealed")).await.unwrap(), "a failed job can be begun again");
     assert_eq!(store.find(&held).await.unwrap().unwrap().payload, json!("sealed"));
 }
@@ -263,7 +277,7 @@ pub async fn a_retry_waits_for_its_pause_and_keeps_the_error(adapter: impl Adapt
     let again = store.take(owner(1), WIDE).await.unwrap().jobs.pop().unwrap();
     assert_eq!(again.record.attempts, 2);
     assert!(again.fence > fence);
-    store.finish(&key, again.fence, End::Dead(error())).await.unwrap();
+    store.finish(&key, again.fence, dead()).await.unwrap();
     assert_eq!(state(&store, &key).await, JobState::Dead);
     let kinds: Vec<String> = store.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds, ["queued", "started", "retry", "started", "dead"]);
@@ -325,7 +339,7 @@ pub async fn a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told(adapte
     }
     let heard = store.renew(owner(1), LEASE).await.unwrap();
     assert_eq!(heard, Renewed::Alive { cancel: vec![running.clone()] });
-    store.finish(&running, fence, End::Cancelled(error())).await.unwrap();
+    store.finish(&running, fence, cancelled()).await.unwrap();
     assert_eq!(store.ask_cancel(&running, "x", error()).await.unwrap(), CancelAsked::Now(JobState::Cancelled));
     let events = store.events(&running, 0, 100).await.unwrap();
     assert_eq!(events.iter().filter(|event| event.kind == "cancel_asked").count(), 1, "asking twice is asking once");
@@ -353,7 +367,7 @@ pub async fn an_ended_job_never_changes(adapter: impl Adapter) {
     let (key, fence) = take_one(&store).await;
     store.finish(&key, fence, End::Done(json!(1))).await.unwrap();
     let before = store.find(&key).await.unwrap();
-    for end in [End::Done(json!(2)), End::Failed(error()), End::HandBack, End::Dead(error()), End::Cancelled(error())] {
+    for end in [End::Done(json!(2)), failed(), End::HandBack, dead(), cancelled()] {
         assert_eq!(store.finish(&key, fence, end).await.unwrap(), Written::Fenced);
     }
     assert_eq!(store.report(&key, fence, Some(1.0), None).await.unwrap(), Written::Fenced);
@@ -374,7 +388,7 @@ pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut a
         put(&store, NewJob { dedupe: dedupe(), ..job(of, number) }).await;
         let (key, fence) = take_one(&store).await;
         assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), Written::Fenced, "it runs");
-        store.finish(&key, fence, End::Failed(error())).await.unwrap();
+        store.finish(&key, fence, failed()).await.unwrap();
         assert_eq!(store.resolve(&key, &other, found.clone()).await.unwrap(), Written::Fenced, "another error");
         let state = if found.is_ok() { JobState::Done } else { JobState::Failed };
         assert_eq!(store.resolve(&key, &error(), found.clone()).await.unwrap(), Written::Kept(state));
@@ -480,7 +494,7 @@ pub async fn lists_are_filtered_and_paged_newest_first(adapter: impl Adapter) {
 
 pub async fn ended_jobs_are_forgotten_after_their_retention_and_dead_ones_later(adapter: impl Adapter) {
     let store = ready(&adapter).await;
-    let ends = [End::Done(json!(1)), End::Failed(error()), End::Dead(error()), End::Cancelled(error())];
+    let ends = [End::Done(json!(1)), failed(), dead(), cancelled()];
     for (number, end) in (1..).zip(ends) {
         put(&store, job("local", number)).await;
         let (key, fence) = take_one(&store).await;

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use contract::envelope::CheckpointKind;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CHAIN_MAX, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
+    CHAIN_MAX, CheckpointId, CheckpointStore, Ending, LIST_MAX, ListPage, ListedCheckpoint, Promoted, Saved,
+    SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
@@ -48,6 +49,19 @@ impl Row {
 impl Kept {
     fn of(&self, tenant: &TenantId, invocation: InvocationId) -> impl Iterator<Item = &Row> {
         self.0.iter().filter(move |row| row.is_of(tenant, invocation))
+    }
+
+    /// Higher than that of every attempt before (CKPT-D).
+    fn next_fence(&self, tenant: &TenantId, invocation: InvocationId) -> u64 {
+        let claimed = self.1.get(&(tenant.clone(), invocation)).map(|attempt| attempt.fence);
+        let saved = self.of(tenant, invocation).map(|row| row.fence).max();
+        claimed.max(saved).map_or(0, |highest| highest + 1)
+    }
+
+    /// Has the attempt with this fence lost the invocation (CKPT-C)?
+    fn is_fenced(&self, tenant: &TenantId, invocation: InvocationId, fence: Option<u64>) -> bool {
+        let attempt = self.1.get(&(tenant.clone(), invocation));
+        fence.zip(attempt).is_some_and(|(fence, attempt)| fence < attempt.fence)
     }
 
     /// Frees at most `most` of those that are over and on which nothing is based.
@@ -101,8 +115,7 @@ impl CheckpointStore for MemoryStore {
             }
             (rank, highest) = (rank.max(row.rank), highest.max(row.fence));
         }
-        let taken_over = kept.1.get(&(head.tenant.clone(), head.invocation)).map_or(0, |attempt| attempt.fence);
-        if fence.is_some_and(|fence| fence < highest || fence < taken_over) {
+        if fence.is_some_and(|fence| fence < highest) || kept.is_fenced(&head.tenant, head.invocation, fence) {
             return Ok(Saved::Fenced);
         }
         let is_there = |base| kept.of(&head.tenant, head.invocation).any(|row| row.sealed.head.id == base);
@@ -123,17 +136,18 @@ impl CheckpointStore for MemoryStore {
         span: Duration,
     ) -> Result<Option<u64>, StoreError> {
         let (mut kept, now) = (self.kept(), now());
-        let attempt =
-            kept.1.entry((tenant.clone(), invocation)).or_insert(Attempt { fence: 0, held_until: UnixMillis(0) });
-        let refused = match fence {
-            None => attempt.held_until > now,
-            Some(fence) => fence < attempt.fence,
-        };
+        let key = (tenant.clone(), invocation);
+        let before = kept.1.get(&key).copied();
+        let refused = before.is_some_and(|before| match fence {
+            None => before.held_until > now,
+            Some(fence) => fence < before.fence,
+        });
         if refused {
             return Ok(None);
         }
-        *attempt = Attempt { fence: fence.unwrap_or(attempt.fence), held_until: now.plus(span) };
-        Ok(Some(attempt.fence))
+        let fence = fence.unwrap_or_else(|| kept.next_fence(tenant, invocation));
+        kept.1.insert(key, Attempt { fence, held_until: now.plus(span) });
+        Ok(Some(fence))
     }
 
     async fn is_claimed(&self, tenant: &TenantId, invocation: InvocationId) -> Result<bool, StoreError> {
@@ -183,15 +197,23 @@ impl CheckpointStore for MemoryStore {
         invocation: InvocationId,
         id: CheckpointId,
         keep: Duration,
-    ) -> Result<bool, StoreError> {
+        if_idle: bool,
+    ) -> Result<Promoted, StoreError> {
         let (mut kept, now) = (self.kept(), now());
         let living = kept.of(tenant, invocation).filter(|row| !row.is_over(now));
         let Some((newest, _)) = living.map(|row| (row.sealed.head.id, row.rank)).max_by_key(|(_, rank)| *rank) else {
-            return Ok(false);
+            return Ok(Promoted::NotThere);
         };
         if !kept.of(tenant, invocation).any(|row| row.sealed.head.id == id && !row.is_over(now)) {
-            return Ok(false);
+            return Ok(Promoted::NotThere);
         }
+        let key = (tenant.clone(), invocation);
+        let held_until = kept.1.get(&key).map_or(UnixMillis(0), |attempt| attempt.held_until);
+        if if_idle && held_until > now {
+            return Ok(Promoted::Running);
+        }
+        let fence = kept.next_fence(tenant, invocation);
+        kept.1.insert(key, Attempt { fence, held_until: held_until.min(now) });
         let top = kept.of(tenant, invocation).map(|row| row.rank).max().unwrap_or(0) + 1;
         for row in kept.0.iter_mut().filter(|row| row.sealed.head.id == id || row.sealed.head.id == newest) {
             row.until = row.until.map(|until| until.max(now.plus(keep)));
@@ -199,7 +221,7 @@ impl CheckpointStore for MemoryStore {
                 row.rank = top;
             }
         }
-        Ok(true)
+        Ok(Promoted::Newest)
     }
 
     async fn settle(
@@ -207,9 +229,13 @@ impl CheckpointStore for MemoryStore {
         tenant: &TenantId,
         invocation: InvocationId,
         owner: &CallOwner,
+        fence: Option<u64>,
         ending: Ending,
     ) -> Result<(), StoreError> {
         let (mut kept, now) = (self.kept(), now());
+        if kept.is_fenced(tenant, invocation, fence) {
+            return Ok(());
+        }
         let is_micro = |row: &Row| row.sealed.head.kind == CheckpointKind::Micro;
         let mine = |row: &&Row| row.sealed.head.owner == *owner;
         let micro = kept.of(tenant, invocation).filter(mine).filter(|row| is_micro(row) && !row.is_over(now));

@@ -10,9 +10,9 @@ use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, End, Enqueued, Fence, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage,
-    JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, PROGRESS_KEPT_MAX, Renewed, TakeRules, Taken, TakenJob,
-    Written, rank,
+    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
+    JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, PROGRESS_KEPT_MAX, Renewed, TakeRules, Taken,
+    TakenJob, Written, rank,
 };
 use kernel::ports::registry_store::StoreError;
 use serde_json::{Value, json};
@@ -54,13 +54,16 @@ impl Job {
         self.events.retain(|event| event.kind != "progress" || event.seq > oldest);
     }
 
-    fn end(&mut self, now: UnixMillis, state: JobState, error: Option<Value>) {
+    fn end(&mut self, now: UnixMillis, state: JobState, error: Option<Value>, dedupe: DedupeKey) {
         let data = error.as_ref().map_or_else(|| json!({}), |error| json!({ "error": error }));
         self.event(now, state.as_str(), data);
         self.record.state = state;
         self.record.ended_at = Some(now);
         self.record.error = error;
         self.owner = None;
+        if dedupe == DedupeKey::Freed {
+            self.dedupe = None;
+        }
         if state == JobState::Done {
             self.record.progress_percent = Some(100.0);
         }
@@ -326,21 +329,24 @@ impl JobStore for MemoryStore {
         let mut kept = self.jobs();
         let Some(job) = kept.held(key, fence) else { return Ok(Written::Fenced) };
         let cancel_asked = job.record.cancel_asked.is_some();
-        let (state, error) = match end {
+        // JOB-8.
+        let if_first = if job.record.attempts <= 1 { DedupeKey::Freed } else { DedupeKey::Kept };
+        let (state, error, dedupe) = match end {
             End::Done(result) => {
                 job.result = Some(result);
-                (JobState::Done, None)
+                (JobState::Done, None, DedupeKey::Kept)
             }
             End::DoneKeeping { result, payload } => {
                 job.result = Some(result);
                 job.payload = payload;
-                (JobState::Done, None)
+                (JobState::Done, None, DedupeKey::Kept)
             }
-            End::Failed(error) => (JobState::Failed, Some(error)),
-            End::Dead(error) => (JobState::Dead, Some(error)),
-            End::Cancelled(error) => (JobState::Cancelled, Some(error)),
-            End::Retry { error, .. } | End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error)),
-            End::HandBack if cancel_asked => (JobState::Cancelled, None),
+            End::Failed { error, key } => (JobState::Failed, Some(error), key),
+            End::Dead { error, key } => (JobState::Dead, Some(error), key),
+            End::Cancelled { error, key } => (JobState::Cancelled, Some(error), key),
+            End::Retry { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), DedupeKey::Kept),
+            End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), if_first),
+            End::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
             End::Retry { error, after } => {
                 let state = if after.is_zero() { JobState::Queued } else { JobState::Delayed };
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
@@ -362,7 +368,7 @@ impl JobStore for MemoryStore {
                 return Ok(job.wait_again(JobState::Queued, now));
             }
         };
-        job.end(now, state, error);
+        job.end(now, state, error, dedupe);
         Ok(Written::Kept(state))
     }
 
@@ -399,7 +405,9 @@ impl JobStore for MemoryStore {
             job.record.cancel_asked = Some(reason.to_owned());
             job.event(now, "cancel_asked", json!({ "reason": reason }));
             if state != JobState::Running {
-                job.end(now, JobState::Cancelled, Some(error));
+                // JOB-8.
+                let dedupe = if job.record.attempts == 0 { DedupeKey::Freed } else { DedupeKey::Kept };
+                job.end(now, JobState::Cancelled, Some(error), dedupe);
             }
         }
         Ok(CancelAsked::Now(job.record.state))

@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
+    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
 };
 use kernel::ports::registry_store::StoreError;
 use policy::CallOwner;
@@ -75,10 +75,11 @@ impl CheckpointStore for PostgresStore {
         invocation: InvocationId,
         id: CheckpointId,
         keep: Duration,
-    ) -> Result<bool, StoreError> {
+        if_idle: bool,
+    ) -> Result<Promoted, StoreError> {
         let mut tried = 1;
         loop {
-            match writing::promote(self, tenant, invocation, id, keep).await {
+            match writing::promote(self, tenant, invocation, id, keep, if_idle).await {
                 Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,
                 done => return Ok(done?),
             }
@@ -90,13 +91,14 @@ impl CheckpointStore for PostgresStore {
         tenant: &TenantId,
         invocation: InvocationId,
         owner: &CallOwner,
+        fence: Option<u64>,
         ending: Ending,
     ) -> Result<(), StoreError> {
         let mut tried = 1;
         loop {
             let done = match ending {
-                Ending::Completed => writing::complete(self, tenant, invocation, owner).await,
-                Ending::Failed { keep } => writing::keep_for(self, tenant, invocation, owner, keep).await,
+                Ending::Completed => writing::complete(self, tenant, invocation, owner, fence).await,
+                Ending::Failed { keep } => writing::keep_for(self, tenant, invocation, owner, fence, keep).await,
             };
             match done {
                 Err(fault) if tried < OVERTAKEN_MAX && is_overtaken(&fault) => tried += 1,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
+    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
 };
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::registry_store::StoreError;
@@ -79,10 +79,11 @@ impl CheckpointStore for SqliteStore {
         invocation: InvocationId,
         id: CheckpointId,
         keep: Duration,
-    ) -> Result<bool, StoreError> {
+        if_idle: bool,
+    ) -> Result<Promoted, StoreError> {
         let (tenant, now) = (tenant.clone(), now_of(self));
         let promote = move |connection: &rusqlite::Connection| {
-            writing::promote(connection, (tenant.as_str(), invocation), id, now, now.plus(keep))
+            writing::promote(connection, (tenant.as_str(), invocation), id, (now, now.plus(keep)), if_idle)
         };
         self.writer()?.run(promote).await
     }
@@ -92,11 +93,12 @@ impl CheckpointStore for SqliteStore {
         tenant: &TenantId,
         invocation: InvocationId,
         owner: &CallOwner,
+        fence: Option<u64>,
         ending: Ending,
     ) -> Result<(), StoreError> {
         let (tenant, owner, now) = (tenant.clone(), owner.clone(), now_of(self));
         let settle = move |connection: &rusqlite::Connection| {
-            writing::settle(connection, (tenant.as_str(), invocation), owner.as_str(), ending, now)
+            writing::settle(connection, (tenant.as_str(), invocation), owner.as_str(), fence, ending, now)
         };
         self.writer()?.run(settle).await
     }

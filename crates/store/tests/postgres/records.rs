@@ -92,7 +92,7 @@ async fn what_is_saved_on_a_base_that_goes_at_that_moment_has_its_base_or_is_ref
         let head = &base.head;
         let (saved, settled) = tokio::join!(
             stores[0].save(&top, Some(1), None),
-            CheckpointStore::settle(&*stores[1], &head.tenant, head.invocation, &head.owner, Ending::Completed),
+            CheckpointStore::settle(&*stores[1], &head.tenant, head.invocation, &head.owner, None, Ending::Completed),
         );
         settled.unwrap();
         let chain = stores[1].chain(&tenant(), top.head.id).await.unwrap();

@@ -1,6 +1,7 @@
 //! HTTP to servers elsewhere: what may be sent, and what an answer means. Which addresses are reached at all is judged by
 //! `admission`, and kept by the client (`outbound`): a redirect is followed only to the same scheme, host and port, so that
-//! no credential goes to somebody else.
+//! no credential goes to somebody else, and only if it repeats the request as it is (307, 308). So a status or a broken
+//! connection is always about the request that was sent.
 //!
 //! Invariants
 //! - OUT-2: a body is read up to its bound and no further, whatever length was announced.

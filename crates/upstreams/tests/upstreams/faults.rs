@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contract::error::ErrorCode;
+use kernel::ports::executor::{ExecutionReach, Executor as _, ExecutorError};
 use serde_json::json;
 
 use crate::rig::{Rig, call, text};
@@ -111,7 +112,8 @@ async fn who_comes_when_the_queue_is_full_is_turned_away() {
     tokio::pin!(waits);
     let waited = tokio::time::timeout(Duration::from_millis(20), &mut waits).await;
     assert!(waited.is_err(), "the second waits");
-    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3701);
+    let error = rig.executor.execute(call("echo", "unclassified", json!({}))).await.unwrap_err();
+    assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3701, ExecutionReach::NotSent));
     rig.upstreams.apply(Vec::new());
 }
 
@@ -123,8 +125,9 @@ async fn servers_that_cannot_be_met_are_refused_with_the_reason() {
         (&["--exit-at-start"][..], ErrorCode::E3502, "could not be started"),
     ] {
         let rig = Rig::misbehaving(switches);
-        let refused = rig.call("echo", json!({})).await.unwrap_err();
-        assert_eq!(refused.code, code, "{refused:?}");
+        let ExecutorError { refusal: refused, reach } =
+            rig.executor.execute(call("echo", "unclassified", json!({}))).await.unwrap_err();
+        assert_eq!((refused.code, reach), (code, ExecutionReach::NotSent), "{refused:?}");
         assert!(refused.message.contains(word), "{refused:?}");
         rig.upstreams.shut_down().await;
     }
@@ -133,7 +136,8 @@ async fn servers_that_cannot_be_met_are_refused_with_the_reason() {
     let mut spec = rig.spec(&["--mute"]);
     spec.upkeep.start_timeout_seconds = 1;
     rig.apply(spec);
-    assert_eq!(rig.call("echo", json!({})).await.unwrap_err().code, ErrorCode::E3503);
+    let error = rig.executor.execute(call("echo", "unclassified", json!({}))).await.unwrap_err();
+    assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3503, ExecutionReach::NotSent));
     rig.upstreams.shut_down().await;
     // A program that is not there.
     let rig = Rig::new();
@@ -141,8 +145,8 @@ async fn servers_that_cannot_be_met_are_refused_with_the_reason() {
     let gantry_upstreams::spec::ServerReach::Stdio { command, .. } = &mut spec.reach else { panic!() };
     *command = "/usr/bin/no-such-program".into();
     rig.apply(spec);
-    let refused = rig.call("echo", json!({})).await.unwrap_err();
-    assert_eq!(refused.code, ErrorCode::E3405);
+    let error = rig.executor.execute(call("echo", "unclassified", json!({}))).await.unwrap_err();
+    assert_eq!((error.refusal.code, error.reach), (ErrorCode::E3405, ExecutionReach::NotSent));
     rig.upstreams.shut_down().await;
 }
 

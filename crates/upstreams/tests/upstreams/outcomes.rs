@@ -129,6 +129,8 @@ async fn only_what_may_have_been_executed_is_unknown() {
         // A server that is in order has not finished what it asks about.
         (said!("200 OK", r#"{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required"}}"#), E3502, E3502),
         // It reached a server that failed, and nobody knows when.
+        (status!("301 Moved Permanently"), E3413, E3502),
+        (status!("302 Found"), E3413, E3502),
         (status!("303 See Other"), E3413, E3502),
         (status!("408 Request Timeout"), E3413, E3502),
         (status!("500 Internal Server Error"), E3413, E3502),

@@ -9,6 +9,7 @@
 //! Not here: whether any of it holds (the tests of `audit`), and how the log and the redaction measure themselves
 //! (`audit::measure`, `redaction::measure`).
 
+mod former;
 pub(crate) mod house;
 mod page;
 
@@ -57,6 +58,9 @@ pub(super) struct Results {
     pub(super) machine: String,
     pub(super) busy_share: f64,
     calls: Vec<Pair>,
+    /// Nothing without a former build.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<former::Change>,
     log: LogCost,
     redaction: Vec<Redacted>,
 }
@@ -82,13 +86,19 @@ struct Redacted {
 }
 
 /// All of it.
-pub(super) async fn all(gantry: &Path, rounds: &Rounds) -> Result<Results> {
+pub(super) async fn all(gantry: &Path, former: Option<&Path>, rounds: &Rounds) -> Result<Results> {
     let scale = &rounds.audit;
     // Beside the builds, because a folder for temporary files may be in memory and forgive every sync to disk.
     let place = gantry.parent().unwrap_or(gantry);
     let folder = tempfile::Builder::new().prefix("bench-audit-").tempdir_in(place).context("no temporary folder")?;
     let busy_before = machine::busy_share(LOOK).await?;
-    let calls = calls(folder.path(), rounds).await?;
+    let request = load::request("POST", "/v1/tools/invoke", Some(&house::token()?), Some(CALL));
+    let traffic = Traffic { requests: Arc::from(vec![request]), status: 200, contains: CALL_ANSWER };
+    let calls = calls(folder.path(), &traffic, rounds).await?;
+    let changes = match former {
+        Some(former) => former::changes(former, folder.path(), &traffic, rounds).await?,
+        None => Vec::new(),
+    };
 
     progress("the audit log, as it grows");
     let (logs, extent) = (folder.path().join("logs"), scale.log);
@@ -103,28 +113,25 @@ pub(super) async fn all(gantry: &Path, rounds: &Rounds) -> Result<Results> {
         value_mb_per_second: speed.value_mb_per_second,
     });
     let busy_share = busy_before.max(machine::busy_share(LOOK).await?);
-    Ok(Results { machine: machine::description(), busy_share, calls, log, redaction: redaction.collect() })
+    Ok(Results { machine: machine::description(), busy_share, calls, changes, log, redaction: redaction.collect() })
 }
 
 /// Both servers in turn, at each number of connections.
-async fn calls(folder: &Path, scale: &Rounds) -> Result<Vec<Pair>> {
+async fn calls(folder: &Path, traffic: &Traffic, scale: &Rounds) -> Result<Vec<Pair>> {
     let data = folder.join("observed");
     std::fs::create_dir(&data)?;
     let data = data.to_str().context("the path of the build is no text")?;
     // It takes whatever it is sent and says that it is fine, as a collector does.
     let collector = echo::start()?;
-    let bare = Neighbour::start(&["bench-house"])?;
-    let observed = Neighbour::start(&["bench-house", data, &format!("http://{}", collector.address)])?;
-    let request = load::request("POST", "/v1/tools/invoke", Some(&house::token()?), Some(CALL));
-    let traffic = Traffic { requests: Arc::from(vec![request]), status: 200, contains: CALL_ANSWER };
-
+    let bare = Neighbour::start(&[house::NAME])?;
+    let observed = Neighbour::start(&[house::NAME, data, &format!("http://{}", collector.address)])?;
     let mut table = Vec::new();
     for connections in CONNECTIONS {
         progress(&format!("calls on and off the record, {connections} connections"));
         let mut pairs = Vec::new();
         for _ in 0..scale.rounds {
-            let bare = load::round(bare.address, &traffic, connections, scale.warm_up, scale.round).await?;
-            let observed = load::round(observed.address, &traffic, connections, scale.warm_up, scale.round).await?;
+            let bare = load::round(bare.address, traffic, connections, scale.warm_up, scale.round).await?;
+            let observed = load::round(observed.address, traffic, connections, scale.warm_up, scale.round).await?;
             let ratio = observed.per_second / bare.per_second;
             pairs.push(Pair { connections, bare, observed, ratio, ratio_range: (ratio, ratio) });
         }

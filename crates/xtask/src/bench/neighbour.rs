@@ -1,10 +1,11 @@
-//! This very program once more, as a server on loopback that something is measured against or through.
+//! This very program once more, or an older build of it, as a server on loopback that something is measured against or through.
 //!
 //! A process of its own, as the product is, so that neither takes the other's time. It says where it listens in its first
 //! line, and does not outlive its handle.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -18,8 +19,13 @@ pub(super) struct Neighbour {
 impl Neighbour {
     /// Starts this program with these arguments, and waits until it has said where it listens.
     pub(super) fn start(arguments: &[&str]) -> Result<Self> {
+        Self::start_build(&std::env::current_exe().context("this program does not know where it is")?, arguments)
+    }
+
+    /// The same with this program as another commit has it.
+    pub(super) fn start_build(program: &Path, arguments: &[&str]) -> Result<Self> {
         let name = arguments.first().copied().unwrap_or_default();
-        let child = Command::new(std::env::current_exe().context("this program does not know where it is")?)
+        let child = Command::new(program)
             .args(arguments)
             // Held open: some end when it does.
             .stdin(Stdio::piped())

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernel::ports::job_store::{
-    AGEING_PER_LEVEL, Dedupe, End, Enqueued, JobKey, JobPriority, NewJob, QueueBounds, TakeRules,
+    AGEING_PER_LEVEL, Dedupe, DedupeKey, End, Enqueued, JobKey, JobPriority, NewJob, QueueBounds, TakeRules,
 };
 use serde_json::json;
 
 use super::super::Adapter;
-use super::{HOUR, LEASE, SECOND, WIDE, error, job, key, owner, put, ready, take, take_one, tenant, uuid};
+use super::{HOUR, LEASE, SECOND, WIDE, error, failed, job, key, owner, put, ready, take, take_one, tenant, uuid};
 
 pub async fn the_more_urgent_job_is_first_and_waiting_is_worth_urgency(adapter: impl Adapter) {
     let store = ready(&adapter).await;
@@ -115,7 +116,7 @@ pub async fn a_tenant_runs_no_more_than_its_share(adapter: impl Adapter) {
     assert_eq!(taken.len(), 4);
     assert_eq!(take(&store, owner(1), rules).await, []);
     let (loud, fence) = taken.into_iter().find(|(key, _)| key.tenant == tenant("loud")).unwrap();
-    store.finish(&loud, fence, End::Failed(error())).await.unwrap();
+    store.finish(&loud, fence, failed()).await.unwrap();
     assert_eq!(take(&store, owner(1), rules).await.len(), 1);
 }
 
@@ -163,8 +164,77 @@ pub async fn one_dedupe_key_makes_one_job_within_its_window(adapter: impl Adapte
     put(&store, NewJob { kind: "webhook".into(), ..keyed("local", 4) }).await;
     adapter.clock().step(HOUR + SECOND);
     assert!(matches!(store.enqueue(same.clone()).await.unwrap(), Enqueued::Existing { .. }), "it has not ended yet");
-    store.ask_cancel(&key("local", 1), "", error()).await.unwrap();
+    store.enlist(owner(1), LEASE, false).await.unwrap();
+    for (taken, fence) in take(&store, owner(1), WIDE).await {
+        store.finish(&taken, fence, failed()).await.unwrap();
+    }
     assert_eq!(store.enqueue(same).await.unwrap(), Enqueued::New, "its window is over");
+}
+
+/// Jobs of one act: one dedupe key, one digest, another id each.
+fn act(number: u128) -> NewJob {
+    let dedupe = Some(Dedupe { key: "k".into(), window: HOUR });
+    NewJob { dedupe, digest: job("local", 1).digest, ..job("local", number) }
+}
+
+pub async fn a_dedupe_key_is_free_again_where_the_end_of_its_job_says_so(mut adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let freed = DedupeKey::Freed;
+    let ends = [
+        End::Failed { error: error(), key: freed },
+        End::Dead { error: error(), key: freed },
+        End::Cancelled { error: error(), key: freed },
+    ];
+    for (number, end) in (1..).zip(ends) {
+        put(&store, act(number)).await;
+        let (held, fence) = take_one(&store).await;
+        store.finish(&held, fence, end.clone()).await.unwrap();
+        assert_eq!(store.find(&held).await.unwrap().unwrap().record.error, Some(error()), "{end:?}");
+    }
+    put(&store, act(10)).await;
+    let (held, fence) = take_one(&store).await;
+    store.finish(&held, fence, failed()).await.unwrap();
+    drop(store);
+    adapter.reopen().await;
+    let again = adapter.jobs().enqueue(act(11)).await.unwrap();
+    assert_eq!(again, Enqueued::Existing { id: uuid(10), same: true }, "of that one something may have come");
+}
+
+pub async fn a_job_that_is_cancelled_before_it_began_leaves_its_dedupe_key_free(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    put(&store, act(1)).await;
+    store.ask_cancel(&key("local", 1), "not wanted", error()).await.unwrap();
+    put(&store, NewJob { delay: HOUR, ..act(2) }).await;
+    store.ask_cancel(&key("local", 2), "not wanted", error()).await.unwrap();
+    // One that was asked to end while its first attempt stood before the door has not begun either.
+    for (number, end) in [(3, End::HandBack), (4, End::PutBack { error: error(), after: SECOND })] {
+        put(&store, act(number)).await;
+        let (held, fence) = take_one(&store).await;
+        store.finish(&held, fence, end.clone()).await.unwrap();
+        let again = store.enqueue(act(20)).await.unwrap();
+        assert_eq!(again, Enqueued::Existing { id: uuid(number), same: true }, "it waits: {end:?}");
+        adapter.clock().step(SECOND);
+        let (held, fence) = take_one(&store).await;
+        store.ask_cancel(&held, "not wanted", error()).await.unwrap();
+        store.finish(&held, fence, end).await.unwrap();
+    }
+    // An attempt that has begun may have come to something: whoever cancels the job meanwhile frees nothing.
+    for (number, is_taken) in [(5, true), (6, false)] {
+        put(&store, act(number)).await;
+        let (held, fence) = take_one(&store).await;
+        let again = End::Retry { error: error(), after: Duration::ZERO };
+        if is_taken {
+            store.ask_cancel(&held, "not wanted", error()).await.unwrap();
+            store.finish(&held, fence, again).await.unwrap();
+        } else {
+            store.finish(&held, fence, again).await.unwrap();
+            store.ask_cancel(&held, "not wanted", error()).await.unwrap();
+        }
+        let again = store.enqueue(act(20)).await.unwrap();
+        assert_eq!(again, Enqueued::Existing { id: uuid(number), same: true });
+        adapter.clock().step(HOUR + SECOND);
+        store.enlist(owner(1), LEASE, false).await.unwrap();
+    }
 }
 
 pub async fn one_id_makes_one_job_in_each_tenant(adapter: impl Adapter) {

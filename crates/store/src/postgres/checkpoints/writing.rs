@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::ids::{InvocationId, TenantId};
-use kernel::ports::checkpoint_store::{CheckpointId, Saved, SealedCheckpoint};
+use kernel::ports::checkpoint_store::{CheckpointId, Promoted, Saved, SealedCheckpoint};
 use policy::CallOwner;
 
 use crate::postgres::PostgresStore;
@@ -50,7 +50,7 @@ pub(super) async fn save(
     let head = &checkpoint.head;
     let (now, id, invocation) = (store.now(), head.id.to_string(), head.invocation.to_string());
     let (tenant, owner, tool) = (head.tenant.as_str(), head.owner.as_str(), head.tool.as_str());
-    let fence = fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
+    let fence = as_int(fence);
     let (base, parent) = (checkpoint.base.map(|id| id.to_string()), head.parent.map(|id| id.to_string()));
     let (version, kind) = (head.version.to_string(), head.kind.as_str());
     let chain = i64::from(checkpoint.chain);
@@ -100,6 +100,9 @@ pub(super) async fn save(
     Ok(Some(saved))
 }
 
+/// The newest attempt at an invocation, locked: who takes it over meanwhile waits, and whom this waited for is seen (CKPT-C).
+const ATTEMPT: &str = "attempt AS MATERIALIZED (
+             SELECT fence FROM checkpoint_attempts WHERE tenant_id = $2 AND invocation_id = $3 FOR SHARE)";
 /// How long a row outlives its attempt if there is nothing left to protect.
 const ATTEMPT_KEPT_MS: i64 = 7 * 86_400_000;
 
@@ -113,18 +116,23 @@ pub(super) async fn claim(
     let tenant = tenant.as_str();
     let sql = format!(
         "INSERT INTO checkpoint_attempts AS kept (tenant_id, invocation_id, fence, held_until)
-         VALUES ($2, $3, coalesce($4, 0), {NOW} + $5)
+         VALUES ($2, $3, coalesce($4,
+             (SELECT max(fence) + 1 FROM checkpoints WHERE tenant_id = $2 AND invocation_id = $3), 0), {NOW} + $5)
          ON CONFLICT (tenant_id, invocation_id) DO UPDATE
-         SET fence = coalesce($4, kept.fence), held_until = EXCLUDED.held_until
+         SET fence = coalesce($4, greatest(kept.fence + 1, EXCLUDED.fence)), held_until = EXCLUDED.held_until
          WHERE CASE WHEN $4 IS NULL THEN kept.held_until <= {NOW} ELSE kept.fence <= $4 END
          RETURNING fence"
     );
     let (now, invocation, span) = (store.now(), invocation.to_string(), milliseconds(span));
-    let fence = fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
+    let fence = as_int(fence);
     let values = [int(&now), text(&tenant), text(&invocation), int(&fence), int(&span)];
     let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     Ok(Some(u64::try_from(column::<i64>(row, "fence")?).unwrap_or(0)))
+}
+
+fn as_int(fence: Option<u64>) -> Option<i64> {
+    fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX))
 }
 
 /// Does a checkpoint of another tenant have this id? One of the same tenant will be seen when looking again.
@@ -139,25 +147,44 @@ pub(super) async fn promote(
     invocation: InvocationId,
     id: CheckpointId,
     keep: Duration,
-) -> Result<bool, Fault> {
+    if_idle: bool,
+) -> Result<Promoted, Fault> {
     let tenant = tenant.as_str();
-    // What was the newest is what somebody may want back.
+    // Whoever saves holds the row of the attempt meanwhile, so the fence rises before or after it. What was the newest is what
+    // somebody may want back.
     let sql = format!(
         "WITH present AS MATERIALIZED (SELECT {NOW} AS now),
          alive AS (
              SELECT checkpoint_id, rank FROM checkpoints, present
-             WHERE tenant_id = $2 AND invocation_id = $3 AND (expires_at IS NULL OR expires_at > present.now))
+             WHERE tenant_id = $2 AND invocation_id = $3 AND (expires_at IS NULL OR expires_at > present.now)),
+         raised AS (
+             INSERT INTO checkpoint_attempts AS kept (tenant_id, invocation_id, fence, held_until)
+             SELECT $2, $3, (SELECT max(fence) + 1 FROM checkpoints WHERE tenant_id = $2 AND invocation_id = $3), present.now
+             FROM present WHERE EXISTS (SELECT 1 FROM alive WHERE checkpoint_id = $4)
+             ON CONFLICT (tenant_id, invocation_id) DO UPDATE
+             SET fence = greatest(kept.fence + 1, EXCLUDED.fence), held_until = least(kept.held_until, EXCLUDED.held_until)
+             WHERE NOT $6 OR kept.held_until <= EXCLUDED.held_until
+             RETURNING 1),
+         promoted AS (
          UPDATE checkpoints
          SET expires_at = CASE WHEN expires_at IS NULL THEN NULL ELSE greatest(expires_at, present.now + $5) END,
              rank = CASE WHEN checkpoint_id <> $4 THEN rank ELSE
                  (SELECT max(rank) + 1 FROM checkpoints WHERE tenant_id = $2 AND invocation_id = $3) END
          FROM present
-         WHERE tenant_id = $2 AND EXISTS (SELECT 1 FROM alive WHERE checkpoint_id = $4)
-             AND (checkpoint_id = $4 OR checkpoint_id = (SELECT checkpoint_id FROM alive ORDER BY rank DESC LIMIT 1))"
+         WHERE tenant_id = $2 AND EXISTS (SELECT 1 FROM raised)
+             AND (checkpoint_id = $4 OR checkpoint_id = (SELECT checkpoint_id FROM alive ORDER BY rank DESC LIMIT 1)))
+         SELECT EXISTS (SELECT 1 FROM alive WHERE checkpoint_id = $4) AS is_there,
+                EXISTS (SELECT 1 FROM raised) AS is_raised"
     );
     let (now, invocation, id, keep) = (store.now(), invocation.to_string(), id.to_string(), milliseconds(keep));
-    let values = [int(&now), text(&tenant), text(&invocation), text(&id), int(&keep)];
-    Ok(store.pool.execute(Scope::Tenant(tenant), &sql, &values).await? > 0)
+    let values = [int(&now), text(&tenant), text(&invocation), text(&id), int(&keep), boolean(&if_idle)];
+    let rows = store.pool.query(Scope::Tenant(tenant), &sql, &values).await?;
+    let Some(row) = rows.first() else { return Ok(Promoted::NotThere) };
+    Ok(match (column(row, "is_there")?, column(row, "is_raised")?) {
+        (false, _) => Promoted::NotThere,
+        (true, false) => Promoted::Running,
+        (true, true) => Promoted::Newest,
+    })
 }
 
 pub(super) async fn complete(
@@ -165,9 +192,10 @@ pub(super) async fn complete(
     tenant: &TenantId,
     invocation: InvocationId,
     owner: &CallOwner,
+    fence: Option<u64>,
 ) -> Result<(), Fault> {
     let which = "expires_at IS NOT NULL AND owner = $4 AND checkpoint_type = 'micro'";
-    end(store, tenant, invocation, which, owner.as_str()).await.map(drop)
+    end(store, tenant, invocation, which, owner.as_str(), fence).await.map(drop)
 }
 
 pub(super) async fn delete(
@@ -176,25 +204,28 @@ pub(super) async fn delete(
     invocation: InvocationId,
     id: CheckpointId,
 ) -> Result<bool, Fault> {
-    end(store, tenant, invocation, "checkpoint_id = $4", &id.to_string()).await
+    end(store, tenant, invocation, "checkpoint_id = $4", &id.to_string(), None).await
 }
 
 /// Ends the time of those of an invocation that `which` says about `$4`, and frees what is over and not stood on, its
-/// bases included. Was any of them there?
+/// bases included; nothing if the fence is old (CKPT-C). Was any of them there?
 async fn end(
     store: &PostgresStore,
     tenant: &TenantId,
     invocation: InvocationId,
     which: &str,
     value: &str,
+    fence: Option<u64>,
 ) -> Result<bool, Fault> {
     let tenant = tenant.as_str();
     let sql = format!(
         "WITH RECURSIVE present AS MATERIALIZED (SELECT {NOW} AS now),
+         {ATTEMPT},
          over AS MATERIALIZED (
              SELECT checkpoint_id, expires_at IS NULL OR expires_at > present.now AS was_there
              FROM checkpoints, present
-             WHERE tenant_id = $2 AND invocation_id = $3 AND (expires_at <= present.now OR ({which}))),
+             WHERE tenant_id = $2 AND invocation_id = $3 AND (expires_at <= present.now OR ({which}))
+                 AND NOT EXISTS (SELECT 1 FROM attempt WHERE fence > $5)),
          held AS (
              SELECT base_id FROM checkpoints
              WHERE tenant_id = $2 AND invocation_id = $3 AND base_id IS NOT NULL
@@ -212,7 +243,8 @@ async fn end(
          SELECT 1 FROM over WHERE was_there"
     );
     let (now, invocation) = (store.now(), invocation.to_string());
-    let values = [int(&now), text(&tenant), text(&invocation), text(&value)];
+    let fence = as_int(fence);
+    let values = [int(&now), text(&tenant), text(&invocation), text(&value), int(&fence)];
     Ok(!store.pool.query(Scope::Tenant(tenant), &sql, &values).await?.is_empty())
 }
 
@@ -221,21 +253,24 @@ pub(super) async fn keep_for(
     tenant: &TenantId,
     invocation: InvocationId,
     owner: &CallOwner,
+    fence: Option<u64>,
     keep: Duration,
 ) -> Result<(), Fault> {
     let tenant = tenant.as_str();
     let sql = format!(
-        "WITH present AS MATERIALIZED (SELECT {NOW} AS now)
-         UPDATE checkpoints SET expires_at = present.now + $5 FROM present
-         WHERE tenant_id = $2 AND invocation_id = $3 AND owner = $4 AND (checkpoint_type = 'macro' OR checkpoint_id =
+        "WITH present AS MATERIALIZED (SELECT {NOW} AS now),
+         {ATTEMPT}
+         UPDATE checkpoints SET expires_at = present.now + $6 FROM present
+         WHERE tenant_id = $2 AND invocation_id = $3 AND owner = $4
+             AND NOT EXISTS (SELECT 1 FROM attempt WHERE fence > $5) AND (checkpoint_type = 'macro' OR checkpoint_id =
              (SELECT checkpoint_id FROM checkpoints, present
               WHERE tenant_id = $2 AND invocation_id = $3 AND owner = $4 AND checkpoint_type = 'micro'
                   AND expires_at > present.now
               ORDER BY rank DESC LIMIT 1))"
     );
     let (now, invocation, keep) = (store.now(), invocation.to_string(), milliseconds(keep));
-    let owner = owner.as_str();
-    let values = [int(&now), text(&tenant), text(&invocation), text(&owner), int(&keep)];
+    let (owner, fence) = (owner.as_str(), as_int(fence));
+    let values = [int(&now), text(&tenant), text(&invocation), text(&owner), int(&fence), int(&keep)];
     store.pool.execute(Scope::Tenant(tenant), &sql, &values).await?;
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::job_store::{CancelAsked, End, Fence, JobKey, JobState, PROGRESS_KEPT_MAX, Written};
+use kernel::ports::job_store::{CancelAsked, DedupeKey, End, Fence, JobKey, JobState, PROGRESS_KEPT_MAX, Written};
 use serde_json::{Value, json};
 
 use super::records::state;
@@ -27,6 +27,8 @@ struct Ending<'a> {
     after: Duration,
     /// How many attempts do not count.
     uncounted: i64,
+    /// Of a job that ends so, or that is cancelled instead (JOB-8: then only if this was its first attempt).
+    dedupe: DedupeKey,
     event: &'static str,
     data: Value,
 }
@@ -41,6 +43,7 @@ impl<'a> Ending<'a> {
             payload: None,
             after: Duration::ZERO,
             uncounted: 0,
+            dedupe: DedupeKey::Kept,
             event: state.as_str(),
             data: error.map_or_else(|| json!({}), |error| json!({ "error": error })),
         };
@@ -57,14 +60,20 @@ impl<'a> Ending<'a> {
             End::DoneKeeping { result, payload } => {
                 Self { payload: Some(payload), ..last(JobState::Done, None, Some(result)) }
             }
-            End::Failed(error) => last(JobState::Failed, Some(error), None),
-            End::Dead(error) => last(JobState::Dead, Some(error), None),
-            End::Cancelled(error) => last(JobState::Cancelled, Some(error), None),
+            End::Failed { error, key } => Self { dedupe: *key, ..last(JobState::Failed, Some(error), None) },
+            End::Dead { error, key } => Self { dedupe: *key, ..last(JobState::Dead, Some(error), None) },
+            End::Cancelled { error, key } => Self { dedupe: *key, ..last(JobState::Cancelled, Some(error), None) },
             End::Retry { error, after } => again(error, *after),
-            End::PutBack { error, after } => Self { uncounted: 1, event: "put_back", ..again(error, *after) },
-            End::HandBack => {
-                Self { or_cancelled: true, uncounted: 1, event: "handed_back", ..last(JobState::Queued, None, None) }
+            End::PutBack { error, after } => {
+                Self { uncounted: 1, dedupe: DedupeKey::Freed, event: "put_back", ..again(error, *after) }
             }
+            End::HandBack => Self {
+                or_cancelled: true,
+                uncounted: 1,
+                dedupe: DedupeKey::Freed,
+                event: "handed_back",
+                ..last(JobState::Queued, None, None)
+            },
         }
     }
 }
@@ -143,6 +152,7 @@ impl PostgresStore {
                     text(&ending.data.to_string()),
                     text(&cancelled.to_string()),
                     text(&ending.payload.map(Value::to_string)),
+                    boolean(&(ending.dedupe == DedupeKey::Freed)),
                 ],
             )
             .await?;
@@ -187,6 +197,7 @@ impl PostgresStore {
 fn finishing() -> String {
     const STATE: &str = "(CASE WHEN $6 AND cancel_asked IS NOT NULL THEN 'cancelled' ELSE $5 END)";
     const WAITS: &str = "($6 AND cancel_asked IS NULL)";
+    const FREES: &str = "($15 AND NOT ($6 AND (cancel_asked IS NULL OR attempts > 1)))";
     format!(
         "{}, ended AS (
              UPDATE jobs SET state = {STATE}, owner_id = NULL, events = events + 1,
@@ -195,7 +206,9 @@ fn finishing() -> String {
                  attempts = CASE WHEN {WAITS} THEN greatest(attempts - $10, 0) ELSE attempts END,
                  rank = CASE WHEN {WAITS} THEN rank - due_at + clock.now + $9 ELSE rank END,
                  due_at = CASE WHEN {WAITS} THEN clock.now + $9 ELSE due_at END,
-                 ended_at = CASE WHEN {WAITS} THEN NULL ELSE clock.now END
+                 ended_at = CASE WHEN {WAITS} THEN NULL ELSE clock.now END,
+                 dedupe_key = CASE WHEN {FREES} THEN NULL ELSE dedupe_key END,
+                 dedupe_until = CASE WHEN {FREES} THEN NULL ELSE dedupe_until END
              FROM clock
              WHERE tenant_id = $2 AND id = $3 AND fence = $4 AND state = 'running'
              RETURNING seq, events, state
@@ -217,14 +230,17 @@ fn finishing() -> String {
 fn cancelling() -> String {
     format!(
         "{}, found AS MATERIALIZED (
-             SELECT seq, state, events, cancel_asked IS NULL AND ended_at IS NULL AS is_news
+             SELECT seq, state, events, cancel_asked IS NULL AND ended_at IS NULL AS is_news,
+                    state <> 'running' AND attempts = 0 AS is_unbegun
              FROM jobs WHERE tenant_id = $2 AND id = $3 FOR UPDATE
          ), changed AS (
              UPDATE jobs SET cancel_asked = $4,
                  events = found.events + CASE WHEN found.state = 'running' THEN 1 ELSE 2 END,
                  state = CASE WHEN found.state = 'running' THEN found.state ELSE 'cancelled' END,
                  ended_at = CASE WHEN found.state = 'running' THEN NULL ELSE clock.now END,
-                 error = CASE WHEN found.state = 'running' THEN error ELSE $5 END
+                 error = CASE WHEN found.state = 'running' THEN error ELSE $5 END,
+                 dedupe_key = CASE WHEN found.is_unbegun THEN NULL ELSE dedupe_key END,
+                 dedupe_until = CASE WHEN found.is_unbegun THEN NULL ELSE dedupe_until END
              FROM clock, found WHERE jobs.seq = found.seq AND found.is_news
              RETURNING jobs.seq, jobs.state
          ), asked AS (

@@ -1,6 +1,6 @@
 //! The statements that change checkpoints. Each function runs in one savepoint of the writer.
 
-use kernel::ports::checkpoint_store::{CHAIN_MAX, CheckpointId, Ending, Saved, SealedCheckpoint};
+use kernel::ports::checkpoint_store::{CHAIN_MAX, CheckpointId, Ending, Promoted, Saved, SealedCheckpoint};
 use kernel::ports::clock::UnixMillis;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -30,17 +30,14 @@ pub(super) fn save(
         .query_row([head.tenant.as_str(), &invocation], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
     let given = fence.map(number);
-    let taken_over: Option<i64> = connection
-        .prepare_cached("SELECT fence FROM checkpoint_attempts WHERE tenant_id = ?1 AND invocation_id = ?2")?
-        .query_row([head.tenant.as_str(), &invocation], |row| row.get(0))
-        .optional()?;
+    let is_fenced = is_fenced(connection, head.tenant.as_str(), &invocation, given)?;
     let (rank, fence) = match newest {
-        None if given.zip(taken_over).is_some_and(|(given, by)| given < by) => return Ok(Saved::Fenced),
+        None if is_fenced => return Ok(Saved::Fenced),
         None => (1, given.unwrap_or(0)),
         Some((owner, tool, ..)) if owner != head.owner.as_str() || tool != head.tool.as_str() => {
             return Ok(Saved::Foreign);
         }
-        _ if given.zip(taken_over).is_some_and(|(given, by)| given < by) => return Ok(Saved::Fenced),
+        _ if is_fenced => return Ok(Saved::Fenced),
         Some((.., highest)) if given.is_some_and(|given| given < highest) => return Ok(Saved::Fenced),
         Some((.., rank, highest)) => (rank + 1, given.unwrap_or(highest)),
     };
@@ -97,6 +94,15 @@ fn number(fence: u64) -> i64 {
     i64::try_from(fence).unwrap_or(i64::MAX)
 }
 
+/// Has the attempt with this fence lost the invocation (CKPT-C)?
+fn is_fenced(connection: &Connection, tenant: &str, invocation: &str, fence: Option<i64>) -> Result<bool, Fault> {
+    let taken_over: Option<i64> = connection
+        .prepare_cached("SELECT fence FROM checkpoint_attempts WHERE tenant_id = ?1 AND invocation_id = ?2")?
+        .query_row([tenant, invocation], |row| row.get(0))
+        .optional()?;
+    Ok(fence.zip(taken_over).is_some_and(|(fence, by)| fence < by))
+}
+
 pub(super) fn claim(
     connection: &Connection,
     (tenant, invocation): Of<'_>,
@@ -106,9 +112,11 @@ pub(super) fn claim(
 ) -> Result<Option<u64>, Fault> {
     let held: Option<i64> = connection
         .prepare_cached(
-            "INSERT INTO checkpoint_attempts (tenant_id, invocation_id, fence, held_until) VALUES (?1, ?2, coalesce(?3, 0), ?5)
+            "INSERT INTO checkpoint_attempts (tenant_id, invocation_id, fence, held_until)
+             VALUES (?1, ?2, coalesce(?3,
+                 (SELECT max(fence) + 1 FROM checkpoints WHERE tenant_id = ?1 AND invocation_id = ?2), 0), ?5)
              ON CONFLICT (tenant_id, invocation_id) DO UPDATE
-             SET fence = coalesce(?3, fence), held_until = ?5
+             SET fence = coalesce(?3, max(fence + 1, excluded.fence)), held_until = ?5
              WHERE CASE WHEN ?3 IS NULL THEN held_until <= ?4 ELSE fence <= ?3 END
              RETURNING fence",
         )?
@@ -121,12 +129,24 @@ pub(super) fn promote(
     connection: &Connection,
     (tenant, invocation): Of<'_>,
     id: CheckpointId,
-    now: UnixMillis,
-    until: UnixMillis,
-) -> Result<bool, Fault> {
+    (now, until): (UnixMillis, UnixMillis),
+    if_idle: bool,
+) -> Result<Promoted, Fault> {
     let (invocation, id) = (invocation.to_string(), id.to_string());
     if !is_there(connection, tenant, &invocation, &id, now)? {
-        return Ok(false);
+        return Ok(Promoted::NotThere);
+    }
+    let raised = connection
+        .prepare_cached(
+            "INSERT INTO checkpoint_attempts (tenant_id, invocation_id, fence, held_until)
+             VALUES (?1, ?2, (SELECT max(fence) + 1 FROM checkpoints WHERE tenant_id = ?1 AND invocation_id = ?2), ?3)
+             ON CONFLICT (tenant_id, invocation_id) DO UPDATE
+             SET fence = max(fence + 1, excluded.fence), held_until = min(held_until, ?3)
+             WHERE NOT ?4 OR held_until <= ?3",
+        )?
+        .execute(params![tenant, invocation, now.0, if_idle])?;
+    if raised == 0 {
+        return Ok(Promoted::Running);
     }
     // What was the newest is what somebody may want back.
     connection
@@ -145,17 +165,21 @@ pub(super) fn promote(
              WHERE checkpoint_id = ?3",
         )?
         .execute(params![tenant, invocation, id])?;
-    Ok(true)
+    Ok(Promoted::Newest)
 }
 
 pub(super) fn settle(
     connection: &Connection,
     (tenant, invocation): Of<'_>,
     owner: &str,
+    fence: Option<u64>,
     ending: Ending,
     now: UnixMillis,
 ) -> Result<(), Fault> {
     let invocation = invocation.to_string();
+    if is_fenced(connection, tenant, &invocation, fence.map(number))? {
+        return Ok(());
+    }
     match ending {
         Ending::Completed => {
             connection

@@ -5,7 +5,8 @@ use std::time::Duration;
 use contract::ids::InvocationId;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, Fence, JobKey, JobState, NewJob, OwnerId, PROGRESS_KEPT_MAX, Written, rank,
+    Adopted, CancelAsked, DedupeKey, End, Enqueued, Fence, JobKey, JobState, NewJob, OwnerId, PROGRESS_KEPT_MAX,
+    Written, rank,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::{Value, json};
@@ -174,16 +175,16 @@ fn insert(
     Ok(seq)
 }
 
-/// The running job of this key under this fence.
-fn held(connection: &Connection, key: &JobKey, fence: Fence) -> Result<Option<(i64, bool)>, Fault> {
+/// The running job of this key under this fence: was it asked to end, and which attempt is it?
+fn held(connection: &Connection, key: &JobKey, fence: Fence) -> Result<Option<(i64, bool, i64)>, Fault> {
     Ok(connection
         .prepare_cached(
-            "SELECT seq, cancel_asked IS NOT NULL FROM jobs
+            "SELECT seq, cancel_asked IS NOT NULL, attempts FROM jobs
              WHERE tenant_id = ?1 AND id = ?2 AND fence = ?3 AND state = 'running'",
         )?
         .query_row(
             params![key.tenant.as_str(), key.id.to_string(), i64::try_from(fence.0).unwrap_or(i64::MAX)],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .optional()?)
 }
@@ -196,7 +197,7 @@ pub(super) fn report(
     percent: Option<f64>,
     phase: Option<&str>,
 ) -> Result<Written, Fault> {
-    let Some((seq, _)) = held(connection, key, fence)? else { return Ok(Written::Fenced) };
+    let Some((seq, ..)) = held(connection, key, fence)? else { return Ok(Written::Fenced) };
     let (percent, phase): (Option<f64>, Option<String>) = connection
         .prepare_cached(
             "UPDATE jobs SET progress = coalesce(?2, progress), phase = coalesce(?3, phase) WHERE seq = ?1
@@ -214,26 +215,29 @@ pub(super) fn finish(
     fence: Fence,
     end: &End,
 ) -> Result<Written, Fault> {
-    let Some((seq, cancel_asked)) = held(connection, key, fence)? else { return Ok(Written::Fenced) };
+    let Some((seq, cancel_asked, attempts)) = held(connection, key, fence)? else { return Ok(Written::Fenced) };
     let tenant = key.tenant.as_str();
-    let (state, error) = match end {
+    // JOB-8.
+    let if_first = if attempts <= 1 { DedupeKey::Freed } else { DedupeKey::Kept };
+    let (state, error, dedupe) = match end {
         End::Done(result) => {
             connection
                 .prepare_cached("UPDATE job_bodies SET result = ?2 WHERE seq = ?1")?
                 .execute(params![seq, result.to_string()])?;
-            (JobState::Done, None)
+            (JobState::Done, None, DedupeKey::Kept)
         }
         End::DoneKeeping { result, payload } => {
             connection
                 .prepare_cached("UPDATE job_bodies SET result = ?2, payload = ?3 WHERE seq = ?1")?
                 .execute(params![seq, result.to_string(), payload.to_string()])?;
-            (JobState::Done, None)
+            (JobState::Done, None, DedupeKey::Kept)
         }
-        End::Failed(error) => (JobState::Failed, Some(error)),
-        End::Dead(error) => (JobState::Dead, Some(error)),
-        End::Cancelled(error) => (JobState::Cancelled, Some(error)),
-        End::Retry { error, .. } | End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error)),
-        End::HandBack if cancel_asked => (JobState::Cancelled, None),
+        End::Failed { error, key } => (JobState::Failed, Some(error), *key),
+        End::Dead { error, key } => (JobState::Dead, Some(error), *key),
+        End::Cancelled { error, key } => (JobState::Cancelled, Some(error), *key),
+        End::Retry { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), DedupeKey::Kept),
+        End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), if_first),
+        End::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
         End::Retry { error, after } => return retry(connection, now, tenant, seq, "retry", error, *after),
         End::PutBack { error, after } => {
             uncount(connection, seq)?;
@@ -241,7 +245,7 @@ pub(super) fn finish(
         }
         End::HandBack => return hand_back(connection, now, tenant, seq),
     };
-    ended(connection, now, seq, state, error)?;
+    ended(connection, now, seq, state, error, dedupe)?;
     moved(connection, tenant, 0, 0, -1)?;
     Ok(Written::Kept(state))
 }
@@ -252,6 +256,7 @@ fn ended(
     seq: i64,
     state: JobState,
     error: Option<&Value>,
+    dedupe: DedupeKey,
 ) -> Result<(), Fault> {
     // The event first: afterwards the job does not change any more.
     let data = error.map_or_else(|| json!({}), |error| json!({ "error": error }));
@@ -259,10 +264,12 @@ fn ended(
     connection
         .prepare_cached(
             "UPDATE jobs SET state = ?2, owner_id = NULL, ended_at = ?3, error = ?4,
-                             progress = CASE ?2 WHEN 'done' THEN 100.0 ELSE progress END
+                             progress = CASE ?2 WHEN 'done' THEN 100.0 ELSE progress END,
+                             dedupe_key = CASE WHEN ?5 THEN NULL ELSE dedupe_key END,
+                             dedupe_until = CASE WHEN ?5 THEN NULL ELSE dedupe_until END
              WHERE seq = ?1",
         )?
-        .execute(params![seq, state.as_str(), now.0, error.map(Value::to_string)])?;
+        .execute(params![seq, state.as_str(), now.0, error.map(Value::to_string), dedupe == DedupeKey::Freed])?;
     Ok(())
 }
 
@@ -361,11 +368,15 @@ pub(super) fn ask_cancel(
     reason: &str,
     error: &Value,
 ) -> Result<CancelAsked, Fault> {
-    let found: Option<(i64, String, bool)> = connection
-        .prepare_cached("SELECT seq, state, cancel_asked IS NOT NULL FROM jobs WHERE tenant_id = ?1 AND id = ?2")?
-        .query_row(params![key.tenant.as_str(), key.id.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    let found: Option<(i64, String, bool, i64)> = connection
+        .prepare_cached(
+            "SELECT seq, state, cancel_asked IS NOT NULL, attempts FROM jobs WHERE tenant_id = ?1 AND id = ?2",
+        )?
+        .query_row(params![key.tenant.as_str(), key.id.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
         .optional()?;
-    let Some((seq, word, asked)) = found else { return Ok(CancelAsked::Unknown) };
+    let Some((seq, word, asked, attempts)) = found else { return Ok(CancelAsked::Unknown) };
     let state = JobState::of_word(&word).ok_or_else(|| unreadable("state", &key.id.to_string()))?;
     if state.is_end() || asked {
         return Ok(CancelAsked::Now(state));
@@ -377,7 +388,9 @@ pub(super) fn ask_cancel(
         JobState::Queued => -1,
         _ => 0,
     };
-    ended(connection, now, seq, JobState::Cancelled, Some(error))?;
+    // JOB-8.
+    let dedupe = if attempts == 0 { DedupeKey::Freed } else { DedupeKey::Kept };
+    ended(connection, now, seq, JobState::Cancelled, Some(error), dedupe)?;
     moved(connection, key.tenant.as_str(), -1, ready, 0)?;
     Ok(CancelAsked::Now(JobState::Cancelled))
 }

@@ -37,6 +37,8 @@ use store::memory::MemoryStore;
 use telemetry::{Metrics, Ratio, Redaction, TraceConfig};
 use tokio::net::TcpListener;
 
+/// The command that starts it.
+pub(crate) const NAME: &str = "bench-house";
 /// Who publishes the tools.
 const ADMIN: &str = "bench-admin";
 /// Everything is called by one agent, more often at once than an agent may out of the box.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::former::{self, Change};
 use super::{Pair, Results};
 use crate::bench::goal::{Bound, Goal, significant, table};
 use crate::bench::load::Measured;
@@ -24,6 +25,23 @@ pub(in crate::bench) fn page(results: &Results) -> String {
             observed.per_second,
             latencies(bare),
             latencies(observed)
+        );
+    }
+    if !results.changes.is_empty() {
+        text.push_str(
+            "\nThe same on the record, as it was in the former build and as it is now:\n\n\
+             | connections | then/s | now/s | ratio | then p50 / p99 | now p50 / p99 | added p50 |\n|---|---|---|---|---|---|---|\n",
+        );
+    }
+    for Change { connections, then, now, ratio, ratio_range: (low, high), p50_added_us } in &results.changes {
+        let _ = writeln!(
+            text,
+            "| {connections} | {:.0} | {:.0} | {ratio:.2} ({low:.2} to {high:.2}) | {} | {} | {} µs |",
+            then.per_second,
+            now.per_second,
+            latencies(then),
+            latencies(now),
+            significant(*p50_added_us)
         );
     }
     let log = &results.log;
@@ -70,6 +88,7 @@ fn goals(results: &Results) -> Vec<Goal> {
             bound: Bound::AtMost(15.0),
         });
     }
+    goals.extend(former::goals(&results.changes));
     let log = &results.log;
     let goal = |what: String, measured: f64, unit, bound| Goal { what, measured: Some(measured), unit, bound };
     let slowest =
