@@ -211,6 +211,8 @@ mod tests {
         "[policy] engine_path",
         "[policy] engine_token",
         "[audit] witness_url",
+        "[retention] audit",
+        "[retention] invocations",
         "[redaction] rules",
         "[log] level",
         "[traces] endpoint",
@@ -239,6 +241,9 @@ mod tests {
         "[inbound_jobs] embedding_url",
         "[inbound_jobs] workflow_url",
         "[inbound_jobs] notification_url",
+        "[usage] currency",
+        "[usage] cpu_second_price",
+        "[usage] network_gib_price",
     ];
 
     fn gather(text: &str, folder: &str, variables: &[(&str, &str)]) -> Settings {
@@ -293,6 +298,9 @@ mod tests {
             "[audit] sinks tls",
             "[audit] sinks sasl_mechanism",
             "[audit] sinks sasl_username",
+            "[redaction] rules tenant",
+            "[redaction] rules names",
+            "[redaction] rules patterns",
             "[upstreams] tenants tenant",
             // Compared word by word with what a tenant asks for; the programs are the machine's.
             "[upstreams] tenants commands",
@@ -302,7 +310,9 @@ mod tests {
         let of_sinks = sinks::members().map(|name| format!("[audit] sinks {name}"));
         let of_tenants = members_told_by("[[upstreams.tenants]]\nnothing = 1").into_iter();
         let of_tenants = of_tenants.map(|name| format!("[upstreams] tenants {name}"));
-        let members: BTreeSet<String> = of_sinks.chain(of_tenants).collect();
+        let of_rules = members_told_by("[[redaction.rules]]\nnothing = 1").into_iter();
+        let of_rules = of_rules.map(|name| format!("[redaction] rules {name}"));
+        let members: BTreeSet<String> = of_sinks.chain(of_tenants).chain(of_rules).collect();
         assert!(members.len() > 25, "{members:?}");
         let listed: BTreeSet<String> = PATH_SETTINGS
             .iter()

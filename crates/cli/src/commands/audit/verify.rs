@@ -1,6 +1,5 @@
 //! `gantry audit verify`: a log, an export or a proof, held against a public key.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use audit::{NoteKey, Proof, Report, Trust};
@@ -116,9 +115,7 @@ fn not_waited_for(path: &Path) -> Result<(), Failure> {
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = plain_file::open(path).and_then(|mut file| file.read_to_string(&mut text));
-    read.map(|_| text).map_err(|error| unreadable(path, &error))
+    plain_file::open(path).and_then(std::io::read_to_string).map_err(|error| unreadable(path, &error))
 }
 
 /// So many of something, in words.
