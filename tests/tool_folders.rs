@@ -202,7 +202,7 @@ async fn of_two_folders_with_the_same_tool_and_version_neither_is_taken() {
 }
 
 /// A tool that answers with what it is told, in a folder of its own.
-fn put_echo(dir: &Path, id: &str, change: serde_json::Value) {
+fn put_echo(dir: &Path, id: &str, change: &serde_json::Value) {
     let folder = dir.join(id);
     std::fs::create_dir_all(&folder).unwrap();
     open_to_all(dir);
@@ -222,7 +222,7 @@ async fn a_tenants_administrator_decides_nothing_about_what_runs_in_the_operator
     let home = tempfile::tempdir().unwrap();
     let (tools, mark) = (home.path().join("tools"), home.path().join("mark"));
     std::fs::create_dir(&tools).unwrap();
-    put_echo(&tools, "first", json!({}));
+    put_echo(&tools, "first", &json!({}));
     let gantry = Start::new()
         .arg("--unsandboxed-processes")
         .env("GANTRY_TOOLS__TENANTS", format!("shop={}", tools.display()))
@@ -243,17 +243,23 @@ async fn a_tenants_administrator_decides_nothing_about_what_runs_in_the_operator
         assert_eq!(registered.status, 201, "{}", registered.text);
     }
     // The operator comes to the same versions, with manifests of their own.
-    put_echo(&tools, "first", json!({ "version": "1.1.0" }));
-    put_echo(&tools, "second", json!({}));
-    for folder in ["tools/first", "tools/second"] {
-        until_logged(&gantry, &format!("{folder}` is not taken"));
+    put_echo(&tools, "first", &json!({ "version": "1.1.0" }));
+    put_echo(&tools, "second", &json!({}));
+    // Folders are looked at in the order of their tools' names, so the others have been seen when this one runs.
+    put_echo(&tools, "third", &json!({}));
+    let start = std::time::Instant::now();
+    while call("demo.third", "1.0.0").await.status != 200 {
+        assert!(start.elapsed() < PATIENCE, "the last folder is not loaded: {}", gantry.log());
     }
     for (tool, version) in [("demo.first", "1.1.0"), ("demo.second", "1.0.0")] {
         let answer = call(tool, version).await;
         assert_eq!(answer.refusal(), (503, "E3108"), "{tool}: {}", answer.text);
     }
     assert!(!mark.exists(), "what the tenant's administrator has published was run");
-    put_echo(&tools, "second", json!({ "version": "1.0.1" }));
+    for folder in ["tools/first", "tools/second"] {
+        until_logged(&gantry, &format!("{folder}` is not taken"));
+    }
+    put_echo(&tools, "second", &json!({ "version": "1.0.1" }));
     let start = std::time::Instant::now();
     while call("demo.second", "1.0.1").await.status != 200 {
         assert!(start.elapsed() < PATIENCE, "the raised version does not run: {}", gantry.log());
@@ -265,13 +271,17 @@ async fn an_edited_manifest_without_a_new_version_does_not_run() {
     let home = tempfile::tempdir().unwrap();
     let tools = home.path().join("tools");
     std::fs::create_dir(&tools).unwrap();
-    put_echo(&tools, "echo", json!({}));
+    put_echo(&tools, "echo", &json!({}));
     let gantry = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").run().await;
     assert_eq!(gantry.invoke("demo.echo", json!({})).await.status, 200);
-    put_echo(&tools, "echo", json!({ "execution": { "type": "process", "command": ["cat", "-u"] } }));
-    until_logged(&gantry, "tools/echo` is not taken");
+    put_echo(&tools, "echo", &json!({ "execution": { "type": "process", "command": ["cat", "-u"] } }));
+    let start = std::time::Instant::now();
+    while gantry.invoke("demo.echo", json!({})).await.status == 200 {
+        assert!(start.elapsed() < PATIENCE, "what was not published runs: {}", gantry.log());
+    }
     assert_eq!(gantry.invoke("demo.echo", json!({})).await.refusal(), (503, "E3108"));
-    put_echo(&tools, "echo", json!({}));
+    until_logged(&gantry, "tools/echo` is not taken");
+    put_echo(&tools, "echo", &json!({}));
     let start = std::time::Instant::now();
     while gantry.invoke("demo.echo", json!({})).await.status != 200 {
         assert!(start.elapsed() < PATIENCE, "what was put back does not run: {}", gantry.log());
