@@ -130,6 +130,9 @@ fn help_and_completions_exist_for_every_command() {
     }
 }
 
+/// A public key for notes: the one of the format's own documentation.
+const KEY: &str = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
+
 #[test]
 fn a_pipe_or_device_in_place_of_a_file_is_refused_and_not_waited_for() {
     let home = tempfile::tempdir().unwrap();
@@ -144,6 +147,14 @@ fn a_pipe_or_device_in_place_of_a_file_is_refused_and_not_waited_for() {
         (&["import", "mcp", "/dev/zero", "--dry-run"], "a device"),
         (&["tool", "add", pipe], "a pipe"),
         (&["token", "mint", "--sub", "x", "--token-file", pipe], "a pipe"),
+        (&["restore", pipe], "a pipe"),
+        (&["audit", "verify", "--checkpoint", pipe], "a pipe"),
+        (&["audit", "verify", "--export", pipe], "a pipe"),
+        (&["audit", "verify", "--export", pipe, "--against", pipe], "a pipe"),
+        (&["audit", "verify", "--proof", pipe, "--key", KEY], "a pipe"),
+        (&["call", "calculator", "--params", &format!("@{pipe}")], "a pipe"),
+        (&["call", "calculator", "--params", "@/dev/zero"], "a device"),
+        (&["mcp", "install", "--client", "claude", "--write", "--path", pipe], "a pipe"),
     ] {
         let said = home.path().join("said");
         let out = std::fs::File::create(&said).unwrap();
@@ -165,4 +176,16 @@ impl Drop for Waiting {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[tokio::test]
+async fn parameters_are_still_read_from_standard_input() {
+    let server = crate::support::Gantry::start().await;
+    let mut command = gantry(&server.data);
+    command.args(["call", "calculator", "--params", "-"]).stdin(std::process::Stdio::piped());
+    command.stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), br#"{ "expression": "6*7" }"#).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("42"), "{output:?}");
 }

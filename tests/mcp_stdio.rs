@@ -167,3 +167,47 @@ async fn an_installed_command_is_as_strict_as_what_it_was_installed_with() {
     std::fs::write(home.path().join("gantry.toml"), "[mcp]\nmode = \"discovry\"\n").unwrap();
     assert_eq!(install(&[], &[]).code(), 1);
 }
+
+#[tokio::test]
+async fn an_installed_command_takes_nothing_from_the_folder_it_is_started_in() {
+    let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (folder, policy) in [
+        (
+            home.path(),
+            "permit (principal, action, resource);\nforbid (principal, action == Action::\"invoke\", resource);",
+        ),
+        (elsewhere.path(), "permit (principal, action, resource);"),
+    ] {
+        std::fs::create_dir_all(folder.join("etc/policies")).unwrap();
+        std::fs::create_dir_all(folder.join("policies")).unwrap();
+        for place in ["etc/policies", "policies"] {
+            std::fs::write(folder.join(place).join("all.cedar"), policy).unwrap();
+        }
+    }
+    std::fs::write(home.path().join("etc/gantry.toml"), "[policy]\nfile = \"policies\"\n").unwrap();
+    let install = |data: &str, settings: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = gantry(&home.path().join(data));
+        command.envs(settings.iter().copied()).args(["mcp", "install", "--client", "claude", "--json"]).args(arguments);
+        run(&mut command).ok().json()["config"]["mcpServers"]["gantry"].clone()
+    };
+    let by_file = install("one", &[], &["--config", "etc/gantry.toml"]);
+    let by_variable = install("two", &[("GANTRY_POLICY__FILE", "policies")], &[]);
+    for entry in [&by_file, &by_variable] {
+        let answer = called_as_installed(entry, elsewhere.path());
+        assert!(
+            answer.to_string().contains("policy denies this call"),
+            "a stranger's policies are in force: {entry}: {answer}"
+        );
+    }
+    // Each path of a list, and what a client needs to recognise a server.
+    let settings = [("GANTRY_TOOLS__DIRS", "a,/b"), ("GANTRY_TOOLS__TENANTS", "acme=c"), ("GANTRY_CA", "ca.pem")];
+    let entry = install("three", &settings, &["--client-cert", "me.pem", "--client-key", "/keys/me.key"]);
+    let here = home.path().canonicalize().unwrap();
+    let at = |name: &str| here.join(name).display().to_string();
+    assert_eq!(entry["env"]["GANTRY_TOOLS__DIRS"], format!("{},/b", at("a")));
+    assert_eq!(entry["env"]["GANTRY_TOOLS__TENANTS"], format!("acme={}", at("c")));
+    let arguments: Vec<&str> = entry["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    for pair in [["--ca", &at("ca.pem")], ["--client-cert", &at("me.pem")], ["--client-key", "/keys/me.key"]] {
+        assert!(arguments.windows(2).any(|two| two == pair), "{pair:?}: {arguments:?}");
+    }
+}

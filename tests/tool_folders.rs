@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{Gantry, PATIENCE, Start, gantry, manifest, open_to_all, run};
+use crate::support::{Gantry, PATIENCE, Start, gantry, manifest, open_to_all, run, wait_for};
 
 fn scaffold(home: &Path) {
     run(gantry(&home.join("data")).args(["tool", "new", "word_stats", "--dir"]).arg(home.join("tools"))).ok();
@@ -198,4 +199,91 @@ async fn of_two_folders_with_the_same_tool_and_version_neither_is_taken() {
     std::fs::remove_dir_all(tools.join("a")).unwrap();
     until_listed(&started, "demo.twice", "1.0.0").await;
     assert_eq!(started.invoke("demo.twice", json!({})).await.status, 200);
+}
+
+/// A tool that answers with what it is told, in a folder of its own.
+fn put_echo(dir: &Path, id: &str, change: &serde_json::Value) {
+    let folder = dir.join(id);
+    std::fs::create_dir_all(&folder).unwrap();
+    open_to_all(dir);
+    let mut written =
+        manifest(json!({ "tool_id": id, "parameters": { "type": "object" }, "result_schema": { "type": "object" },
+        "execution": { "type": "process", "command": ["cat"] } }));
+    written.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    std::fs::write(folder.join("tool.json"), written.to_string()).unwrap();
+}
+
+fn until_logged(gantry: &Gantry, word: &str) {
+    wait_for(word, || gantry.log().contains(word).then_some(()));
+}
+
+#[tokio::test]
+async fn a_tenants_administrator_decides_nothing_about_what_runs_in_the_operators_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let (tools, mark) = (home.path().join("tools"), home.path().join("mark"));
+    std::fs::create_dir(&tools).unwrap();
+    put_echo(&tools, "first", &json!({}));
+    let gantry = Start::new()
+        .arg("--unsandboxed-processes")
+        .env("GANTRY_TOOLS__TENANTS", format!("shop={}", tools.display()))
+        .run()
+        .await;
+    let chief = gantry.mint(json!({ "tenant": "shop", "roles": ["admin", "agent"] })).await;
+    let call = async |tool: &str, version: &str| {
+        let body = json!({ "tool_id": tool, "tool_version": version, "parameters": {} });
+        gantry.request(Method::POST, "/v1/tools/invoke", Some(&chief), Some(body)).await
+    };
+    assert_eq!(call("demo.first", "1.0.0").await.status, 200);
+    let script = format!("echo here > {}; echo '{{}}'", mark.display());
+    for (id, version) in [("first", "1.1.0"), ("second", "1.0.0")] {
+        let theirs = manifest(json!({ "tool_id": id, "version": version, "parameters": { "type": "object" },
+            "result_schema": { "type": "object" },
+            "execution": { "type": "process", "command": ["/bin/sh", "-c", script] } }));
+        let registered = gantry.request(Method::POST, "/v1/tools/register", Some(&chief), Some(theirs)).await;
+        assert_eq!(registered.status, 201, "{}", registered.text);
+    }
+    // The operator comes to the same versions, with manifests of their own.
+    put_echo(&tools, "first", &json!({ "version": "1.1.0" }));
+    put_echo(&tools, "second", &json!({}));
+    // Folders are looked at in the order of their tools' names, so the others have been seen when this one runs.
+    put_echo(&tools, "third", &json!({}));
+    let start = std::time::Instant::now();
+    while call("demo.third", "1.0.0").await.status != 200 {
+        assert!(start.elapsed() < PATIENCE, "the last folder is not loaded: {}", gantry.log());
+    }
+    for (tool, version) in [("demo.first", "1.1.0"), ("demo.second", "1.0.0")] {
+        let answer = call(tool, version).await;
+        assert_eq!(answer.refusal(), (503, "E3108"), "{tool}: {}", answer.text);
+    }
+    assert!(!mark.exists(), "what the tenant's administrator has published was run");
+    for folder in ["tools/first", "tools/second"] {
+        until_logged(&gantry, &format!("{folder}` is not taken"));
+    }
+    put_echo(&tools, "second", &json!({ "version": "1.0.1" }));
+    let start = std::time::Instant::now();
+    while call("demo.second", "1.0.1").await.status != 200 {
+        assert!(start.elapsed() < PATIENCE, "the raised version does not run: {}", gantry.log());
+    }
+}
+
+#[tokio::test]
+async fn an_edited_manifest_without_a_new_version_does_not_run() {
+    let home = tempfile::tempdir().unwrap();
+    let tools = home.path().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    put_echo(&tools, "echo", &json!({}));
+    let gantry = Start::new().arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes").run().await;
+    assert_eq!(gantry.invoke("demo.echo", json!({})).await.status, 200);
+    put_echo(&tools, "echo", &json!({ "execution": { "type": "process", "command": ["cat", "-u"] } }));
+    let start = std::time::Instant::now();
+    while gantry.invoke("demo.echo", json!({})).await.status == 200 {
+        assert!(start.elapsed() < PATIENCE, "what was not published runs: {}", gantry.log());
+    }
+    assert_eq!(gantry.invoke("demo.echo", json!({})).await.refusal(), (503, "E3108"));
+    until_logged(&gantry, "tools/echo` is not taken");
+    put_echo(&tools, "echo", &json!({}));
+    let start = std::time::Instant::now();
+    while gantry.invoke("demo.echo", json!({})).await.status != 200 {
+        assert!(start.elapsed() < PATIENCE, "what was put back does not run: {}", gantry.log());
+    }
 }

@@ -136,3 +136,30 @@ async fn nobody_is_led_to_where_only_the_server_can_go() {
     assert_eq!(gantry.post("/jobs/generate_embedding", json!({})).await.refusal(), (501, "E3010"));
     assert!(gantry.stop().success());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_bounds_hold_for_receivers_that_callers_name() {
+    let receiver = Receiver::open();
+    let allow = format!("http://{}", receiver.address);
+    let gantry = Start::new()
+        .env("GANTRY_EGRESS__ALLOWED_HOSTS", "*.inside.example:443")
+        .env("GANTRY_WEBHOOKS__ALLOW", &allow)
+        .run()
+        .await;
+    let outside = "https://hooks.outside.example/";
+    let refused = gantry.post("/v1/webhooks", json!({ "url": outside })).await;
+    assert_eq!(refused.refusal(), (400, "E3004"), "{}", refused.text);
+    let callback = submit(&gantry, json!({ "callback": { "url": outside, "secret": "none" } })).await;
+    assert_eq!(callback.refusal(), (400, "E3004"), "{}", callback.text);
+    for open in ["https://hooks.inside.example/", &format!("{allow}/hook")] {
+        let added = gantry.post("/v1/webhooks", json!({ "url": open })).await;
+        assert_eq!(added.status, 201, "{open}: {}", added.text);
+    }
+    assert!(gantry.stop().success());
+    // A sink is the operator's own word, and not bound by what bounds others.
+    let sinks = json!([{ "name": "siem", "kind": "http", "url": format!("{allow}/events"), "allow": [allow] }]);
+    let gantry =
+        Start::new().env("GANTRY_EGRESS__ALLOWED_HOSTS", "").env("GANTRY_AUDIT__SINKS", sinks.to_string()).run().await;
+    wait_for("a record at the sink", || (receiver.count() > 0).then_some(()));
+    assert!(gantry.stop().success());
+}

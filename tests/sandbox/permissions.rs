@@ -245,3 +245,44 @@ async fn isolation_that_this_machine_lacks_is_refused_with_what_is_missing() {
         assert!(answer.text.contains(word), "{}", answer.text);
     }
 }
+
+#[tokio::test]
+async fn no_tool_is_given_what_decides_what_the_server_runs_or_holds_its_keys() {
+    let workshop = Workshop::new();
+    let given = workshop.place("given", &[]);
+    let tenants = workshop.place("tenants", &[]);
+    let keys = workshop.place("keys", &[]);
+    let trusted = workshop.place("trusted", &[]);
+    let seal = keys.join("seal.key");
+    write(&seal, "0f".repeat(32).as_bytes(), 0o600);
+    write(&trusted.join("keys.json"), br#"{ "keys": [] }"#, 0o644);
+    let cases = [
+        ("gets", given.clone(), None),
+        ("writes_tools", tenants.clone(), Some("E3405")),
+        ("writes_below", tenants.join("one"), Some("E3405")),
+        ("reads_keys", keys.clone(), Some("E3405")),
+        ("reads_key", seal.clone(), Some("E3405")),
+        ("writes_trust", trusted.clone(), Some("E3405")),
+    ];
+    std::fs::create_dir(tenants.join("one")).unwrap();
+    for (id, path, _) in &cases {
+        let word = if id.starts_with("writes") { "write" } else { "read" };
+        workshop.add(&Tool::python(id, "result = 1").may(&[format!("filesystem:{word}:{}", path.display())]));
+    }
+    let start = Start::new()
+        .env("GANTRY_TOOLS__TENANTS", format!("acme={}", tenants.display()))
+        .env("GANTRY_STORE__SEAL_KEY_FILE", seal.display().to_string())
+        .env("GANTRY_IDENTITY__TRUSTED_ISSUER", "them")
+        .env("GANTRY_IDENTITY__JWKS_FILE", trusted.join("keys.json").display().to_string());
+    let gantry = workshop.open_with(start).await;
+    for (id, _, code) in cases {
+        let answer = call(&gantry, id, json!({})).await;
+        match code {
+            None => assert_eq!(answer.status, 200, "{id}: {}", answer.text),
+            Some(code) => {
+                assert_eq!(answer.code(), code, "{id}: {}", answer.text);
+                assert!(answer.text.contains("gives to no tool"), "{id}: {}", answer.text);
+            }
+        }
+    }
+}

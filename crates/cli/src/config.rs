@@ -3,6 +3,8 @@
 //! Each section is a file with its keys as constants, a struct of its values in force, and its own rules. This file only
 //! puts them in order; [`settings`] merges the sources and [`reference`](mod@reference) writes the page for people.
 //!
+//! Relative paths in the file are paths in its folder ([`path_settings`]).
+//!
 //! The file is `./gantry.toml` if there is one, or what `--config` names. Not also one in the data directory: two files
 //! of which one silently wins are worse than one.
 //!
@@ -27,6 +29,7 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod mcp;
 pub(crate) mod model;
+pub(crate) mod path_settings;
 pub(crate) mod policy;
 pub(crate) mod process;
 pub(crate) mod redaction;
@@ -248,10 +251,22 @@ fn find_file(named: Option<&Path>) -> Result<Option<ConfigFile>, Failure> {
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| unreadable(&name, &error))?;
     if u64::try_from(text.len()).is_ok_and(|length| length <= FILE_BYTES_MAX) {
-        return Ok(Some(ConfigFile { name, text }));
+        let folder = folder_of(path).ok_or_else(|| {
+            Failure::new(format!("the folder of the configuration file `{name}` has a name that is not text"))
+                .hint("put the file into a folder with a name in UTF-8")
+        })?;
+        return Ok(Some(ConfigFile { name, folder, text }));
     }
     Err(Failure::new(format!("configuration file `{name}` is larger than {FILE_BYTES_MAX} bytes"))
         .hint("check that it is the file you mean"))
+}
+
+/// The folder that a file was found in. It is the one of the name that was given: a file that is a link may be a copy of a file
+/// elsewhere, and what it speaks of is here. Without `..`, which section rules refuse in paths.
+fn folder_of(file: &Path) -> Option<PathBuf> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.map_or_else(PathBuf::new, |folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
+    folder.to_str().is_some().then_some(folder)
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> Failure {
@@ -270,7 +285,7 @@ mod tests {
     use super::*;
 
     fn config(text: &str) -> Result<Config, Vec<Problem>> {
-        let file = ConfigFile { name: "gantry.toml".into(), text: text.into() };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
         Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new())
     }
 

@@ -2,8 +2,10 @@
 //! taken out of it. (EXEC-019, decision 0019)
 //!
 //! Invariants
-//! - REACH-1: the configuration file, the data directory, the audit log, the store and the secrets are private, wherever they are and whatever the
-//!   configuration says; the folders tools and policies are loaded from are blocked.
+//! - REACH-1: the configuration file, the data directory, the audit log, the store, the secrets and every file with a key or password
+//!   are private, wherever they are and whatever the configuration says; what decides what the server runs or trusts (folders of
+//!   tools, also those of tenants, policies, certificates, public keys) is blocked. Which setting is which is said in
+//!   `config::path_settings`, once for all.
 //! - REACH-2: every fence is absolute, and canonical where it exists: a declared path is opened without following links, so
 //!   a fence that is itself a link would stand beside the way. What is blocked is blocked under both names.
 //! - REACH-3: the homes of people, and of the user this server runs as, are open to no tool unless `allowed_paths` has them.
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 use executors::Reach;
 
 use crate::config::Config;
+use crate::config::path_settings::{PathRole, paths_in};
 
 /// Where people's homes are.
 const HOMES: [&str; 2] = ["/root", "/home"];
@@ -23,7 +26,7 @@ const HOMES: [&str; 2] = ["/root", "/home"];
 pub(crate) fn reach(config: &Config, data_dir: &Path, home: Option<&Path>) -> Reach {
     let section = &config.sandbox;
     // Who may write where tools or policies are loaded from may do everything.
-    let control = config.tools.dirs.iter().chain(&config.policy.file).cloned();
+    let control = paths_in(&config.settings, PathRole::Control);
     let blocked = section.blocked_paths.iter().cloned().chain(control);
     Reach {
         allowed_paths: section.allowed_paths.as_ref().map(|paths| paths.iter().map(|path| canonical(path)).collect()),
@@ -55,9 +58,10 @@ fn own_places(config: &Config, data_dir: &Path) -> Vec<PathBuf> {
         name.push(ending);
         PathBuf::from(name)
     });
-    let mut places = vec![data_dir.to_owned(), config.audit.dir(data_dir), config.secrets.dir(data_dir), store];
-    places.extend(config.audit.sinks.iter().filter_map(|sink| sink.dir(data_dir)));
+    // What has no setting of its own is in the data directory.
+    let mut places = vec![data_dir.to_owned(), store];
     places.extend(beside);
+    places.extend(paths_in(&config.settings, PathRole::Private));
     // It names secrets' places and addresses, and who may write it decides what the server does when it starts again.
     places.extend(config.file.clone());
     places
@@ -101,11 +105,24 @@ mod tests {
                 ("GANTRY_AUDIT__DIR", &at("audit")),
                 ("GANTRY_SECRETS__DIR", &at("secrets")),
                 ("GANTRY_STORE__URL", &format!("sqlite:{}", at("x.db"))),
+                ("GANTRY_STORE__SEAL_KEY_FILE", &at("seal.key")),
+                ("GANTRY_SERVER__TLS_CERT", &at("tls.crt")),
+                ("GANTRY_SERVER__TLS_KEY", &at("tls.key")),
+                ("GANTRY_AUDIT__WITNESS_FILE", &at("witness")),
+                ("GANTRY_AUDIT__SINKS", &format!(r#"[{{"name":"a","kind":"file","dir":"{}"}}]"#, at("events"))),
+                ("GANTRY_TOOLS__DIRS", &at("tools")),
+                ("GANTRY_TOOLS__TENANTS", &format!("acme={},shop={}", at("acme"), at("shop"))),
+                ("GANTRY_POLICY__FILE", &at("policies")),
+                ("GANTRY_IDENTITY__TRUSTED_ISSUER", "them"),
+                ("GANTRY_IDENTITY__TRUSTED_KEYS", &at("their.pem")),
             ],
             &data,
         );
-        for name in ["data", "audit", "secrets", "x.db", "x.db-wal"] {
-            assert!(reach.private_paths.contains(&elsewhere.join(name)), "{name}: {:?}", reach.blocked_paths);
+        for name in ["data", "audit", "secrets", "x.db", "x.db-wal", "seal.key", "tls.key", "witness", "events"] {
+            assert!(reach.private_paths.contains(&elsewhere.join(name)), "{name}: {:?}", reach.private_paths);
+        }
+        for name in ["tools", "acme", "shop", "policies", "tls.crt", "their.pem"] {
+            assert!(reach.blocked_paths.contains(&elsewhere.join(name)), "{name}: {:?}", reach.blocked_paths);
         }
         assert!(reach.private_paths.iter().all(|path| path.is_absolute()));
         assert!(!reach.private_paths.iter().any(|path| path.ends_with("gantry.toml")), "none is in use");
@@ -118,7 +135,7 @@ mod tests {
         let name = root.join("etc/gantry.toml").display().to_string();
         std::fs::create_dir(root.join("etc")).unwrap();
         std::fs::write(&name, "").unwrap();
-        let file = crate::config::ConfigFile { name: name.clone(), text: String::new() };
+        let file = crate::config::ConfigFile { name: name.clone(), folder: root.clone(), text: String::new() };
         let config = Config::from_sources(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         assert!(reach(&config, &root.join("data"), None).private_paths.contains(&PathBuf::from(name)));
     }

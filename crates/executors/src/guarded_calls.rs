@@ -1,7 +1,7 @@
 //! Calls to addresses that a tenant chose, which must not lead where only this server can go. (ASYNC-007, HTTPX-008)
 //!
 //! The decision is that of [`outbound::Guard`]. Without a word of the operator that is every public host on port 443 with
-//! https; the operator's words (`[webhooks] allow`) are those of [`Opened`].
+//! https, within the bounds of `[egress]`; the operator's words (`[webhooks] allow`) are those of [`Opened`].
 //!
 //! Invariants
 //! - CALL-1: the client resolves nothing: whatever name it asks for, it is given the addresses that were judged.
@@ -51,12 +51,11 @@ impl Default for CallTimes {
 }
 
 impl GuardedCalls {
-    /// With what the operator has opened.
-    pub fn new(opened: Opened, times: CallTimes, resolver: Arc<dyn Resolver>) -> Self {
+    /// Within the operator's bounds for everything that goes out, and with what the operator has opened.
+    pub fn new(opened: Opened, egress: &Bounds, times: CallTimes, resolver: Arc<dyn Resolver>) -> Self {
         let limits =
             GateLimits { connections_max: CONNECTIONS_MAX, resolve_timeout: times.connect, ..GateLimits::default() };
-        // What bounds tools does not bound these: their own words do.
-        Self { guard: Guard::for_tenants(opened, &Bounds::default(), limits, resolver), times }
+        Self { guard: Guard::for_tenants(opened, egress, limits, resolver), times }
     }
 
     async fn send(

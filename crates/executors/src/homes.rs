@@ -4,6 +4,8 @@
 //! - HOMES-1: a folder belongs to the tenant for which it was loaded. Another tenant's tool of the same name never runs what is
 //!   in it.
 //! - HOMES-2: a call that has its folder keeps it, whatever is said about the folder later.
+//! - HOMES-3: a folder is the home of the version with the manifest that is in it. A version that was published with another
+//!   manifest has no folder: whoever may publish under a name decides nothing about what runs in an operator's folder.
 //!
 //! Not here: which folder wins when two claim a version (the loader in `cli`), and what is inside a folder.
 
@@ -11,13 +13,21 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, ToolId};
 use contract::version::Version;
 use kernel::registry::ToolVersion;
 
 /// By tenant, id and written version.
-type Folders = HashMap<(TenantId, ToolId, String), PathBuf>;
+type Folders = HashMap<(TenantId, ToolId, String), ToolFolder>;
+
+/// A folder and the digest of the manifest in it.
+#[derive(Debug)]
+struct ToolFolder {
+    path: PathBuf,
+    manifest: Digest,
+}
 
 /// The folders of all loaded versions. Clones share them.
 #[derive(Debug, Clone)]
@@ -40,10 +50,10 @@ impl Homes {
         Self { folders: Arc::clone(&self.folders), tenant }
     }
 
-    /// Says where a version's folder is.
-    pub fn set(&self, tool: &ToolId, version: &Version, folder: PathBuf) {
+    /// Says where the folder of a version with this manifest is.
+    pub fn set(&self, tool: &ToolId, version: &Version, manifest: Digest, path: PathBuf) {
         let mut folders = self.folders.write().unwrap_or_else(PoisonError::into_inner);
-        folders.insert((self.tenant.clone(), tool.clone(), version.to_string()), folder);
+        folders.insert((self.tenant.clone(), tool.clone(), version.to_string()), ToolFolder { path, manifest });
     }
 
     /// Forgets a version's folder; calls that are running keep it.
@@ -55,19 +65,22 @@ impl Homes {
     /// The folder of a version.
     ///
     /// # Errors
-    /// E3108 if none is loaded for the tenant whose tool it is (HOMES-1).
+    /// E3108 if none is loaded for the tenant whose tool it is (HOMES-1), or one with another manifest (HOMES-3).
     pub fn of(&self, tool: &ToolVersion) -> Result<PathBuf, Refusal> {
         let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
-        let folder = folders.get(&(tool.tenant.clone(), tool.id.clone(), tool.version.to_string()));
-        folder.cloned().ok_or_else(|| {
-            let hint = if tool.tenant.is_home() {
+        match folders.get(&(tool.tenant.clone(), tool.id.clone(), tool.version.to_string())) {
+            Some(folder) if folder.manifest == tool.digest => Ok(folder.path.clone()),
+            Some(_) => Err(not_loaded(tool, "is loaded with another manifest than the one that was published")
+                .hint("raise the version in the manifest of the folder: a published version never changes")),
+            None => Err(not_loaded(tool, "is not loaded").hint(if tool.tenant.is_home() {
                 "start the server with `--tools DIR`, where DIR contains the tool's folder"
             } else {
                 "the operator has to allow it: `[tools] tenants` names the folders whose tools a tenant may run"
-            };
-            Refusal::new(ErrorCode::E3108, format!("the folder of `{}` {} is not loaded", tool.id, tool.version))
-                .hint(hint)
-                .retryable(false)
-        })
+            })),
+        }
     }
+}
+
+fn not_loaded(tool: &ToolVersion, what: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3108, format!("the folder of `{}` {} {what}", tool.id, tool.version)).retryable(false)
 }

@@ -57,7 +57,7 @@ use std::time::Duration;
 
 use kernel::ports::clock::Clock;
 
-pub use address::{password_has_raw_signs, without_password};
+pub use address::{password_has_raw_signs, root_certificates, with_root_certificates, without_password};
 pub use bus::PostgresBus;
 pub use moving::{PostgresDump, PostgresLoad};
 pub use opening::OpenError;

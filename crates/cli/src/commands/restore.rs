@@ -20,6 +20,7 @@ use crate::backup_file::{BackupReader, StoreKind};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::machine::SystemClock;
+use crate::plain_file;
 use crate::store_place::StorePlace;
 use staging::Staging;
 
@@ -91,7 +92,7 @@ impl Restore {
 
 /// The backup from its beginning.
 fn open(path: &Path) -> Result<BackupReader<BufReader<File>>, Failure> {
-    let file = File::open(path).map_err(|error| unusable(path, &error))?;
+    let file = plain_file::open(path).map_err(|error| unusable(path, &error))?;
     Ok(BackupReader::new(BufReader::new(file)))
 }
 

@@ -1,4 +1,4 @@
-//! `[egress]`: where tools may connect to at most, whatever they declare. (DESIGN §6, EXEC-011)
+//! `[egress]`: where tools, and what tenants and callers name, may lead at most. (DESIGN §6, EXEC-011)
 //!
 //! The grammar of hosts and ranges is the gate's own (`sandbox::egress`); here is only which text was wrong.
 
@@ -20,7 +20,8 @@ const ALLOWED_HOSTS: Key = Key {
     unset: "any",
     doc: "Hosts and ports that tools may reach at most: `api.example.com`, `*.example.com:443`, `https://api.example.com`, \
           `10.0.0.7:8080`. Without a port: 80 and 443. A tool reaches what it declares *and* this list has. An empty list \
-          allows none. In the environment separated by commas.",
+          allows none. Holds for MCP servers at an address, webhooks and callbacks too, except for what `[[upstreams.tenants]]` \
+          and `[webhooks] allow` open. In the environment separated by commas.",
     since: "0.1",
 };
 
@@ -31,7 +32,8 @@ const ALLOWED_NETWORKS: Key = Key {
     default: None,
     unset: "any",
     doc: "Ranges of addresses in which tools may reach anything at all, for example `203.0.113.0/24`; compared with the address \
-          after a name has been resolved. An empty list allows none.",
+          after a name has been resolved. An empty list allows none. Holds for MCP servers at an address, webhooks and callbacks \
+          too, also for those that were opened.",
     since: "0.1",
 };
 
@@ -90,7 +92,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn read(text: &str) -> (EgressSection, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), text: format!("[egress]\n{text}") };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[egress]\n{text}") };
         let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = EgressSection::read(&settings, &mut problems);

@@ -146,7 +146,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Option<InboundSection>, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), text: format!("[inbound_jobs]\n{text}") };
+        let file =
+            ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[inbound_jobs]\n{text}") };
         let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = InboundSection::read(&settings, &mut problems);

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     fn config(text: &str) -> (McpConfig, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), text: text.into() };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
         let settings = match Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()) {
             Ok(settings) => settings,
             Err(problems) => return (McpConfig::default(), problems.iter().map(ToString::to_string).collect()),

@@ -17,6 +17,9 @@ it came from, with secrets hidden.
 Every key can be set by a variable `GANTRY_SECTION__KEY` (two underscores between section and key). Unknown sections, keys
 and variables of that form are errors that name the nearest known one.
 
+Relative paths in the file are paths in the folder of the file, wherever the server is started; those in variables and flags
+are paths in the working directory.
+
 Where data lives is not part of the file: `--data-dir DIR` or `GANTRY_DATA_DIR`, default `./.gantry`. Clients read
 `GANTRY_SERVER` and `GANTRY_TOKEN` beside `--server`, `--token` and `--token-file`; and, for a server with TLS, `GANTRY_CA`,
 `GANTRY_CLIENT_CERT` and `GANTRY_CLIENT_KEY` beside `--ca`, `--client-cert` and `--client-key`.

@@ -120,8 +120,10 @@ const BLOCKED_PATHS: Key = Key {
     kind: Kind::List,
     default: Some("/etc,/var,/root"),
     unset: "",
-    doc: "Where they may not, with everything above and below; wins over `allowed_paths`. The data directory, the audit log, \
-          the store, the secrets, and `/proc`, `/sys`, `/dev`, `/run` and `/boot` are always blocked.",
+    doc: "Where they may not, with everything above and below; wins over `allowed_paths`. Always blocked are the data directory \
+          and every file and folder that this configuration names as the server's own: the configuration file, the audit log, \
+          the store, secrets, keys, certificates, policies, folders of tools (also of tenants); and `/proc`, `/sys`, `/dev`, \
+          `/run` and `/boot`.",
     since: "0.1",
 };
 
@@ -215,7 +217,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn read(text: &str) -> (SandboxSection, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), text: format!("[sandbox]\n{text}") };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[sandbox]\n{text}") };
         let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = SandboxSection::read(&settings, &mut problems);

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use contract::nearest::nearest;
 
 use super::key::{Key, Kind, Value};
+use super::path_settings::resolved;
 use super::{KEYS, is_section, sections};
 
 /// Prefix of every variable of ours.
@@ -54,6 +56,8 @@ impl Problem {
 pub(crate) struct ConfigFile {
     /// As the user wrote it.
     pub(crate) name: String,
+    /// What relative paths in it are relative to; empty for the working directory.
+    pub(crate) folder: PathBuf,
     pub(crate) text: String,
 }
 
@@ -170,7 +174,7 @@ impl Settings {
                 match find(section, name) {
                     None => problems.push(Problem::new(place, unknown_key(section, name))),
                     Some(key) => match key.read(value) {
-                        Ok(value) => self.set(key, value, Origin::File),
+                        Ok(value) => self.set(key, resolved(key, value, &file.folder), Origin::File),
                         Err(wrong) => problems.push(Problem::new(place, wrong)),
                     },
                 }
@@ -214,10 +218,14 @@ pub(crate) fn all_keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter().flat_map(|section| section.iter().copied())
 }
 
-/// May the value of this variable be a secret, by itself or in part? A table can hold one.
-pub(crate) fn may_be_secret(variable: &str) -> bool {
-    let key = all_keys().find(|key| key.variable().eq_ignore_ascii_case(variable));
-    key.is_some_and(|key| matches!(key.kind, Kind::Secret | Kind::Tables))
+/// The key that this variable sets.
+pub(crate) fn key_of(variable: &str) -> Option<&'static Key> {
+    all_keys().find(|key| key.variable().eq_ignore_ascii_case(variable))
+}
+
+/// May the value of this key be a secret, by itself or in part? A table can hold one.
+pub(crate) fn may_be_secret(key: &Key) -> bool {
+    matches!(key.kind, Kind::Secret | Kind::Tables)
 }
 
 fn find(section: &str, name: &str) -> Option<&'static Key> {
@@ -248,14 +256,18 @@ mod tests {
     use super::*;
 
     fn gather(file: &str, variables: &[(&str, &str)]) -> Result<Settings, Vec<Problem>> {
-        let file = ConfigFile { name: "gantry.toml".into(), text: file.into() };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: file.into() };
         let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         Settings::gather(Some(&file), &environment, Vec::new())
     }
 
     #[test]
     fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
-        let file = ConfigFile { name: "gantry.toml".into(), text: "[server]\nlisten = '127.0.0.1:1'".into() };
+        let file = ConfigFile {
+            name: "gantry.toml".into(),
+            folder: "".into(),
+            text: "[server]\nlisten = '127.0.0.1:1'".into(),
+        };
         let environment = BTreeMap::from([("GANTRY_SERVER__LISTEN".to_owned(), "127.0.0.1:2".to_owned())]);
         let flag = || vec![(&server::LISTEN, Value::Text("127.0.0.1:3".into()))];
         let none = BTreeMap::new();

@@ -29,8 +29,9 @@ const TENANTS: Key = Key {
     unset: "",
     doc: "Which tenants may run process, WASM and OCI tools of their own, and from where: `acme=/srv/acme/tools` loads and \
           watches this folder as `dirs` are, and what is in it are tools of tenant `acme`, which nobody else sees. A tenant \
-          may stand several times. What is not listed here does not run: a manifest that a tenant registers brings no code. \
-          In the environment separated by commas.",
+          may stand several times. What is not listed here does not run: a manifest that a tenant registers brings no code, and \
+          a folder whose version was published with another manifest than its own is not taken. What the manifests in the \
+          folder declare (paths, hosts, credentials) is given as to any tool: put nobody else's manifests there. In the environment separated by commas.",
     since: "0.1",
 };
 

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn lists(text: &str) -> (TenantLists, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), text: text.into() };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
         let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let lists = read(&settings, &mut problems);

@@ -23,7 +23,8 @@ const ALLOW: Key = Key {
     doc: "What may be called beyond public hosts by https on port 443: `hooks.example.com:8443` (another port), `10.0.0.7:8443` \
           (this very address, though it is not public), `http://10.0.0.7:8080` (the same without TLS), `10.1.0.0/16` (names may \
           lead into this network). Everything else that is loopback, private, link-local or a cloud's metadata is refused, after \
-          the name was resolved. Holds for webhooks, callbacks and the services of `[inbound_jobs]`.",
+          the name was resolved. Where `[egress] allowed_hosts` is set, a public host must be there or here. Holds for webhooks, \
+          callbacks and the services of `[inbound_jobs]`; these are named by the operator and need not be in `[egress]`.",
     since: "0.2",
 };
 
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (WebhooksSection, Vec<String>) {
-        let file = ConfigFile { name: "gantry.toml".into(), text: format!("[webhooks]\n{text}") };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: format!("[webhooks]\n{text}") };
         let settings = Settings::gather(Some(&file), &BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = WebhooksSection::read(&settings, &mut problems);

@@ -1,13 +1,15 @@
 //! From tool folders to published tools.
 //!
-//! Published versions never change, so an edited manifest needs a new version number; until it has one, the published
-//! version stays in force and a warning says so. A broken manifest never stops the others.
+//! Published versions never change, so an edited manifest needs a new version number; until it has one, the version does not
+//! run and a warning says so. A broken manifest never stops the others.
 //!
 //! Invariants
 //! - LOAD-1: a version has one folder. Where two claim it neither is taken, because nothing says which is meant: the order of
 //!   their names does not, nor which was seen first, which the next start would not know.
 //! - LOAD-2: what was said about a folder is said once, until the folder changes.
 //! - LOAD-3: a process that was started from a folder before it changed serves no call after that was noticed.
+//! - LOAD-4: a folder runs only what its own manifest says. Where its version was published with another one, by whoever may
+//!   publish for the tenant, the folder is not taken.
 
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{HashMap, HashSet};
@@ -174,7 +176,7 @@ impl Loader {
     async fn publish(&mut self, folder: &PathBuf, manifest: &Manifest, round: &mut Round) -> Result<(), Refusal> {
         let id = manifest.id().map_err(|error| Refusal::new(ErrorCode::E3105, error.to_string()))?;
         // Before it is published: whoever sees the version can call it at once.
-        let claimed = self.claim(folder, &id, &manifest.version);
+        let claimed = self.claim(folder, &id, manifest);
         let actor = Actor {
             credential: Some(BearerSecret(&self.admin_token)),
             source: None,
@@ -190,15 +192,19 @@ impl Loader {
                 self.settle(folder, &id, manifest, claimed);
                 Ok(())
             }
+            // LOAD-4.
             Err(refusal) if refusal.code == ErrorCode::E3103 => {
+                let version = (id, manifest.version.to_string());
+                if self.homes.remove(&version).is_some() {
+                    self.no_longer_runs(&version);
+                }
                 let text = format!(
-                    "`{}` was changed, but `{id}` {} is already published with other content: raise the version in its \
-                     manifest; until then the published one stays in force",
+                    "`{}` is not taken: {}; nothing of it runs until the version in its manifest is raised, or the manifest is \
+                     what was published",
                     folder.display(),
-                    manifest.version,
+                    refusal.message,
                 );
                 self.say(folder.clone(), text, round);
-                self.settle(folder, &id, manifest, claimed);
                 Ok(())
             }
             Err(refusal) => {
@@ -212,10 +218,11 @@ impl Loader {
     }
 
     /// Says where the version lives, unless that is known already. Answers whether it was new.
-    fn claim(&mut self, folder: &Path, id: &ToolId, version: &Version) -> bool {
+    fn claim(&mut self, folder: &Path, id: &ToolId, manifest: &Manifest) -> bool {
+        let version = &manifest.version;
         let Entry::Vacant(home) = self.homes.entry((id.clone(), version.to_string())) else { return false };
         home.insert(folder.to_owned());
-        self.tool_homes.set(id, version, folder.to_owned());
+        self.tool_homes.set(id, version, manifest.digest(), folder.to_owned());
         true
     }
 
@@ -336,14 +343,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_edited_manifest_without_a_new_version_is_told_to_raise_it() {
+    async fn an_edited_manifest_without_a_new_version_does_not_run_until_it_is_raised_or_put_back() {
         let dir = tempfile::tempdir().unwrap();
         put(dir.path(), "tool", &smallest("1.0.0"));
         let mut loader = loader(dir.path()).await;
         loader.load().await;
+        let snapshot = loader.kernel.registry().snapshot().clone();
+        let published = Arc::clone(&snapshot.find(&TenantId::home(), "demo.word_stats").unwrap().versions()[0]);
+        assert!(loader.tool_homes.of(&published).is_ok());
         put(dir.path(), "tool", &smallest("1.0.0").replace("Counts", "Really counts"));
         let (round, _) = loader.load().await;
-        assert!(round.published.is_empty() && round.warnings[0].contains("raise the version"), "{round:?}");
+        assert!(round.published.is_empty() && round.warnings[0].contains("is raised"), "{round:?}");
+        assert!(loader.tool_homes.of(&published).is_err());
+        assert_eq!(loader.load().await.0, Round::default(), "what was said is not said again");
+        put(dir.path(), "tool", &smallest("1.0.0"));
+        loader.load().await;
+        assert!(loader.tool_homes.of(&published).is_ok());
         put(dir.path(), "tool", &smallest("1.0.1").replace("Counts", "Really counts"));
         assert_eq!(loader.load().await.0.published, ["demo.word_stats 1.0.1"]);
     }

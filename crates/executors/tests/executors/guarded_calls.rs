@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gantry_executors::guarded_calls::{ANSWER_BYTES_MAX, CallTimes, GuardedCalls, Opened};
 use kernel::ports::call_out::{CallAnswer, CallOut, CallOutError, CallsOut as _};
-use sandbox::egress::Resolver;
+use sandbox::egress::{Bounds, Resolver};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -28,8 +28,12 @@ fn says(addresses: &[&str]) -> Arc<Says> {
 }
 
 fn calls(allow: &[&str], resolver: Arc<Says>) -> GuardedCalls {
+    calls_within(&Bounds::default(), allow, resolver)
+}
+
+fn calls_within(egress: &Bounds, allow: &[&str], resolver: Arc<Says>) -> GuardedCalls {
     let times = CallTimes { connect: Duration::from_secs(2), total: Duration::from_secs(2) };
-    GuardedCalls::new(Opened::read(allow.iter().copied()).unwrap(), times, resolver)
+    GuardedCalls::new(Opened::read(allow.iter().copied()).unwrap(), egress, times, resolver)
 }
 
 async fn post(calls: &GuardedCalls, url: &str) -> Result<CallAnswer, CallOutError> {
@@ -97,6 +101,27 @@ async fn what_must_not_be_called_is_refused_before_anybody_is_connected_to() {
     ] {
         assert_eq!(calls.check(url), expected, "{url}");
     }
+}
+
+#[tokio::test]
+async fn the_operators_bounds_hold_for_what_others_name() {
+    let egress = Bounds {
+        rules: Some(vec!["*.example.com:443".parse().unwrap()]),
+        networks: Some(vec!["8.8.8.0/24".parse().unwrap()]),
+        ..Bounds::default()
+    };
+    let within = calls_within(&egress, &["other.test:8443"], says(&["8.8.8.8"]));
+    for (url, is_open) in [
+        ("https://hooks.example.com/", true),
+        ("https://other.test:8443/", true),
+        ("https://other.test/", false),
+        ("https://hooks.example.com:8443/", false),
+    ] {
+        assert_eq!(within.check(url).is_ok(), is_open, "{url}");
+    }
+    let outside = calls_within(&egress, &[], says(&["9.9.9.9"]));
+    let denied = post(&outside, "https://hooks.example.com/").await;
+    assert_eq!(denied.unwrap_err(), CallOutError::NotAllowed("it leads out of the open networks"));
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ impl Place {
     fn executor(&self, tool: &ToolVersion) -> OciExecutor {
         let sandbox = Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 8);
         let homes = Homes::default();
-        homes.set(&tool.id, &tool.version, self.home.path().to_owned());
+        homes.set(&tool.id, &tool.version, tool.digest, self.home.path().to_owned());
         let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));
         let walls = Walls::new(sandbox, RuntimePrograms::default());
         OciExecutor::new(walls, homes, confinement, self.cache.path().join("images"))

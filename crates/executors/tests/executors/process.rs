@@ -40,7 +40,7 @@ fn unsandboxed(homes: Homes) -> ProcessExecutor {
 
 fn at_home(tool: &ToolVersion, home: &Path) -> ProcessExecutor {
     let homes = Homes::default();
-    homes.set(&tool.id, &tool.version, home.to_owned());
+    homes.set(&tool.id, &tool.version, tool.digest, home.to_owned());
     unsandboxed(homes)
 }
 
@@ -225,7 +225,7 @@ async fn a_forgotten_home_and_a_missing_program_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let tool = tool(&["no-such-program-anywhere"], &json!({}));
     let homes = Homes::default();
-    homes.set(&tool.id, &tool.version, home.path().to_owned());
+    homes.set(&tool.id, &tool.version, tool.digest, home.path().to_owned());
     let executor = unsandboxed(homes.clone());
     assert_eq!(executor.execute(call(&tool, json!({}))).await.unwrap_err().refusal.code, ErrorCode::E3401);
     homes.forget(&tool.id, &tool.version);

@@ -73,7 +73,7 @@ impl House {
         }
         manifest.resource_limits = Some(ResourceLimits { memory: "32Mi".into(), ..ResourceLimits::default() });
         let tool = version_of(manifest);
-        self.homes.set(&tool.id, &tool.version, folder.to_owned());
+        self.homes.set(&tool.id, &tool.version, tool.digest, folder.to_owned());
         tool
     }
 
@@ -93,7 +93,7 @@ fn example(name: &str) -> Manifest {
 #[tokio::test]
 async fn the_javascript_example_makes_slugs() {
     let tool = version_of(example("slug"));
-    HOUSE.homes.set(&tool.id, &tool.version, Path::new(EXAMPLES).join("slug"));
+    HOUSE.homes.set(&tool.id, &tool.version, tool.digest, Path::new(EXAMPLES).join("slug"));
     HOUSE.executor.ready(&tool, tool.manifest.execution.as_ref().unwrap(), Isolation::Process).unwrap();
     // The first call may have to wait for the compiler, which this test does not measure.
     HOUSE.executor.load(&Path::new(EXAMPLES).join("slug"), "slug.wasm").await.unwrap();

@@ -30,6 +30,22 @@ impl Address {
     }
 }
 
+/// The file of roots that an address names, if it names one.
+pub fn root_certificates(url: &str) -> Option<PathBuf> {
+    let (_, query) = url.split_once('?')?;
+    query.split('&').rev().find_map(|setting| setting.strip_prefix("sslrootcert=")).map(decoded).map(PathBuf::from)
+}
+
+/// The same address with another file of roots in place of the one it names.
+pub fn with_root_certificates(url: &str, file: &str) -> String {
+    let Some((before, query)) = url.split_once('?') else { return url.to_owned() };
+    let settings = query.split('&').map(|setting| match setting.strip_prefix("sslrootcert=") {
+        Some(_) => format!("sslrootcert={}", encoded(file)),
+        None => setting.to_owned(),
+    });
+    format!("{before}?{}", settings.collect::<Vec<_>>().join("&"))
+}
+
 /// The address without its password, for people to read. Where it cannot be told what belongs to the password, that is not
 /// shown either.
 pub fn without_password(url: &str) -> String {
@@ -53,6 +69,16 @@ pub fn password_has_raw_signs(url: &str) -> bool {
     let Some((_, password)) = user.and_then(|(user, _)| user.split_once(':')) else { return false };
     let digits = |after: &str| after.chars().take(2).filter(char::is_ascii_hexdigit).count() == 2;
     password.contains(['@', '#', '/', '?']) || password.split('%').skip(1).any(|after| !digits(after))
+}
+
+/// Everything that could mean something in an address as `%` and two digits.
+fn encoded(text: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
+    let signs = text.bytes().map(|byte| match is_plain(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    signs.collect()
 }
 
 /// `%2F` and the like as the characters they stand for.
@@ -124,6 +150,19 @@ mod tests {
         ] {
             assert_eq!(without_password(url), shown);
             assert!(!without_password(url).contains("s3c"));
+        }
+    }
+
+    #[test]
+    fn the_file_of_roots_is_found_and_replaced_and_everything_else_stays() {
+        let url = "postgres://a:p%40w@h/d?sslmode=require&sslrootcert=c%20a.pem&application_name=x";
+        assert_eq!(root_certificates(url), Some("c a.pem".into()));
+        let moved = with_root_certificates(url, "/etc/a&b/ü.pem");
+        assert_eq!(root_certificates(&moved), Some("/etc/a&b/ü.pem".into()));
+        assert!(moved.starts_with("postgres://a:p%40w@h/d?sslmode=require&sslrootcert=/etc/a%26b/"), "{moved}");
+        assert!(moved.ends_with("&application_name=x"), "{moved}");
+        for url in ["postgres://a@h/d", "postgres://a@h/d?sslmode=require"] {
+            assert_eq!((root_certificates(url), with_root_certificates(url, "/x")), (None, url.to_owned()));
         }
     }
 }

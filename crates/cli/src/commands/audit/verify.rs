@@ -1,6 +1,5 @@
 //! `gantry audit verify`: a log, an export or a proof, held against a public key.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use audit::{NoteKey, Proof, Report, Trust};
@@ -11,6 +10,7 @@ use super::super::Outcome;
 use super::{dir, unreadable};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::plain_file;
 use crate::printer::{Style, visible};
 
 /// Check that no record was changed, removed, added or moved; exit code 1 if one was
@@ -54,7 +54,7 @@ impl Verify {
         }
         let mut witnessed = Vec::new();
         for path in &self.checkpoints {
-            let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+            let text = text_of(path)?;
             let notes = audit::notes_in(&text);
             if notes.is_empty() {
                 return Err(Failure::new(format!("there is no checkpoint in `{}`", path.display())));
@@ -68,7 +68,7 @@ impl Verify {
         let trust = Trust { keys, witnessed };
         let report = match (&self.export, dir) {
             (Some(path), _) => {
-                let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+                let file = plain_file::open(path).map_err(|error| unreadable(path, &error))?;
                 audit::verify_export(file, &trust).map_err(|error| unreadable(path, &error))?
             }
             (None, Some(dir)) => audit::verify_dir(&dir, &trust).map_err(|error| unreadable(&dir, &error))?,
@@ -87,13 +87,19 @@ fn borne_out(
     others: &[PathBuf],
 ) -> Result<Vec<String>, Failure> {
     let origin = match (export, dir) {
-        (Some(path), _) => audit::log_of_export(path).map_err(|error| unreadable(path, &error))?,
+        (Some(path), _) => {
+            not_waited_for(path)?;
+            audit::log_of_export(path).map_err(|error| unreadable(path, &error))?
+        }
         (None, Some(dir)) => audit::log_of_dir(dir).map_err(|error| unreadable(dir, &error))?,
         (None, None) => None,
     };
     let origin = origin.ok_or_else(|| Failure::new("it does not say which log it is, so no other can speak for it"))?;
     let mut notes = Vec::new();
     for other in others {
+        if !other.is_dir() {
+            not_waited_for(other)?;
+        }
         let found = audit::heads_of(&origin, other).map_err(|error| unreadable(other, &error))?;
         if found.is_empty() {
             context.printer.warn(&format!("`{}` says nothing of this log", other.display()));
@@ -101,6 +107,15 @@ fn borne_out(
         notes.extend(found);
     }
     Ok(notes)
+}
+
+/// A pipe that nobody writes to would be waited for.
+fn not_waited_for(path: &Path) -> Result<(), Failure> {
+    plain_file::open(path).map(|_| ()).map_err(|error| unreadable(path, &error))
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    plain_file::open(path).and_then(std::io::read_to_string).map_err(|error| unreadable(path, &error))
 }
 
 /// So many of something, in words.
@@ -139,7 +154,7 @@ fn show(context: &Context, report: &Report) -> Result<(), Failure> {
 }
 
 fn prove(context: &Context, path: &Path, keys: &[NoteKey]) -> Result<Outcome, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    let text = text_of(path)?;
     let proof = Proof::parse(&text).map_err(|error| Failure::new(error.to_string()))?;
     let mut last = None;
     for key in keys {

@@ -3,11 +3,13 @@
 //! Pure but for [`document`], which may read a file.
 
 use std::io::Read as _;
+use std::path::Path;
 
 use contract::json::{self, JsonLimits};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
+use crate::plain_file;
 
 /// `$ref` chains and branches are followed this far when looking for "may it be text?".
 const DEPTH_MAX: usize = 16;
@@ -55,7 +57,7 @@ pub(super) fn document(argument: &str) -> Result<Map<String, Value>, Failure> {
             read_all(std::io::stdin().lock()).map_err(|error| Failure::new(format!("stdin cannot be read: {error}")))?
         }
         _ => match argument.strip_prefix('@') {
-            Some(path) => std::fs::File::open(path)
+            Some(path) => plain_file::open(Path::new(path))
                 .and_then(read_all)
                 .map_err(|error| Failure::new(format!("`{path}` cannot be read: {error}")))?,
             None => argument.to_owned(),

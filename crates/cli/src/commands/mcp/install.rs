@@ -2,10 +2,12 @@
 //!
 //! By default the client starts `gantry mcp` itself. The command that is written carries everything that decides what the client
 //! may do here and now, because the client starts it in another folder and without this environment: the data directory and the
-//! configuration file by their full paths (or that there is none), the server and the token if they were given, and every
-//! setting of the environment. With `--http` it gets the address of the running server and a token made for it. A file that is edited keeps everything else it holds, and a copy of
+//! configuration file by their full paths (or that there is none), the server, the token and the files of TLS if they were given,
+//! and every setting of the environment, with the paths in it made full: the folder that the client starts it in decides nothing.
+//! With `--http` it gets the address of the running server and a token made for it. A file that is edited keeps everything else it holds, and a copy of
 //! the former one stays beside it; a file that is not JSON is not touched.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -14,11 +16,14 @@ use kernel::ports::clock::Clock as _;
 use serde_json::{Map, Value, json};
 
 use super::{minted, wish};
-use crate::config::settings::may_be_secret;
+use crate::config::key::{Key, Value as Setting};
+use crate::config::path_settings;
+use crate::config::settings::{key_of, may_be_secret};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::lifespan;
 use crate::machine::SystemClock;
+use crate::plain_file;
 use crate::printer::pretty;
 
 /// A client's configuration is a page, not a database.
@@ -107,6 +112,14 @@ impl Install {
         if let Some(file) = context.global.token_file.as_ref().filter(|_| context.global.token.is_none()) {
             arguments.extend(["--token-file".to_owned(), full_path(file)?]);
         }
+        let global = &context.global;
+        for (flag, file) in
+            [("--ca", &global.ca), ("--client-cert", &global.client_cert), ("--client-key", &global.client_key)]
+        {
+            if let Some(file) = file {
+                arguments.extend([flag.to_owned(), full_path(file)?]);
+            }
+        }
         if let Some(toolset) = &self.toolset {
             arguments.extend(["--toolset".to_owned(), toolset.clone()]);
         }
@@ -166,15 +179,42 @@ fn environment_of(context: &Context) -> Result<Map<String, Value>, Failure> {
         kept.insert("GANTRY_TOKEN".to_owned(), token.into());
     }
     for (name, value) in context.environment().iter().filter(|(name, _)| is_setting(name)) {
-        if may_be_secret(name) {
+        let key = key_of(name);
+        if key.is_some_and(may_be_secret) {
             return Err(Failure::new(format!(
                 "`{name}` may hold a secret, and would stand in the client's configuration"
             ))
             .hint("put it into a configuration file and name that with --config, or connect the client with --http"));
         }
-        kept.insert(name.clone(), Value::from(value.as_str()));
+        let value = match key.filter(|key| path_settings::names_files(key)) {
+            Some(key) => with_full_paths(key, value)?,
+            None => value.clone(),
+        };
+        kept.insert(name.clone(), Value::from(value));
     }
     Ok(kept)
+}
+
+/// The value of a variable, with the paths in it as they are meant here and now.
+fn with_full_paths(key: &Key, value: &str) -> Result<String, Failure> {
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::new(format!("it is not known which folder this is: {error}")))?;
+    let refused = |why: &str| {
+        Failure::new(format!("`{}` cannot be written into the client's configuration: {why}", key.variable()))
+            .hint("put it into a configuration file and name that with --config")
+    };
+    let value = key.parse(value).map_err(|wrong| refused(&wrong))?;
+    let full = path_settings::resolved(key, value, &here);
+    let text = match &full {
+        Setting::Text(text) => text.clone(),
+        Setting::List(items) => items.join(","),
+        Setting::Secret(_) | Setting::Flag(_) | Setting::Integer(_) => return Err(refused("it is no list of paths")),
+    };
+    // A comma in the name of this folder would make two paths of one, and what is no text would be another one.
+    match here.to_str().is_some() && key.parse(&text).as_ref() == Ok(&full) {
+        true => Ok(text),
+        false => Err(refused("the full path cannot be written in a variable")),
+    }
 }
 
 /// `GANTRY_SECTION__KEY`.
@@ -222,15 +262,19 @@ impl Program {
 fn write(path: &Path, member: &str, entry: &Value, now_ms: i64) -> Result<Option<PathBuf>, Failure> {
     let shown = path.display();
     let failed = |what: &str, error: std::io::Error| Failure::new(format!("`{shown}` cannot be {what}: {error}"));
-    let former = match std::fs::metadata(path) {
-        Ok(found) if found.len() > FILE_BYTES_MAX => {
-            return Err(Failure::new(format!("`{shown}` is larger than {FILE_BYTES_MAX} bytes"))
-                .hint("check that it is the file you mean"));
+    let former = match plain_file::open(path) {
+        Ok(file) => {
+            let mut text = String::new();
+            file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| failed("read", error))?;
+            Some(text)
         }
-        Ok(_) => Some(std::fs::read_to_string(path).map_err(|error| failed("read", error))?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed("read", error)),
     };
+    if former.as_ref().is_some_and(|text| u64::try_from(text.len()).is_ok_and(|length| length > FILE_BYTES_MAX)) {
+        return Err(Failure::new(format!("`{shown}` is larger than {FILE_BYTES_MAX} bytes"))
+            .hint("check that it is the file you mean"));
+    }
     let edited = edited(former.as_deref().unwrap_or_default(), member, entry).map_err(|why| {
         Failure::new(format!("`{shown}` is left as it is: {why}")).hint("mend the file, or name another with --path")
     })?;

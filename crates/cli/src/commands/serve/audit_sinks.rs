@@ -12,7 +12,7 @@ use executors::GuardedCalls;
 use futures_util::future::join_all;
 use kernel::ports::call_out::CallsOut as _;
 use kernel::ports::clock::Clock;
-use sandbox::egress::SystemResolver;
+use sandbox::egress::{Bounds, SystemResolver};
 use telemetry::Metrics;
 
 use super::wiring::House;
@@ -68,7 +68,8 @@ fn sink(house: &House, config: &Config, table: &SinkTable) -> Result<Arc<dyn Sin
             Ok(Arc::new(FileSink::new(dir, *rotation, clock)))
         }
         Target::Http { url, mode, secret_header, opened, times } => {
-            let calls = GuardedCalls::new(opened.clone(), *times, Arc::new(SystemResolver));
+            // The operator names the sink; `[egress]` bounds what others name. (decision 0046)
+            let calls = GuardedCalls::new(opened.clone(), &Bounds::default(), *times, Arc::new(SystemResolver));
             calls.check(url).map_err(|error| format!("`url`: {error}; a sink opens more with its own `allow`"))?;
             Ok(Arc::new(HttpSink {
                 url: url.clone(),

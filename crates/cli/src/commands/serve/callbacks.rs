@@ -11,7 +11,7 @@ use kernel::jobs::{JobHandler, Jobs, LateEntrance};
 use kernel::ports::call_out::CallsOut;
 use kernel::ports::clock::Clock;
 use kernel::webhooks::{DeliveryJobs, WebhookParts, Webhooks};
-use sandbox::egress::SystemResolver;
+use sandbox::egress::{Bounds, SystemResolver};
 use server::Door;
 
 use super::wiring::House;
@@ -32,13 +32,16 @@ impl Callbacks {
     pub(super) fn build(house: &House, config: &Config) -> Result<Self, Failure> {
         let clock = Arc::clone(&house.clock) as Arc<dyn Clock>;
         let section = &config.webhooks;
-        let calls: Arc<dyn CallsOut> =
-            Arc::new(GuardedCalls::new(section.opened.clone(), section.times, Arc::new(SystemResolver)));
+        let within = |egress: &Bounds| -> Arc<dyn CallsOut> {
+            Arc::new(GuardedCalls::new(section.opened.clone(), egress, section.times, Arc::new(SystemResolver)))
+        };
+        // Receivers are named by callers and tenants, services by the operator, whose bounds are for others. (decision 0046)
+        let (to_receivers, to_services) = (within(&config.egress.bounds), within(&Bounds::default()));
         let entrance = Arc::new(LateEntrance::default());
         let data_dir = house.data_dir();
         let webhooks = Arc::new(Webhooks::new(WebhookParts {
             store: Arc::clone(&house.store.webhooks),
-            calls: Arc::clone(&calls),
+            calls: to_receivers,
             queue: Arc::clone(&entrance) as _,
             secrets: Arc::new(SecretsFolder::new(config.secrets.dir(data_dir.path()))),
             root: data_dir.webhook_root_or_new(&*house.entropy())?,
@@ -50,7 +53,7 @@ impl Callbacks {
         let calls = Arc::new(CallOuts::new(CallOutParts {
             urls: door.map(|door| door.urls.clone()).unwrap_or_default(),
             secret: door.and_then(|door| door.secret.clone()),
-            calls,
+            calls: to_services,
             runs: Arc::clone(&house.store.runs),
             webhooks: Some(Arc::clone(&webhooks)),
             clock: Arc::clone(&clock),

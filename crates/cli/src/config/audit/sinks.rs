@@ -109,6 +109,13 @@ const KEYS_OF: [(&str, &[&str]); 3] = [
 ];
 const KEYS_OF_ALL: [&str; 5] = ["name", "kind", "from", "batch_records", "batch_bytes"];
 
+/// Every key that a table of some kind may have.
+#[cfg(test)]
+pub(crate) fn members() -> impl Iterator<Item = &'static str> {
+    let of_kinds = KEYS_OF.iter().flat_map(|(_, keys)| keys.iter().copied());
+    KEYS_OF_ALL.into_iter().chain(of_kinds).chain(kafka_security::KEYS)
+}
+
 /// Reads the tables, each in JSON. Everything wrong is a problem, and a table with one is left out.
 pub(super) fn read(tables: &[String], problems: &mut Vec<Problem>) -> Vec<SinkTable> {
     if tables.len() > SINKS_MAX {
@@ -261,7 +268,7 @@ mod tests {
 
     fn tables(text: &str) -> (Vec<SinkTable>, Vec<String>) {
         use super::super::super::settings::{ConfigFile, Settings};
-        let file = ConfigFile { name: "gantry.toml".into(), text: text.into() };
+        let file = ConfigFile { name: "gantry.toml".into(), folder: "".into(), text: text.into() };
         let settings = Settings::gather(Some(&file), &std::collections::BTreeMap::new(), Vec::new()).unwrap();
         let mut problems = Vec::new();
         let section = super::super::AuditSection::read(&settings, &mut problems);
