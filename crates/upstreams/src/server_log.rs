@@ -12,8 +12,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use executors::process::key_block::KeyBlock;
@@ -80,7 +80,16 @@ impl ServerLog {
         let writing =
             Writing { path: path_of_file, bounds, file: None, size: 0, dropped: counted, teller: teller.clone() };
         tokio::spawn(writing.all(waiting));
-        Arc::new(Self { path, lines, dropped, scrubber: ArcSwap::default(), key_block: Mutex::default(), redactor, clock, teller })
+        Arc::new(Self {
+            path,
+            lines,
+            dropped,
+            scrubber: ArcSwap::default(),
+            key_block: Mutex::default(),
+            redactor,
+            clock,
+            teller,
+        })
     }
 
     /// LOG-3: from now on these are taken out, too.

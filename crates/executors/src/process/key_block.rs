@@ -191,7 +191,8 @@ mod tests {
         assert_eq!(shown(&lines), ["before", "at 12:00 key: [REDACTED]", "and on", "after"]);
         let putty = ["PuTTY-User-Key-File-3: ssh-ed25519", "Encryption: none", BODY, "Private-MAC: 0f0f", "after"];
         assert_eq!(shown(&putty), ["[REDACTED]", "after"]);
-        let prefixed = ["[err] -----BEGIN EC PRIVATE KEY-----", &format!("[err] {BODY}"), "-----END EC PRIVATE KEY-----"];
+        let prefixed =
+            ["[err] -----BEGIN EC PRIVATE KEY-----", &format!("[err] {BODY}"), "-----END EC PRIVATE KEY-----"];
         assert_eq!(shown(&prefixed), ["[err] [REDACTED]"]);
     }
 
