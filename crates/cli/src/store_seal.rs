@@ -19,6 +19,8 @@ use crate::failure::Failure;
 const SEALED: &str = "gantry-sealed:1:";
 /// What the beginning of every way is.
 const SEALED_SOMEHOW: &str = "gantry-sealed:";
+/// The same in JSON, as payloads are kept.
+pub(crate) const SEALED_PAYLOAD: &str = "\"gantry-sealed:";
 
 /// What is said of a shared store from before there were keys, for which nobody has given one.
 pub(crate) const NOT_SEALED: &str = "signing keys, other secrets of the installation, the parameters of background calls and \
