@@ -93,12 +93,20 @@ async fn clinic(home: &Path) -> Gantry {
     open_to_all(home);
     let folder = home.canonicalize().unwrap().join("servers");
     let server = Start::new().data(&home.join("data")).run().await;
-    let reach = json!({ "type": "stdio", "command": "python3", "args": [folder.join("clinic.py"), PLANTED],
+    let reach = json!({ "type": "stdio", "command": "python3", "args": [folder.join("clinic.py"), PLANTED.chars().rev().collect::<String>()],
         "permissions": [format!("filesystem:read:{}", folder.display())] });
     let token = Some(server.token.as_str());
     let put = server.request(Method::PUT, "/v1/servers/clinic", token, Some(json!({ "reach": reach }))).await;
     assert_eq!(put.status, 200, "{}\n{}", put.text, server.log());
     server
+}
+
+/// So many letters and digits that look like nothing.
+fn noise(length: usize) -> String {
+    let step = |seed: &u32| Some(seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    let letters = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
+    let seeds = std::iter::successors(Some(7_u32), step).skip(1);
+    seeds.take(length).map(|seed| char::from(letters[(seed >> 16) as usize % letters.len()])).collect()
 }
 
 /// Does the word stand in a file of this folder?
@@ -160,10 +168,9 @@ async fn of_a_secret_that_is_long_or_has_many_lines_no_end_is_in_records_or_the_
     let home = tempfile::tempdir().unwrap();
     let (data, tool) = (home.path().join("data"), home.path().join("tools/fails"));
     std::fs::create_dir_all(&tool).unwrap();
-    let body = format!("MIIEow{PLANTED}Zk3xQ9Zk3xQ9Zk3xQ9Zk3xQ9Zk3xQ9Zk3xQ9Zk3xQ9\n").repeat(28);
+    let body = format!("MIIEow{PLANTED}{}\n", noise(44)).repeat(28);
     let key = format!("-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n");
-    std::fs::write(tool.join("said"), format!("{key}password={}{PLANTED}\nthe last word\n", "Zk3xQ9".repeat(200)))
-        .unwrap();
+    std::fs::write(tool.join("said"), format!("{key}password={}{PLANTED}\nthe last word\n", noise(1200))).unwrap();
     let manifest = json!({
         "tool_id": "fails", "namespace": "out", "version": "1.0.0", "name": "fails",
         "description": "Says too much.", "provider": "Test", "protocol": "native",
@@ -174,10 +181,7 @@ async fn of_a_secret_that_is_long_or_has_many_lines_no_end_is_in_records_or_the_
     std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
     let start = Start::new().data(&data).arg("--tools").arg(home.path().join("tools").to_str().unwrap());
     let server = start.arg("--unsandboxed-processes").run().await;
-    for long in [
-        format!("password={}{PLANTED}", "Zk3xQ9".repeat(60)),
-        format!("api_key: \"{}{PLANTED}\"", "Zk3xQ9".repeat(400)),
-    ] {
+    for long in [format!("password={}{PLANTED}", noise(360)), format!("api_key: \"{}{PLANTED}\"", noise(2400))] {
         assert_ne!(server.invoke("out.fails", json!({ "note": long })).await.status, 200);
     }
     let log = server.shut_down();

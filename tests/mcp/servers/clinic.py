@@ -1,12 +1,14 @@
 """An MCP server over stdio that says every result twice, in structure and as text, and writes secrets to its log.
 
-The word that must not be seen in the log is the first argument.
+The word that must not be seen in the log is the first argument, backwards: arguments are written down elsewhere.
 """
 
 import json
+import random
+import string
 import sys
 
-planted = sys.argv[1]
+planted = sys.argv[1][::-1]
 SCHEMA = {"type": "object", "properties": {"patient": {"type": "string", "x-sensitivity": "pii"}, "ward": {"type": "string"}}}
 RECORD = {"patient": "Ada Lovelace", "ward": "east"}
 
@@ -19,6 +21,10 @@ def content(words):
     return [{"type": "text", "text": json.dumps(RECORD)}, {"type": "text", "text": words}]
 
 
+def noise(length):
+    return "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
+
+
 def log(*lines):
     for line in lines:
         print(line, file=sys.stderr, flush=True)
@@ -26,7 +32,7 @@ def log(*lines):
 
 log("-----BEGIN RSA PRIVATE KEY-----", *[("MIIEow" + planted) * 3] * 28, "-----END RSA PRIVATE KEY-----")
 # Longer than any look at a value, and longer than a line may be.
-log("password=" + "Zk3xQ9" * 60 + planted, "password=" + "Zk3xQ9" * 3000 + planted, 'api_key = "' + "Zk3xQ9" * 400 + planted + '"')
+log("password=" + noise(360) + planted, "password=" + noise(18_000) + planted, 'api_key = "' + noise(2400) + planted + '"')
 log("the log is open")
 
 for line in sys.stdin:

@@ -65,8 +65,8 @@ const SEAL_KEY: Key = Key {
     unset: "`keys/store.key` in the data directory, made at the first start; on PostgreSQL by the first instance, and the others \
             need a copy",
     doc: "The key that seals what must not be readable in the store: the parameters of background calls, the state in \
-          checkpoints, and on PostgreSQL the secrets which all instances know alike. 32 bytes as 64 hexadecimal digits or in base64, on PostgreSQL the same for \
-          all instances. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file (`seal_key_file`) than here.",
+          checkpoints, and on PostgreSQL the secrets which all instances know alike. 32 bytes as 64 hexadecimal digits or in \
+          base64, on PostgreSQL the same for all instances. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file (`seal_key_file`) than here.",
     since: "0.2",
 };
 
