@@ -3,10 +3,15 @@
 use serde_json::{Value, json};
 use test_servers::Postgres;
 
-use crate::support::{Gantry, PATIENCE, Start};
+use crate::support::{Gantry, PATIENCE, STORE_KEY, Start};
 
 async fn server(url: &str) -> Gantry {
-    Start::new().env("GANTRY_STORE__URL", url).env("GANTRY_STORE__CONNECTION_WAIT_SECONDS", "60").run().await
+    Start::new()
+        .env("GANTRY_STORE__URL", url)
+        .env("GANTRY_STORE__SEAL_KEY", STORE_KEY)
+        .env("GANTRY_STORE__CONNECTION_WAIT_SECONDS", "60")
+        .run()
+        .await
 }
 
 fn records(page: &Value) -> &Vec<Value> {

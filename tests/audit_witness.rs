@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Gantry, PATIENCE, Start, gantry, run, wait_for};
+use crate::support::{Gantry, PATIENCE, STORE_KEY, Start, gantry, run, wait_for};
 
 /// Never answers.
 const SILENT: u16 = 0;
@@ -140,7 +140,9 @@ async fn instances_are_witnesses_of_each_other() {
     let (postgres, home) = (test_servers::Postgres::start().unwrap(), tempfile::tempdir().unwrap());
     let url = postgres.database().unwrap();
     let places = ["one", "other"].map(|name| home.path().join(name));
-    let server = |at: usize| Start::new().data(&places[at]).env("GANTRY_STORE__URL", &url).run();
+    let server = |at: usize| {
+        Start::new().data(&places[at]).env("GANTRY_STORE__URL", &url).env("GANTRY_STORE__SEAL_KEY", STORE_KEY).run()
+    };
     let (log, others) = (places[0].join("audit"), places[1].join("audit"));
 
     // What it will be put back to, everything in step.

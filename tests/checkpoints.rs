@@ -104,6 +104,12 @@ async fn a_call_killed_three_times_finishes_from_its_checkpoints_and_repeats_no_
         gantry.kill();
         assert!(running.await.unwrap().is_err(), "nobody answers for the dead");
     }
+    // Nobody reads the state in the store.
+    let database = rusqlite::Connection::open(data.join("gantry.db")).unwrap();
+    let sealed = "SELECT count(*), count(*) FILTER (WHERE substr(payload, 1, 14) = CAST('gantry-sealed:' AS BLOB)) FROM checkpoints";
+    let counts: (i64, i64) = database.query_row(sealed, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert!(counts.0 > 0 && counts.0 == counts.1, "{counts:?}");
+    drop(database);
     let gantry = Start::new().data(&data).arg("--tools").arg(&tools).run().await;
     let answer = gantry.post("/v1/tools/invoke", request(3, None, from.as_deref())).await;
     assert_eq!(answer.body["result"]["steps"], json!([0, 0, 1, 1, 2, 2, 3, 3]), "{}", answer.text);

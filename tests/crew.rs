@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_servers::Postgres;
 
-use crate::support::{Answer, Gantry, PATIENCE, Start, client, gantry, open_to_all, run, wait_for};
+use crate::support::{Answer, Gantry, PATIENCE, STORE_KEY, Start, client, gantry, open_to_all, run, wait_for};
 
 /// Long enough that nothing in these tests is taken over because a lease has lapsed.
 const LEASE_SECONDS: &str = "600";
@@ -62,7 +62,7 @@ impl Yard {
     }
 
     fn on(&self, database: &str, name: &str) -> Start {
-        self.start(name).env("GANTRY_STORE__URL", database)
+        self.start(name).env("GANTRY_STORE__URL", database).env("GANTRY_STORE__SEAL_KEY", STORE_KEY)
     }
 
     fn runs(&self) -> usize {

@@ -8,12 +8,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use test_servers::Postgres;
 
-use crate::support::{Gantry, PATIENCE, Start, client, run};
+use crate::support::{Gantry, PATIENCE, STORE_KEY, Start, client, run};
 
 const REVISION: &str = "2025-06-18";
 
 async fn server(url: &str, data: &Path) -> Gantry {
-    Start::new().env("GANTRY_STORE__URL", url).data(data).run().await
+    Start::new().env("GANTRY_STORE__URL", url).env("GANTRY_STORE__SEAL_KEY", STORE_KEY).data(data).run().await
 }
 
 async fn key_set(gantry: &Gantry) -> Value {
@@ -156,15 +156,57 @@ fn secrets_in_the_table(postgres: &Postgres, url: &str) -> String {
     postgres.sql(database, "SELECT name, value FROM installation_secrets ORDER BY name").unwrap()
 }
 
+/// Makes of a database what an earlier release has left without a key: every secret as it is.
+fn unseal(postgres: &Postgres, url: &str, data: &Path) {
+    let database = url.rsplit('/').next().unwrap().split('?').next().unwrap();
+    let token = std::fs::read_to_string(data.join("admin.token")).unwrap();
+    let statement = format!(
+        "DELETE FROM installation_secrets; INSERT INTO installation_secrets (name, value) VALUES ('admin_token', '{}')",
+        token.trim()
+    );
+    postgres.sql(database, &statement).unwrap();
+}
+
+#[tokio::test]
+async fn a_new_database_is_sealed_by_its_first_server_and_others_need_a_copy_of_its_key() {
+    let postgres = Postgres::start().unwrap();
+    let url = postgres.database().unwrap();
+    let house = tempfile::tempdir().unwrap();
+    let (first, second) = (house.path().join("first"), house.path().join("second"));
+    let start = || Start::new().env("GANTRY_STORE__URL", &url);
+    let one = start().data(&first).run().await;
+    let sealed = secrets_in_the_table(&postgres, &url);
+    assert_eq!(sealed.matches("gantry-sealed:1:").count(), 5, "{sealed}");
+    assert!(!sealed.contains(&one.token) && !sealed.contains("PRIVATE KEY"), "{sealed}");
+    let doctor = run(crate::support::gantry(&first).args(["--json", "doctor"]).env("GANTRY_STORE__URL", &url)).json();
+    let seal = doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "seal").unwrap();
+    assert_eq!(seal["status"], "ok", "{seal}");
+
+    let refused = run(&mut start().command(&second));
+    assert_eq!(refused.code(), 1, "{}", refused.err());
+    assert!(refused.err().contains("keys/store.key") && refused.err().contains("seal_key_file"), "{}", refused.err());
+    assert!(
+        !second.join("admin.token").exists() && !second.join("keys/store.key").exists(),
+        "nothing is made that is no use"
+    );
+    std::fs::copy(first.join("keys/store.key"), second.join("keys/store.key")).unwrap();
+    let other = start().data(&second).run().await;
+    assert_eq!(other.token, one.token);
+}
+
 #[tokio::test]
 async fn with_a_key_the_table_holds_no_secret_and_without_it_or_with_another_nobody_starts() {
     let postgres = Postgres::start().unwrap();
     let url = postgres.database().unwrap();
     let house = tempfile::tempdir().unwrap();
     let (first, second) = (house.path().join("first"), house.path().join("second"));
-    // Before there was a key.
-    let plain = server(&url, &first).await;
+    // A database from before there were keys goes on as it was, and says so.
+    Start::new().env("GANTRY_STORE__URL", &url).data(&first).run().await.stop();
+    unseal(&postgres, &url, &first);
+    std::fs::remove_file(first.join("keys/store.key")).unwrap();
+    let plain = Start::new().env("GANTRY_STORE__URL", &url).data(&first).run().await;
     let token = plain.token.clone();
+    assert!(plain.log().contains("are readable in the database"), "{}", plain.log());
     assert!(secrets_in_the_table(&postgres, &url).contains(&token));
     plain.stop();
 
@@ -174,7 +216,7 @@ async fn with_a_key_the_table_holds_no_secret_and_without_it_or_with_another_nob
     let one = sealing(&first).await;
     assert_eq!(one.token, token);
     let sealed = secrets_in_the_table(&postgres, &url);
-    assert_eq!(sealed.matches("gantry-sealed:1:").count(), 4, "{sealed}");
+    assert_eq!(sealed.matches("gantry-sealed:1:").count(), 5, "{sealed}");
     assert!(!sealed.contains(&token) && !sealed.contains("PRIVATE KEY"), "{sealed}");
 
     // By a file, too; and keys are rotated as before.

@@ -1,8 +1,12 @@
-//! What of a result reaches the caller: the three profiles of `output_policy`, with one tool under each.
+//! What of a result reaches the caller: the three profiles of `output_policy`, with one tool under each; and what of the words
+//! of tools and servers is written down.
 
+use std::path::Path;
+
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Gantry, Start};
+use crate::support::{Gantry, Start, open_to_all, wait_for};
 
 const HIDDEN: &str = "[REDACTED]";
 
@@ -76,4 +80,112 @@ async fn a_result_is_shown_as_its_profile_says_and_standard_is_what_is_not_said(
     }
     assert_eq!(strict["notes"], json!(["seen by [EMAIL_REDACTED]", null]), "personal data in texts goes too");
     assert!(strict["long"].as_str().unwrap().ends_with("...[truncated]") && cut["strings_cut"] == 1, "{cut}");
+}
+
+const CLINIC: &str = include_str!("mcp/servers/clinic.py");
+/// What must not be seen at the end of long secrets.
+const PLANTED: &str = "q7RtailX2vB";
+
+/// A Gantry with the server behind it that says everything twice.
+async fn clinic(home: &Path) -> Gantry {
+    std::fs::create_dir(home.join("servers")).unwrap();
+    std::fs::write(home.join("servers/clinic.py"), CLINIC).unwrap();
+    open_to_all(home);
+    let folder = home.canonicalize().unwrap().join("servers");
+    let server = Start::new().data(&home.join("data")).run().await;
+    let reach = json!({ "type": "stdio", "command": "python3", "args": [folder.join("clinic.py"), PLANTED.chars().rev().collect::<String>()],
+        "permissions": [format!("filesystem:read:{}", folder.display())] });
+    let token = Some(server.token.as_str());
+    let put = server.request(Method::PUT, "/v1/servers/clinic", token, Some(json!({ "reach": reach }))).await;
+    assert_eq!(put.status, 200, "{}\n{}", put.text, server.log());
+    server
+}
+
+/// So many letters and digits that look like nothing.
+fn noise(length: usize) -> String {
+    let step = |seed: &u32| Some(seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    let letters = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
+    let seeds = std::iter::successors(Some(7_u32), step).skip(1);
+    seeds.take(length).map(|seed| char::from(letters[(seed >> 16) as usize % letters.len()])).collect()
+}
+
+/// Does the word stand in a file of this folder?
+fn is_below(folder: &Path, word: &str) -> bool {
+    std::fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return is_below(&path, word);
+        }
+        String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).contains(word)
+    })
+}
+
+#[tokio::test]
+async fn what_a_schema_marks_is_hidden_in_every_place_of_an_answer_and_in_failures() {
+    let home = tempfile::tempdir().unwrap();
+    let server = clinic(home.path()).await;
+    let called = server.invoke("clinic.record", json!({})).await;
+    assert_eq!(called.status, 200, "{}", called.text);
+    assert_eq!(called.body["result"]["structuredContent"], json!({ "patient": HIDDEN, "ward": "east" }));
+    let text = |at: usize| called.body["result"]["content"][at]["text"].as_str().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&text(0)).unwrap(), json!({ "patient": HIDDEN, "ward": "east" }));
+    assert_eq!(text(1), format!("{HIDDEN} is well"), "and where nothing names it");
+
+    let failed = server.invoke("clinic.broken", json!({})).await;
+    assert_ne!(failed.status, 200, "{}", failed.text);
+    assert!(failed.text.contains("east"), "what it says is told: {}", failed.text);
+    assert!(!failed.text.contains("Lovelace") && !failed.text.contains("hunter2"), "{}", failed.text);
+}
+
+#[tokio::test]
+async fn what_a_policy_masks_is_hidden_in_json_inside_of_texts_too() {
+    let home = tempfile::tempdir().unwrap();
+    let server = clinic(home.path()).await;
+    let policy = r#"@id("masked") @obligations("redact=ward") permit (principal, action, resource);"#;
+    let body = json!({ "policies": policy });
+    let put = server.request(Method::PUT, "/v1/policies", Some(&server.token), Some(body)).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    let agent = server.mint(json!({ "sub": "ann" })).await;
+    let body = json!({ "tool_id": "clinic.record", "parameters": {} });
+    let called = server.request(Method::POST, "/v1/tools/invoke", Some(&agent), Some(body)).await;
+    assert_eq!(called.status, 200, "{}", called.text);
+    assert!(!called.text.contains("east"), "{}", called.text);
+}
+
+#[tokio::test]
+async fn of_a_secret_that_is_long_or_has_many_lines_no_end_is_in_the_log_of_a_server() {
+    let home = tempfile::tempdir().unwrap();
+    let server = clinic(home.path()).await;
+    assert_eq!(server.invoke("clinic.record", json!({})).await.status, 200);
+    let data = home.path().join("data");
+    wait_for("the log", || is_below(&data, "the log is open").then_some(()));
+    assert!(!is_below(&data, PLANTED), "it stands in the data directory");
+    server.stop();
+}
+
+#[tokio::test]
+async fn of_a_secret_that_is_long_or_has_many_lines_no_end_is_in_records_or_the_log() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, tool) = (home.path().join("data"), home.path().join("tools/fails"));
+    std::fs::create_dir_all(&tool).unwrap();
+    let body = format!("MIIEow{PLANTED}{}\n", noise(44)).repeat(28);
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n");
+    std::fs::write(tool.join("said"), format!("{key}password={}{PLANTED}\nthe last word\n", noise(1200))).unwrap();
+    let manifest = json!({
+        "tool_id": "fails", "namespace": "out", "version": "1.0.0", "name": "fails",
+        "description": "Says too much.", "provider": "Test", "protocol": "native",
+        "side_effect_policy": "pure", "timeout_class": "standard",
+        "parameters": { "type": "object" }, "result_schema": {},
+        "execution": { "type": "process", "command": ["sh", "-c", "cat said >&2; exit 3"] },
+    });
+    std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
+    let start = Start::new().data(&data).arg("--tools").arg(home.path().join("tools").to_str().unwrap());
+    let server = start.arg("--unsandboxed-processes").run().await;
+    for long in [format!("password={}{PLANTED}", noise(360)), format!("api_key: \"{}{PLANTED}\"", noise(2400))] {
+        assert_ne!(server.invoke("out.fails", json!({ "note": long })).await.status, 200);
+    }
+    let log = server.shut_down();
+    assert!(log.contains("the last word") && log.contains(HIDDEN), "{log}");
+    assert!(!log.contains(PLANTED), "{log}");
+    assert!(is_below(&data.join("audit"), HIDDEN) && !is_below(&data, PLANTED), "it stands in the data directory");
 }

@@ -130,31 +130,69 @@ async fn jobs_from_before_the_seal_are_read_and_sealed() {
 }
 
 #[tokio::test]
-async fn a_shared_store_is_sealed_with_the_key_it_is_given_and_without_one_that_is_said() {
+async fn a_shared_store_is_sealed_by_default_and_what_is_not_is_said_and_in_no_backup() {
     let postgres = Postgres::start().unwrap();
-    let key = "5e".repeat(32);
     let home = tempfile::tempdir().unwrap();
-    let tools = home.path().join("tools");
+    let (data, tools) = (home.path().join("data"), home.path().join("tools"));
     write_tools(&tools);
     let url = postgres.database().unwrap();
-    let start = |url: &str, data: &Path| {
-        let start = Start::new().data(data).arg("--tools").arg(tools.to_str().unwrap());
-        start.arg("--unsandboxed-processes").env("GANTRY_STORE__URL", url)
+    let start = || {
+        let start = Start::new().data(&data).arg("--tools").arg(tools.to_str().unwrap());
+        start.arg("--unsandboxed-processes").env("GANTRY_STORE__URL", &url)
     };
-    let server = start(&url, &home.path().join("one")).env("GANTRY_STORE__SEAL_KEY", &*key).run().await;
+    let server = start().run().await;
     let fails = submit(&server, "t.fails").await;
     until_ended(&server, &fails).await;
     assert!(!server.log().contains("are readable in the database"), "{}", server.log());
     let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
-    let payloads = postgres.sql(name, "SELECT payload FROM job_bodies").unwrap();
-    assert!(payloads.contains("gantry-sealed:") && !payloads.contains(PLANTED), "{payloads}");
+    let payloads = || postgres.sql(name, "SELECT payload FROM job_bodies").unwrap();
+    assert!(payloads().contains("gantry-sealed:") && !payloads().contains(PLANTED), "{}", payloads());
     server.stop();
 
-    let open = postgres.database().unwrap();
-    let server = start(&open, &home.path().join("two")).run().await;
+    // As an earlier release has left it.
+    let former = json!({ "word": PLANTED }).to_string();
+    postgres.sql(name, &format!("UPDATE job_bodies SET payload = '{former}'")).unwrap();
+    let insert = "INSERT INTO installation_secrets (name, value) VALUES ('webhook_root', '";
+    let root = std::fs::read_to_string(data.join("webhook.key")).unwrap();
+    postgres.sql(name, &format!("DELETE FROM installation_secrets; {insert}{}')", root.trim())).unwrap();
+    std::fs::remove_file(data.join("keys/store.key")).unwrap();
+    let server = start().run().await;
     assert!(server.log().contains("are readable in the database"), "{}", server.log());
-    let doctor = run(gantry(&server.data).args(["--json", "doctor"]).env("GANTRY_STORE__URL", &open)).json();
+    let doctor = run(gantry(&data).args(["--json", "doctor"]).env("GANTRY_STORE__URL", &url)).json();
     let seal = doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "seal").unwrap();
     assert_eq!(seal["status"], "warning", "{seal}");
+    assert!(payloads().contains(PLANTED), "an upgrade locks nobody out");
     server.stop();
+    let backup = home.path().join("backup.tar.gz");
+    let made = run(gantry(&data).args(["--json", "backup", "--store", &url, "--to", backup.to_str().unwrap()])).json();
+    assert_eq!(made["parameters_left_out"], 1, "{made}");
+    let unpacked = home.path().join("unpacked");
+    std::fs::create_dir(&unpacked).unwrap();
+    let mut tar = std::process::Command::new("tar");
+    assert!(tar.args(["xzf", backup.to_str().unwrap(), "store"]).current_dir(&unpacked).status().unwrap().success());
+    assert!(!is_readable_below(&unpacked), "parameters are in the backup in clear");
+}
+
+#[tokio::test]
+async fn parameters_that_were_never_sealed_are_in_no_backup_of_a_file() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, tools) = (home.path().join("data"), home.path().join("tools"));
+    write_tools(&tools);
+    let start = Start::new().data(&data).arg("--tools").arg(tools.to_str().unwrap()).arg("--unsandboxed-processes");
+    let server = start.run().await;
+    let fails = submit(&server, "t.fails").await;
+    until_ended(&server, &fails).await;
+    server.stop();
+    let database = Connection::open(data.join("gantry.db")).unwrap();
+    database.execute("UPDATE job_bodies SET payload = ?1", [json!({ "word": PLANTED }).to_string()]).unwrap();
+    drop(database);
+    let backup = home.path().join("backup.tar.gz");
+    let made = run(gantry(&data).args(["--json", "backup", "--to", backup.to_str().unwrap()])).json();
+    assert_eq!(made["parameters_left_out"], 1, "{made}");
+    let unpacked = home.path().join("unpacked");
+    std::fs::create_dir(&unpacked).unwrap();
+    let mut tar = std::process::Command::new("tar");
+    assert!(tar.args(["xzf", backup.to_str().unwrap()]).current_dir(&unpacked).status().unwrap().success());
+    std::fs::remove_dir_all(unpacked.join("audit")).unwrap();
+    assert!(!is_readable_below(&unpacked), "parameters are in the backup in clear");
 }

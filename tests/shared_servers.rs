@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use test_servers::Postgres;
 
 use crate::http_server::HttpServer;
-use crate::support::{Gantry, PATIENCE, Start};
+use crate::support::{Gantry, PATIENCE, STORE_KEY, Start};
 
 struct Pair {
     one: Gantry,
@@ -23,7 +23,13 @@ impl Pair {
         let postgres = Postgres::start().unwrap();
         let url = postgres.database().unwrap();
         let home = TempDir::new().unwrap();
-        let start = |name: &str| Start::new().env("GANTRY_STORE__URL", &url).data(&home.path().join(name)).run();
+        let start = |name: &str| {
+            Start::new()
+                .env("GANTRY_STORE__URL", &url)
+                .env("GANTRY_STORE__SEAL_KEY", STORE_KEY)
+                .data(&home.path().join(name))
+                .run()
+        };
         let (one, other) = (start("one").await, start("other").await);
         Self { one, other, _home: home, _postgres: postgres }
     }

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// Longest wait for anything. Generous, because the machine may be busy; a passing test never waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The key that instances on one database share, as an operator gives it to them.
+pub(crate) const STORE_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
+
 /// The binary under test: the one just built, or an older one, to see that a regression test fails where the bug was.
 pub(crate) fn binary() -> &'static str {
     static BINARY: OnceLock<String> = OnceLock::new();

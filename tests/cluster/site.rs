@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_servers::{Line, Postgres, Redis};
 
-use crate::support::{Answer, Gantry, PATIENCE, Start, client};
+use crate::support::{Answer, Gantry, PATIENCE, STORE_KEY, Start, client};
 
 /// Pays: says that it has begun, waits for the gate if it is to be held, writes down that it has paid, in one write.
 /// A tool whose server dies before it has said what to pay pays nothing.
@@ -139,6 +139,7 @@ impl Site {
             .arg("--tools")
             .arg(self.path("tools").to_str().unwrap())
             .env("GANTRY_STORE__URL", &self.database)
+            .env("GANTRY_STORE__SEAL_KEY", STORE_KEY)
             .env("GANTRY_SHARED_STATE__URL", redis().url())
             .env("GANTRY_SHARED_STATE__NAMESPACE", &self.namespace);
         for (name, value) in &self.settings {

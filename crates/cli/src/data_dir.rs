@@ -4,6 +4,7 @@
 //! .gantry/                 0700
 //!   admin.token            the bootstrap secret, made at the first start
 //!   keys/signing.pem       signs capability tokens, made at the first start
+//!   keys/store.key         seals what must not be readable in the store, made at the first start
 //!   keys/retired/          public halves of the keys it followed
 //!   webhook.key            what secrets of webhooks are derived from
 //!   mcp.key                seals session ids, if several instances share a store

@@ -30,12 +30,14 @@ mod progress_bar;
 mod public_key_file;
 mod reach;
 mod redacting;
+mod sealed_checkpoints;
 mod sealed_jobs;
 mod sealed_secrets;
 mod secret_file;
 mod secrets_folder;
 mod server_trust;
 mod shared_keys;
+mod store_keys;
 mod store_place;
 mod store_seal;
 #[cfg(test)]

@@ -16,16 +16,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, Fence, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobStore,
-    NewJob, OwnerId, PAGE_MAX, Renewed, TakeRules, Taken, TakenJob, Written,
+    Adopted, CancelAsked, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
+    JobPage, JobStore, NewJob, OwnerId, PAGE_MAX, Renewed, TakeRules, Taken, TakenJob, Written,
 };
 use kernel::ports::registry_store::StoreError;
 use serde_json::Value;
 
 use crate::store_seal::{StoreSeal, is_sealed};
-
-/// Pages in a row with nothing to seal after which former jobs are taken for sealed.
-const CLEAN_PAGES_MAX: usize = 5;
 
 /// A queue whose payloads are sealed.
 #[derive(Debug)]
@@ -47,29 +44,26 @@ impl SealedJobs {
     }
 
     /// Seals what waits in the store in clear, from a release or a time without a key. Says how many it was; those that cannot
-    /// be opened are told to the log.
+    /// be opened are told to the log. Every job is looked at: a pass that was broken off has left the oldest ones in clear.
     pub(crate) async fn seal_former(&self) -> Result<usize, StoreError> {
         if self.seal.is_none() {
             return Ok(0);
         }
-        let (mut sealed, mut foreign, mut clean) = (0, 0, 0);
+        let (mut sealed, mut foreign) = (0, 0);
         let mut before = None;
         loop {
             let page = self.inner.list(&JobFilter::default(), before, PAGE_MAX).await?;
-            let mut here = 0;
             for record in &page.jobs {
                 let Some(detail) = self.inner.find(&record.key).await? else { continue };
                 if self.is_clear(&detail.payload) {
                     self.seal_again(&record.key, &detail.payload).await?;
-                    here += 1;
+                    sealed += 1;
                 } else if self.opened(&record.key, &detail.payload).is_none() {
                     foreign += 1;
                 }
             }
-            sealed += here;
-            clean = if here == 0 { clean + 1 } else { 0 };
             before = page.next;
-            if before.is_none() || clean == CLEAN_PAGES_MAX {
+            if before.is_none() {
                 break;
             }
         }
@@ -192,7 +186,16 @@ impl JobStore for SealedJobs {
         self.inner.finish(key, fence, end).await
     }
 
-    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+    async fn resolve(
+        &self,
+        key: &JobKey,
+        was: &Value,
+        found: Result<FoundResult, Value>,
+    ) -> Result<Written, StoreError> {
+        let found = match found {
+            Ok(FoundResult { result, payload }) => Ok(FoundResult { result, payload: self.sealed(key, payload)? }),
+            other => other,
+        };
         self.inner.resolve(key, was, found).await
     }
 

@@ -10,7 +10,7 @@
 //!   anything is written.
 //! - SEAL-3: a value is replaced only if it still is the one that was read, sealed or not: no instance undoes what another did.
 //!
-//! Not here: where the key comes from (`config::store`), which secrets there are (`commands/serve/installation.rs`).
+//! Not here: where the key comes from (`store_keys`), which secrets there are (`commands/serve/installation.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +22,7 @@ use kernel::ports::installation_store::InstallationStore;
 use kernel::ports::registry_store::StoreError;
 
 use crate::failure::Failure;
+use crate::store_keys::{self, COPY_IT};
 use crate::store_seal::{StoreKey, StoreSeal, is_sealed};
 
 /// Times that a value which others change at the same moment is read again.
@@ -65,15 +66,15 @@ impl SealedSecrets {
         key: Option<&StoreKey>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, Failure> {
-        let seal = key.map(|key| StoreSeal::new(key, entropy)).transpose()?;
+        let seal = key.map(|key| StoreSeal::new(key, Arc::clone(&entropy))).transpose()?;
         let secrets = Self { inner, seal };
-        let kept = secrets.inner.secrets().await.map_err(|error| {
-            Failure::new(format!("the secrets of this installation cannot be read: {error}"))
-                .hint("docs/postgres.md says what a database for Gantry needs")
-        })?;
+        let kept = secrets.inner.secrets().await.map_err(|error| unread(&error))?;
         // All of them first: nothing is sealed with a key that is not theirs.
         for (name, value) in &kept {
             secrets.opened(name, value).map_err(|error| refused(&error))?;
+        }
+        if let Some(key) = key {
+            store_keys::claim(&*secrets.inner, key, &entropy).await?;
         }
         for (name, value) in &kept {
             if secrets.seal.is_some() && !is_sealed(value) {
@@ -139,18 +140,19 @@ impl InstallationStore for SealedSecrets {
 }
 
 /// SEAL-1: what belongs to the name is no other's.
-fn what(name: &str) -> String {
+pub(crate) fn what(name: &str) -> String {
     format!("gantry installation secret {name}")
+}
+
+/// The table of secrets cannot be read.
+pub(crate) fn unread(error: &StoreError) -> Failure {
+    Failure::new(format!("the secrets of this installation cannot be read: {error}"))
+        .hint("docs/postgres.md says what a database for Gantry needs")
 }
 
 fn refused(error: &SealError) -> Failure {
     let hint = match error {
-        SealError::NoKey(_) => {
-            "give this instance the key of the others: `[store] seal_key_file`, or GANTRY_STORE__SEAL_KEY in its environment"
-        }
-        SealError::Broken(_) => {
-            "all instances need the same key in `[store] seal_key_file` or GANTRY_STORE__SEAL_KEY; nothing was changed"
-        }
+        SealError::NoKey(_) | SealError::Broken(_) => COPY_IT,
         SealError::Restless(_) | SealError::NotSealed(_) => "start it again",
     };
     Failure::new(error.to_string()).hint(hint)

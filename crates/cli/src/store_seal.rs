@@ -3,7 +3,7 @@
 //! A sealed text is `gantry-sealed:1:` and, in base64, a random nonce and what the cipher makes of the text. What the text *is*
 //! (whose, and which row) is sealed with it, so that no row can pass for another.
 //!
-//! Not here: what is sealed (`sealed_secrets`, `sealed_jobs`), where the key comes from (`config::store`, `data_dir`).
+//! Not here: what is sealed (`sealed_secrets`, `sealed_jobs`, `sealed_checkpoints`), which key it is (`store_keys`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +19,12 @@ use crate::failure::Failure;
 const SEALED: &str = "gantry-sealed:1:";
 /// What the beginning of every way is.
 const SEALED_SOMEHOW: &str = "gantry-sealed:";
+/// The same in JSON, as payloads are kept.
+pub(crate) const SEALED_PAYLOAD: &str = "\"gantry-sealed:";
 
-/// What is said of a shared store for which nobody has given a key.
-pub(crate) const NOT_SEALED: &str = "signing keys, other secrets of the installation and the parameters of background calls \
-                                     are readable in the database";
+/// What is said of a shared store from before there were keys, for which nobody has given one.
+pub(crate) const NOT_SEALED: &str = "signing keys, other secrets of the installation, the parameters of background calls and \
+                                     the state in checkpoints are readable in the database";
 
 /// A key of 32 bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -76,23 +78,41 @@ impl StoreSeal {
 
     /// The sealed text of `what`. `None` if it cannot be sealed.
     pub(crate) fn seal(&self, what: &str, text: &str) -> Option<String> {
-        let mut nonce = [0; NONCE_LEN];
-        self.entropy.fill(&mut nonce);
-        let mut sealed = text.as_bytes().to_vec();
-        let nonce_once = Nonce::assume_unique_for_key(nonce);
-        self.key.seal_in_place_append_tag(nonce_once, Aad::from(what.as_bytes()), &mut sealed).ok()?;
-        let all: Vec<u8> = nonce.into_iter().chain(sealed).collect();
-        Some(format!("{SEALED}{}", URL_SAFE_NO_PAD.encode(all)))
+        Some(format!("{SEALED}{}", URL_SAFE_NO_PAD.encode(self.enclose(what, text.as_bytes())?)))
     }
 
     /// The text behind the sealed one. `None` if it was sealed with another key or as something else, or was changed.
     pub(crate) fn open(&self, what: &str, sealed: &str) -> Option<String> {
         let all = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(SEALED)?).ok()?;
+        String::from_utf8(self.disclose(what, &all)?).ok()
+    }
+
+    /// The same for what is no text.
+    pub(crate) fn seal_bytes(&self, what: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+        Some(SEALED.bytes().chain(self.enclose(what, bytes)?).collect())
+    }
+
+    /// What is behind sealed bytes.
+    pub(crate) fn open_bytes(&self, what: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        self.disclose(what, sealed.strip_prefix(SEALED.as_bytes())?)
+    }
+
+    /// A nonce, and what the cipher makes of the bytes.
+    fn enclose(&self, what: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = [0; NONCE_LEN];
+        self.entropy.fill(&mut nonce);
+        let mut sealed = bytes.to_vec();
+        let nonce_once = Nonce::assume_unique_for_key(nonce);
+        self.key.seal_in_place_append_tag(nonce_once, Aad::from(what.as_bytes()), &mut sealed).ok()?;
+        Some(nonce.into_iter().chain(sealed).collect())
+    }
+
+    fn disclose(&self, what: &str, all: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = all.split_first_chunk::<NONCE_LEN>()?;
         let mut sealed = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let opened = self.key.open_in_place(nonce, Aad::from(what.as_bytes()), &mut sealed).ok()?;
-        String::from_utf8(opened.to_vec()).ok()
+        Some(opened.to_vec())
     }
 }
 
@@ -134,5 +154,9 @@ mod tests {
         assert_eq!(other.open("job acme 1", &sealed), None);
         assert_eq!(seal.open("job acme 1", sealed.get(..sealed.len() - 2).unwrap()), None);
         assert_eq!(seal.open("job acme 1", "hunter2"), None);
+        let sealed = seal.seal_bytes("state 1", b"\x00\xff").unwrap();
+        assert_eq!(seal.open_bytes("state 1", &sealed).as_deref(), Some(&b"\x00\xff"[..]));
+        assert_eq!(seal.open_bytes("state 2", &sealed), None);
+        assert_eq!(seal.open_bytes("state 1", b"\x00\xff"), None);
     }
 }

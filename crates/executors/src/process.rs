@@ -39,6 +39,7 @@ use crate::walls::Walls;
 
 mod child;
 mod ended;
+pub mod key_block;
 pub mod output;
 pub(crate) mod prepared;
 mod running;

@@ -107,12 +107,15 @@ impl Companion for Attendant {
         if !self.admitted() {
             return;
         }
+        let whole = progress.message.clone();
         let progress = Progress {
             percent: progress.percent.filter(|percent| percent.is_finite()).map(|percent| percent.clamp(0.0, 100.0)),
             phase: progress.phase.map(|phase| clean(&phase, PHASE_CHARS_MAX)),
             message: progress.message.map(|message| clean(&message, MESSAGE_CHARS_MAX)),
         };
-        tracing::debug!(tool = %self.tool.id, invocation = %self.invocation_id, percent = progress.percent, phase = progress.phase, said = progress.message.as_deref().map(|said| self.redacted(said)), "the tool reports progress");
+        // Redacted before it is cut: half a secret looks like none.
+        let said = |whole: &str| clean(&self.redacted(whole), MESSAGE_CHARS_MAX);
+        tracing::debug!(tool = %self.tool.id, invocation = %self.invocation_id, percent = progress.percent, phase = progress.phase, said = whole.as_deref().map(said), "the tool reports progress");
         if let Some(keeper) = &self.keeper {
             keeper.progress(&progress);
         }
@@ -129,7 +132,7 @@ impl Companion for Attendant {
         let said = clean(message, MESSAGE_CHARS_MAX);
         let (tool, invocation) = (&self.tool.id, self.invocation_id);
         // Whoever made the call hears the tool's words, the log what may be kept of them.
-        let kept = self.redactor.text(&said);
+        let kept = clean(&self.redactor.text(message), MESSAGE_CHARS_MAX);
         match level {
             LogLevel::Debug => tracing::debug!(%tool, %invocation, said = %kept, "the tool's log"),
             // A tool's ordinary chatter is not the operator's news.

@@ -73,6 +73,7 @@ mod facts;
 mod finish;
 mod receive;
 mod settle;
+mod shown_output;
 mod summary;
 mod validate;
 mod verify;

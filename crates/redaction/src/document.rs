@@ -86,22 +86,42 @@ impl Engine {
         walk.value(value, &schemas, Place { depth: 0, nested: 0, hint: Hint::default() })
     }
 
-    /// The value with [`REDACTED`] in place of every member with one of these names, at every depth. Nothing else changes.
+    /// The value with [`REDACTED`] in place of every member with one of these names, at every depth, also in JSON that stands
+    /// in a string. Nothing else changes.
     pub fn members(&self, value: &mut Value, names: &[impl AsRef<str>]) {
-        match value {
-            Value::Object(members) => {
-                for (name, member) in members {
-                    if names.iter().any(|masked| masked.as_ref() == name) {
-                        *member = Value::String(REDACTED.to_owned());
-                    } else {
-                        self.members(member, names);
-                    }
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.members(item, names)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
+        masked_members(value, names, 0);
     }
+}
+
+/// Whether anything was masked.
+fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -> bool {
+    match value {
+        Value::Object(members) => members.iter_mut().fold(false, |masked, (name, member)| {
+            if names.iter().any(|hidden| hidden.as_ref() == name) {
+                *member = Value::String(REDACTED.to_owned());
+                return true;
+            }
+            masked_members(member, names, nested) || masked
+        }),
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |masked, item| masked_members(item, names, nested) || masked)
+        }
+        Value::String(text) => {
+            let Some(mut inner) = nested_json(text, nested) else { return false };
+            let masked = masked_members(&mut inner, names, nested + 1);
+            if masked {
+                *text = inner.to_string();
+            }
+            masked
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The object or list that a text is the JSON of, if it is one and not too many of them stand in each other.
+fn nested_json(text: &str, nested: usize) -> Option<Value> {
+    let may_be = nested < NESTED_MAX && text.len() <= NESTED_BYTES_MAX && text.trim_start().starts_with(['{', '[']);
+    may_be.then(|| serde_json::from_str(text).ok())?
 }
 
 /// Where in a document something stands.
@@ -239,11 +259,7 @@ impl<'a> Walk<'a> {
 
     /// What is shown in place of a text, the JSON in it looked at if it is some; nothing if it can be shown as it is.
     fn text(&mut self, text: &str, place: Place) -> Result<Option<String>, RedactionError> {
-        if place.nested < NESTED_MAX
-            && text.trim_start().starts_with(['{', '['])
-            && text.len() <= NESTED_BYTES_MAX
-            && let Ok(inner) = serde_json::from_str::<Value>(text)
-        {
+        if let Some(inner) = nested_json(text, place.nested) {
             let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };
             if let Some(redacted) = self.value(&inner, &[], below)? {
                 let redacted = redacted.to_string();

@@ -34,7 +34,7 @@ pub(crate) use shapes::{NUMBERS, in_backup, is_moved, order};
 pub use sum::{Sum, TableSum};
 
 pub use crate::postgres::{PostgresDump, PostgresLoad};
-pub use crate::sqlite::{ReplaceError, SqliteSource, back_up, check_backup, put_in_place};
+pub use crate::sqlite::{ReplaceError, SqliteSource, back_up, check_backup, forget_clear_payloads, put_in_place};
 
 /// What a column holds, as far as moving it is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,14 +7,16 @@
 //! - LOG-1: a log takes at most [`LogBounds::file_bytes_max`] times [`LogBounds::files_max`] of the disk, whatever is written.
 //! - LOG-2: a line stands on one line: what would end it or move the cursor is replaced.
 //! - LOG-4: whatever is not kept is counted: in the log by lines, for the operator by bytes.
-//! - LOG-3: credentials the server was given are taken out before anything is written, and so is whatever else must not be seen.
+//! - LOG-3: credentials the server was given are taken out before anything is written, and so is whatever else must not be seen;
+//!   of a private key that stands in many lines nothing is written.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use executors::process::key_block::KeyBlock;
 use executors::process::scrub::Scrubber;
 use kernel::ports::clock::Clock;
 use kernel::ports::redactor::Redactor;
@@ -54,6 +56,8 @@ pub(crate) struct ServerLog {
     lines: mpsc::Sender<String>,
     dropped: Arc<AtomicU64>,
     scrubber: ArcSwap<Scrubber>,
+    /// Whether what the server writes is inside of a private key.
+    key_block: Mutex<KeyBlock>,
     redactor: Arc<dyn Redactor>,
     clock: Arc<dyn Clock>,
     teller: Teller,
@@ -76,7 +80,16 @@ impl ServerLog {
         let writing =
             Writing { path: path_of_file, bounds, file: None, size: 0, dropped: counted, teller: teller.clone() };
         tokio::spawn(writing.all(waiting));
-        Arc::new(Self { path, lines, dropped, scrubber: ArcSwap::default(), redactor, clock, teller })
+        Arc::new(Self {
+            path,
+            lines,
+            dropped,
+            scrubber: ArcSwap::default(),
+            key_block: Mutex::default(),
+            redactor,
+            clock,
+            teller,
+        })
     }
 
     /// LOG-3: from now on these are taken out, too.
@@ -84,7 +97,15 @@ impl ServerLog {
         self.scrubber.store(scrubber);
     }
 
-    /// One more line. Never waits.
+    /// One more line that the server has written. Never waits.
+    pub(crate) fn written(&self, line: &str) {
+        let shown = self.key_block.lock().unwrap_or_else(PoisonError::into_inner).line(line);
+        if let Some(shown) = shown {
+            self.line(&shown);
+        }
+    }
+
+    /// One more line, whole in itself. Never waits.
     pub(crate) fn line(&self, text: &str) {
         let scrubber = self.scrubber.load();
         let text = scrubber.text(text);
@@ -101,8 +122,8 @@ impl ServerLog {
         self.missing(missing);
     }
 
-    /// LOG-4.
-    fn missing(&self, bytes: usize) {
+    /// LOG-4: so much was not kept.
+    pub(crate) fn missing(&self, bytes: usize) {
         if bytes > 0 {
             self.teller.tell(UpstreamEvent::LogDropped { bytes: bytes as u64 });
         }
@@ -281,6 +302,22 @@ mod tests {
         let lines = until_last(&log, "[secret key] of [NAME]").await;
         assert_eq!(lines, ["2026-03-01T12:30:45.678Z \u{fffd}[31mkey is [secret key] of [NAME]"]);
         assert!(folder.path().join("___files.log").try_exists().unwrap());
+    }
+
+    #[tokio::test]
+    async fn of_a_key_in_many_lines_nothing_is_written_whatever_else_is_said_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let log =
+            ServerLog::open(folder.path(), "keys", LogBounds::default(), Arc::new(StillClock), untold(), hidden());
+        log.written("key -----BEGIN PRIVATE KEY-----");
+        log.written("MIIEowIBAAKCAQEAx7Zq0fYV3nQ1b8mJcT5kHs2Lw9RdEaGvXoPi4UyN6t");
+        log.line("[gantry] a word of our own");
+        log.written("MIIEowIBAAKCAQEAx7Zq0fYV3nQ1b8mJcT5kHs2Lw9RdEaGvXoPi4UyN6t");
+        log.written("-----END PRIVATE KEY-----");
+        log.written("after it");
+        let lines = until_last(&log, "after it").await;
+        let words: Vec<&str> = lines.iter().filter_map(|line| line.split_once(' ')).map(|(_, words)| words).collect();
+        assert_eq!(words, ["key [REDACTED]", "[gantry] a word of our own", "after it"]);
     }
 
     #[tokio::test]

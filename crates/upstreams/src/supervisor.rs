@@ -385,7 +385,7 @@ impl Hearing for Unit {
     }
 
     fn line(&self, line: &str) {
-        self.log.line(line);
+        self.log.written(line);
     }
 
     fn happened(&self, event: UpstreamEvent) {

@@ -116,9 +116,16 @@ impl Members {
 
 impl ErrorMembers {
     fn kept(self) -> RpcError {
-        let message = self.message.chars().take(ERROR_CHARS_MAX).collect();
-        RpcError { code: self.code, message, data: self.data }
+        RpcError { code: self.code, message: beginning(self.message), data: self.data }
     }
+}
+
+/// What is kept of a long text. The word in which it is cut goes as a whole: half a credential would be recognised by nobody.
+fn beginning(text: String) -> String {
+    let Some((end, _)) = text.char_indices().nth(ERROR_CHARS_MAX) else { return text };
+    let kept = text.get(..end).unwrap_or_default();
+    let whole = kept.rfind(char::is_whitespace).and_then(|space| kept.get(..space)).unwrap_or_default();
+    format!("{}…", whole.trim_end())
 }
 
 /// An id of ours as it comes back. Some servers make text of numbers.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use kernel::ports::clock::Clock as _;
 use serde_json::json;
-use store::moving::{MoveError, PostgresDump, Sum, back_up, write_line};
+use store::moving::{Cell, MoveError, PostgresDump, Sum, back_up, forget_clear_payloads, write_line};
 use store::postgres::Options;
 
 use crate::backup_file::{BackupWriter, DATABASE, FORMAT, Head, StoreKind, TableDigest};
@@ -22,6 +22,7 @@ use crate::machine::SystemClock;
 use crate::open_store::not_moved;
 use crate::progress_bar::ProgressBar;
 use crate::store_place::StorePlace;
+use crate::store_seal::SEALED_PAYLOAD;
 
 /// How long one statement may take while a store is moved.
 pub(super) const STATEMENT_MAX: Duration = Duration::from_mins(10);
@@ -33,7 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// gantry backup --to /mnt/backups/monday.tar.gz
 ///
 /// The audit log is copied as far as its newest checkpoint covers it. Secrets (signing keys, admin token) are left out unless
-/// --with-keys is given: whoever has them can speak for this server.
+/// --with-keys is given: whoever has them can speak for this server. So are parameters of background calls that are not sealed
+/// in the store.
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
     /// The file to make [default: gantry-backup-TIME.tar.gz]
@@ -80,12 +82,19 @@ impl Backup {
         let bytes = std::fs::metadata(&to).map_err(|error| cannot(&error))?.len();
         let document = json!({
             "file": to, "bytes": bytes, "audit_records": made.audit_records, "rows": made.rows,
-            "has_keys": self.with_keys,
+            "has_keys": self.with_keys, "parameters_left_out": made.left_out,
         });
         context.printer.answer(&document, |_| {
             let rows = made.rows.map(|rows| format!("{rows} rows, ")).unwrap_or_default();
             format!("{}: {bytes} bytes, {rows}{} audit records", to.display(), made.audit_records)
         });
+        if made.left_out > 0 {
+            context.printer.note(&format!(
+                "the parameters of {} background calls are readable in the store, so they are not in the backup: those calls \
+                 cannot be done where it is restored. Give the store a key (`[store] seal_key_file`), or use --with-keys",
+                made.left_out
+            ));
+        }
         if !self.with_keys {
             context.printer.note("the keys of the data directory are not in it: keep them apart, or use --with-keys");
         }
@@ -106,6 +115,8 @@ struct Made {
     audit_records: u64,
     /// Where they were counted.
     rows: Option<u64>,
+    /// Background calls whose parameters were readable in the store and are not in the backup.
+    left_out: usize,
 }
 
 impl Making<'_> {
@@ -116,8 +127,11 @@ impl Making<'_> {
         let total = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let mut bar = ProgressBar::new(&self.context.printer);
         let mut copying = tokio::task::spawn_blocking({
-            let (from, to) = (path.to_owned(), copy.0.clone());
-            move || back_up(&from, &to)
+            let (from, to, with_keys) = (path.to_owned(), copy.0.clone(), self.with_keys);
+            move || {
+                back_up(&from, &to)?;
+                if with_keys { Ok(0) } else { forget_clear_payloads(&to, SEALED_PAYLOAD) }
+            }
         });
         let copied = loop {
             tokio::select! {
@@ -128,14 +142,14 @@ impl Making<'_> {
             }
         };
         bar.end();
-        copied
+        let left_out = copied
             .map_err(|error| Failure::new(format!("the copy of the store was broken off: {error}")))?
             .map_err(|error| Failure::new(error.to_string()))?;
         let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
         let mut writer = self.begin(file, StoreKind::Sqlite, (0, 0), covered.records)?;
         add_file(&mut writer, DATABASE, &copy.0, None)?;
         self.end(writer, &covered)?;
-        Ok(Made { audit_records: covered.records, rows: None })
+        Ok(Made { audit_records: covered.records, rows: None, left_out })
     }
 
     async fn of_postgres(&self, url: &str, file: File) -> Result<Made, Failure> {
@@ -145,18 +159,24 @@ impl Making<'_> {
         // The log goes on while the tables are read, but its copy is of what was signed by then: not less than the tables.
         let covered = audit::covered(self.audit_dir).map_err(|error| unreadable(self.audit_dir, &error))?;
         let mut writer = self.begin(file, StoreKind::Postgres, (dump.steps(), total), covered.records)?;
-        let (mut bar, mut rows) = (ProgressBar::new(&self.context.printer), 0);
+        let (mut bar, mut rows, mut left_out) = (ProgressBar::new(&self.context.printer), 0, 0);
         for table in dump.tables().to_vec() {
             let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+            let is_payload = |name: &&str| table.name == "job_bodies" && *name == "payload";
+            let payload = columns.iter().position(is_payload);
             let of_table = |name: &str| format!("store/{}/{name}", table.name);
             let text = serde_json::to_string(&columns).map_err(|error| Failure::new(error.to_string()))?;
             writer.add_text(&of_table("columns.json"), &text).map_err(|error| unwritable(&error))?;
             let (mut sum, mut number) = (Sum::default(), 0_u32);
             dump.open(&table).await.map_err(failed)?;
             loop {
-                let fetched = dump.fetch(&table).await.map_err(failed)?;
+                let mut fetched = dump.fetch(&table).await.map_err(failed)?;
                 if fetched.is_empty() {
                     break;
+                }
+                if let (false, Some(payload)) = (self.with_keys, payload) {
+                    left_out +=
+                        fetched.iter_mut().filter_map(|row| row.get_mut(payload)).filter_map(forget_if_clear).count();
                 }
                 let mut lines = String::new();
                 for row in &fetched {
@@ -177,7 +197,7 @@ impl Making<'_> {
         bar.end();
         dump.end().await;
         self.end(writer, &covered)?;
-        Ok(Made { audit_records: covered.records, rows: Some(rows) })
+        Ok(Made { audit_records: covered.records, rows: Some(rows), left_out })
     }
 
     fn begin(
@@ -225,6 +245,17 @@ fn add_file(
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let whole = file.metadata().map_err(|error| unreadable(path, &error))?.len();
     writer.add(name, file, bytes.unwrap_or(whole)).map_err(|error| unwritable(&error))
+}
+
+/// Puts nothing in place of what went into a background call, if it could be read.
+fn forget_if_clear(payload: &mut Cell) -> Option<()> {
+    match payload {
+        Cell::Text(text) if text != "null" && !text.starts_with(SEALED_PAYLOAD) => {
+            *payload = Cell::Text("null".to_owned());
+            Some(())
+        }
+        _ => None,
+    }
 }
 
 /// The files of a data directory that are secret, by their names in it.

@@ -62,10 +62,11 @@ const SEAL_KEY: Key = Key {
     name: "seal_key",
     kind: Kind::Secret,
     default: None,
-    unset: "SQLite: a key of its own in the data directory (`keys/store.key`); PostgreSQL: nothing in the database is sealed",
-    doc: "The key that seals what must not be readable in the store: the parameters of background calls, and on PostgreSQL the \
-          secrets which all instances know alike. 32 bytes as 64 hexadecimal digits or in base64, on PostgreSQL the same for \
-          all instances. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file (`seal_key_file`) than here.",
+    unset: "`keys/store.key` in the data directory, made at the first start; on PostgreSQL by the first instance, and the others \
+            need a copy",
+    doc: "The key that seals what must not be readable in the store: the parameters of background calls, the state in \
+          checkpoints, and on PostgreSQL the secrets which all instances know alike. 32 bytes as 64 hexadecimal digits or in \
+          base64, on PostgreSQL the same for all instances. Better in the environment, as `GANTRY_STORE__SEAL_KEY`, or in a file (`seal_key_file`) than here.",
     since: "0.2",
 };
 
@@ -137,6 +138,12 @@ impl StoreSection {
                 None
             }
         }
+    }
+
+    /// Nothing was said.
+    #[cfg(test)]
+    pub(crate) fn unset() -> Self {
+        Self { place: Place::File(None), seal_key: None }
     }
 
     /// The database, if it is one.

@@ -45,7 +45,7 @@ use self::pipe::Pipe;
 use super::output::{failed, unreadable};
 use super::scrub::Scrubber;
 use super::service_failure::ServiceFailure;
-use super::streams::{Streams, last_lines};
+use super::streams::Streams;
 
 mod checkpointed;
 mod conversation;
@@ -284,9 +284,10 @@ impl Session {
         self.said
     }
 
-    /// The last lines that the tool wrote to stderr during the last call, without secrets, fit for the operator's log.
+    /// The end of what the tool wrote to stderr during the last call, without the secrets that it was given. It is redacted
+    /// before its last lines are shown.
     pub fn log(&self, secrets: &Scrubber) -> String {
-        last_lines(&self.pipe.log(), secrets)
+        secrets.text(&self.pipe.log()).into_owned()
     }
 
     async fn close<T>(&mut self, ended: &Result<T, SessionError>) {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::scrub::Scrubber;
-use super::streams::{FromTool, Streams, Tail, ToTool, last_lines};
+use super::streams::{FromTool, Streams, Tail, ToTool};
 
 /// How much is read of a tool, and for how long after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Default for Bounds {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conversation {
     stdout: Vec<u8>,
-    stderr_end: Vec<u8>,
+    stderr_end: String,
 }
 
 /// Why a conversation was broken off.
@@ -105,9 +105,9 @@ impl Conversation {
         &self.stdout
     }
 
-    /// The last lines of the log without secrets, fit for the operator.
+    /// The end of the log without the secrets that the tool was given. It is redacted before its last lines are shown.
     pub fn log(&self, secrets: &Scrubber) -> String {
-        last_lines(&self.stderr_end, secrets)
+        secrets.text(&self.stderr_end).into_owned()
     }
 }
 
@@ -136,7 +136,7 @@ impl Heard {
     }
 
     fn conversation(self) -> Conversation {
-        Conversation { stdout: self.stdout, stderr_end: self.stderr.to_vec() }
+        Conversation { stdout: self.stdout, stderr_end: self.stderr.text() }
     }
 }
 

@@ -16,7 +16,7 @@ use std::fmt;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::scrub::Scrubber;
+use super::key_block::KeyBlock;
 
 /// A stream that a tool writes and Gantry reads.
 pub type FromTool = Box<dyn AsyncRead + Send + Unpin>;
@@ -52,11 +52,9 @@ impl fmt::Debug for Streams {
     }
 }
 
-/// The last lines of what a tool wrote, fit for a log. Secrets go first: a line that was cut might show half of one.
-pub fn last_lines(bytes: &[u8], secrets: &Scrubber) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let text = secrets.text(&text);
-    let lines: Vec<&str> = text.lines().collect();
+/// The last lines of what a tool wrote, fit for a log. The text was redacted as a whole before: half a secret looks like none.
+pub fn last_lines(redacted: &str) -> String {
+    let lines: Vec<&str> = redacted.lines().collect();
     let last = lines.get(lines.len().saturating_sub(LINES_SHOWN)..).unwrap_or_default();
     last.iter().map(|line| clean(line, LINE_CHARS_SHOWN)).collect::<Vec<_>>().join("\n")
 }
@@ -83,22 +81,24 @@ fn turns_text(c: char) -> bool {
 
 /// The end of a stream: the last bytes of however many there were.
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(crate) struct Tail {
     kept: VecDeque<u8>,
     kept_max: usize,
     seen: u64,
+    /// Whether what went by ends inside of a private key.
+    lost: KeyBlock,
 }
 
 impl Tail {
-    pub(super) fn new(kept_max: usize) -> Self {
-        Self { kept: VecDeque::with_capacity(kept_max), kept_max, seen: 0 }
+    pub(crate) fn new(kept_max: usize) -> Self {
+        Self { kept: VecDeque::with_capacity(kept_max), kept_max, seen: 0, lost: KeyBlock::default() }
     }
 
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.seen = self.seen.saturating_add(bytes.len() as u64);
         self.kept.extend(bytes);
         let surplus = self.kept.len().saturating_sub(self.kept_max);
-        self.kept.drain(..surplus);
+        self.lose(surplus);
     }
 
     /// How many bytes there were in all.
@@ -106,18 +106,31 @@ impl Tail {
         self.seen
     }
 
+    /// Counts anew. A key that was being written may still be.
     pub(super) fn clear(&mut self) {
-        self.kept.clear();
+        self.lose(self.kept.len());
         self.seen = 0;
     }
 
-    /// The whole lines among what is kept. Of a line whose beginning is gone nothing is shown: it could be the rest of a
-    /// secret, which nobody would recognise as one.
-    pub(super) fn to_vec(&self) -> Vec<u8> {
+    fn lose(&mut self, count: usize) {
+        if count > 0 {
+            let lost: Vec<u8> = self.kept.drain(..count).collect();
+            self.lost.pass(&String::from_utf8_lossy(&lost));
+        }
+    }
+
+    /// The whole lines among what is kept, without the rest of a private key that began before. Of a line whose beginning is
+    /// gone nothing is shown: it could be the rest of a secret, which nobody would recognise as one.
+    pub(crate) fn text(&self) -> String {
         let is_cut = self.seen > self.kept.len() as u64;
         let cut_line =
             if is_cut { self.kept.iter().position(|byte| *byte == b'\n').map(|end| end + 1) } else { Some(0) };
-        self.kept.iter().copied().skip(cut_line.unwrap_or(self.kept.len())).collect()
+        let cut_line = cut_line.unwrap_or(self.kept.len());
+        let mut before = self.lost.clone();
+        let gone: Vec<u8> = self.kept.iter().copied().take(cut_line).collect();
+        before.pass(&String::from_utf8_lossy(&gone));
+        let whole: Vec<u8> = self.kept.iter().copied().skip(cut_line).collect();
+        before.lines(&String::from_utf8_lossy(&whole)).into_owned()
     }
 }
 
@@ -125,43 +138,51 @@ impl Tail {
 mod tests {
     use super::*;
 
-    fn last_lines(bytes: &[u8]) -> String {
-        super::last_lines(bytes, &Scrubber::default())
-    }
-
     #[test]
     fn of_a_stream_the_end_is_kept() {
         let mut tail = Tail::new(8);
         for part in ["abc", "", "defgh\nijkl", "mn"] {
             tail.extend(part.as_bytes());
         }
-        assert_eq!((tail.to_vec().as_slice(), tail.seen()), (&b"ijklmn"[..], 15));
+        assert_eq!((tail.text().as_str(), tail.seen()), ("ijklmn", 15));
         // The beginning of this line is gone, so what is left of it could be the end of a secret.
         tail.extend(b"opqrstuv");
-        assert_eq!((tail.to_vec().as_slice(), tail.seen()), (&b""[..], 23));
+        assert_eq!((tail.text().as_str(), tail.seen()), ("", 23));
         tail.clear();
-        assert_eq!((tail.to_vec().len(), tail.seen()), (0, 0));
+        assert_eq!((tail.text().len(), tail.seen()), (0, 0));
     }
 
     #[test]
     fn words_of_a_tool_cannot_forge_a_log_or_speak_to_a_terminal() {
         for (given, shown) in [
-            (&b"one\ntwo\n"[..], "one\ntwo"),
-            (b"\x1b[2Jred\rover", "\u{fffd}[2Jred\u{fffd}over"),
-            (b"\xff\xfe bytes", "\u{fffd}\u{fffd} bytes"),
-            ("a\u{202e}b\u{2028}c".as_bytes(), "a\u{fffd}b\u{fffd}c"),
-            (b"tab\there", "tab\there"),
+            ("one\ntwo\n", "one\ntwo"),
+            ("\x1b[2Jred\rover", "\u{fffd}[2Jred\u{fffd}over"),
+            ("a\u{202e}b\u{2028}c", "a\u{fffd}b\u{fffd}c"),
+            ("tab\there", "tab\there"),
         ] {
             assert_eq!(last_lines(given), shown);
         }
         let many = (0..100).map(|n| format!("line {n}\n")).collect::<String>();
-        assert_eq!(last_lines(many.as_bytes()).lines().count(), LINES_SHOWN);
-        assert!(last_lines(many.as_bytes()).ends_with("line 99"));
-        let long = last_lines("x".repeat(5000).as_bytes());
+        assert_eq!(last_lines(&many).lines().count(), LINES_SHOWN);
+        assert!(last_lines(&many).ends_with("line 99"));
+        let long = last_lines(&"x".repeat(5000));
         assert_eq!(long.chars().count(), LINE_CHARS_SHOWN + 1);
-        // The cut would fall into the secret.
-        let line = format!("{}hunter22", "x".repeat(LINE_CHARS_SHOWN - 4));
-        let scrubbed = super::last_lines(line.as_bytes(), &Scrubber::new(&[("password", "hunter22")]));
-        assert!(!scrubbed.contains("hunt") && scrubbed.contains("[sec"), "{scrubbed}");
+    }
+
+    #[test]
+    fn of_a_key_whose_beginning_is_gone_nothing_is_kept() {
+        let body = "MIIEowIBAAKCAQEAx7Zq0fYV3nQ1b8mJcT5kHs2Lw9RdEaGvXoPi4UyN6t";
+        let mut tail = Tail::new(1000);
+        tail.extend(b"-----BEGIN PRIVATE KEY-----\n");
+        for _ in 0..100 {
+            tail.extend(format!("{body}\n").as_bytes());
+            assert!(tail.seen() < 1000 || !tail.text().contains("MIIE"), "{}", tail.text());
+        }
+        // What a process writes in the next call may be the rest of what it wrote in this one.
+        tail.clear();
+        tail.extend(format!("{body}\n").as_bytes());
+        assert_eq!(tail.text(), "[REDACTED]\n");
+        tail.extend(b"-----END PRIVATE KEY-----\nit goes on\n");
+        assert_eq!(tail.text(), "[REDACTED]\nit goes on\n");
     }
 }

@@ -14,6 +14,7 @@ use super::prepared::Prepared;
 use super::running::Running;
 use super::scrub::Scrubber;
 use super::session::{Call, Scrubbed, Session, SessionBounds, SessionError};
+use super::streams::last_lines;
 use super::warm::{Warm, WarmKey, WarmPool};
 use super::{ended, key_in_environment, simple};
 use crate::confinement::settled;
@@ -201,13 +202,13 @@ fn log(call: &ToolCall, end: &Ended, lines: &str) {
     if end.exit == sandbox::Exit::Code(0) {
         return log_lines(call, lines);
     }
-    let lines = call.companion.redacted(lines);
+    let lines = last_lines(&call.companion.redacted(lines));
     tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, exit = ?end.exit, stderr = %lines, "the tool failed");
 }
 
 fn log_lines(call: &ToolCall, lines: &str) {
     if !lines.is_empty() {
-        let lines = call.companion.redacted(lines);
+        let lines = last_lines(&call.companion.redacted(lines));
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
 }

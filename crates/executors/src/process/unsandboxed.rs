@@ -13,6 +13,7 @@ use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
 use super::child::Child;
 use super::output::{self, Exit, judged};
 use super::scrub::Scrubber;
+use super::streams::last_lines;
 use super::{key_in_environment, simple};
 
 pub(super) async fn run(
@@ -35,10 +36,10 @@ pub(super) async fn run(
     let status = status.map_err(|error| broken(simple::Broken::Io(error)))?;
     let (exit, lines) = (Exit::from(status), said.log(&Scrubber::default()));
     if !exit.is_success() {
-        let lines = call.companion.redacted(&lines);
+        let lines = last_lines(&call.companion.redacted(&lines));
         tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %status, stderr = %lines, "the tool failed");
     } else if !lines.is_empty() {
-        let lines = call.companion.redacted(&lines);
+        let lines = last_lines(&call.companion.redacted(&lines));
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
     let value = judged(exit, said.result());

@@ -28,8 +28,8 @@ use crate::confinement::CallSecrets;
 
 /// Lines of progress and log that one call may write; the rest is counted and dropped.
 const LINES_MAX: u32 = 1_000;
-/// Characters of one such line that are kept.
-const LINE_CHARS_MAX: usize = 1_000;
+/// Characters of one such line that are handed on, to be redacted and then cut.
+const LINE_CHARS_MAX: usize = 16_000;
 
 /// The declared credentials of one call, with their values. Never shown.
 #[derive(Default)]

@@ -3,13 +3,14 @@
 //! Both are memory on our side and never block the guest. A guest that writes more than a result may have is stopped on
 //! the spot, because everything it does from then on is for nothing.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
+
+use crate::process::streams::Tail;
 
 /// Bytes of the end of stderr that are kept.
 const LOG_BYTES_KEPT: usize = 4096;
@@ -73,17 +74,22 @@ impl OutputStream for ResultStream {
 }
 
 /// What a guest writes to stderr, or to stdout where that is not the result.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct LogStream {
-    end: Arc<Mutex<VecDeque<u8>>>,
+    end: Arc<Mutex<Tail>>,
+}
+
+impl Default for LogStream {
+    fn default() -> Self {
+        Self { end: Arc::new(Mutex::new(Tail::new(LOG_BYTES_KEPT))) }
+    }
 }
 
 impl LogStream {
-    /// The last of it, fit for a log.
+    /// The last whole lines of it, fit for a log once they are redacted.
     pub(super) fn last_lines(&self) -> String {
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes: Vec<u8> = end.iter().copied().collect();
-        printable(&String::from_utf8_lossy(&bytes))
+        printable(&end.text())
     }
 }
 
@@ -95,10 +101,7 @@ impl Pollable for LogStream {
 #[async_trait]
 impl OutputStream for LogStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        end.extend(bytes.iter().skip(bytes.len().saturating_sub(LOG_BYTES_KEPT)));
-        let surplus = end.len().saturating_sub(LOG_BYTES_KEPT);
-        end.drain(..surplus);
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).extend(&bytes);
         Ok(())
     }
 
@@ -172,8 +175,10 @@ mod tests {
         for _ in 0..100 {
             stream.write(Bytes::from(vec![b'a'; 1000])).unwrap();
         }
-        stream.write(Bytes::from_static(b"the end\x1b[2J")).unwrap();
-        let lines = stream.last_lines();
-        assert!(lines.len() <= LOG_BYTES_KEPT + 2 && lines.ends_with("the end\u{fffd}[2J"), "{lines}");
+        stream.write(Bytes::from_static(b"password=")).unwrap();
+        stream.write(Bytes::from(vec![b'b'; 5000])).unwrap();
+        assert_eq!(stream.last_lines(), "", "what began before may be the rest of a secret");
+        stream.write(Bytes::from_static(b"\nthe end\x1b[2J")).unwrap();
+        assert_eq!(stream.last_lines(), "the end\u{fffd}[2J");
     }
 }

@@ -221,7 +221,7 @@ async fn ends_and_chatter_of_real_programs_are_told_apart() {
         assert!(error.to_string().contains(words), "{script}: {error}");
         assert!(!session.is_reusable());
         if script.contains("last words") {
-            assert_eq!(session.log(&Scrubber::default()), "last words");
+            assert_eq!(session.log(&Scrubber::default()), "last words\n");
         }
     }
 }

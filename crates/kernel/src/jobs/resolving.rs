@@ -15,11 +15,11 @@ use policy::Action;
 use serde_json::{Value, json};
 
 use super::looking::key_for;
-use super::{Jobs, TOOL_CALL};
+use super::{Jobs, TOOL_CALL, warrant};
 use crate::administration::Actor;
 use crate::ledger::{Kept, did_not_happen};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
-use crate::ports::job_store::{JobDetail, JobKey, JobRecord, JobState, Written};
+use crate::ports::job_store::{FoundResult, JobDetail, JobKey, JobRecord, JobState, Written};
 use crate::ports::ledger::{Entry, EntryState};
 
 impl Jobs {
@@ -94,6 +94,14 @@ impl Jobs {
 
     async fn settle_job(&self, job: &JobRecord, found: Result<Value, Value>) -> Result<(), Refusal> {
         let was = job.error.clone().unwrap_or_default();
+        let found = match found {
+            Ok(result) => {
+                let detail = self.store.find(&job.key).await.map_err(|error| error.refusal())?;
+                let payload = detail.map_or(Value::Null, |detail| warrant::kept_when_done(&detail.payload));
+                Ok(FoundResult { result, payload })
+            }
+            Err(error) => Err(error),
+        };
         let written = self.store.resolve(&job.key, &was, found).await.map_err(|error| error.refusal())?;
         if matches!(written, Written::Kept(_)) {
             self.tell(&job.key);

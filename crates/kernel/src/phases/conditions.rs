@@ -43,6 +43,11 @@ impl Conditions {
         }
     }
 
+    /// Is there anything to mask?
+    pub(super) fn masks(&self) -> bool {
+        !self.redact.is_empty()
+    }
+
     /// Masks what must not be seen.
     pub(super) fn redact(&self, redactor: &dyn Redactor, value: &mut Value) {
         if !self.redact.is_empty() {

@@ -15,6 +15,7 @@ use super::attempts::Run;
 use super::authorize::Authorized;
 use super::conditions::Conditions;
 use super::facts::{CALLS, Facts, millis};
+use super::shown_output::redacted_failure;
 use crate::attendant::{Attendant, Pace};
 use crate::concurrency::NoPlace;
 use crate::fair_places::Place;
@@ -128,7 +129,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
                 let kept = match kept {
                     Kept::Success(kept) => kept,
                     Kept::Resolved { result } => Box::new(KeptResult::of_person(result, facts.started_at)),
-                    Kept::Failure(failure) => return Err(failure.refusal()),
+                    Kept::Failure(failure) => {
+                        return Err(redacted_failure(&*facts.redactor, &tool, &conditions, failure.refusal()));
+                    }
                 };
                 return Ok(Executed { tool, coercions, output: Output::Kept(kept), conditions, result_key: None });
             }
@@ -211,7 +214,8 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         Ok(Output::Stale(_)) => Some(ErrorCode::E3501),
         Err(refusal) => Some(refusal.code),
     });
-    let mut output = match output? {
+    let shown = |refusal| redacted_failure(&*facts.redactor, &tool, &conditions, refusal);
+    let mut output = match output.map_err(shown)? {
         Output::Fresh(output) => output,
         former => {
             if let Output::Stale(former) = &former {

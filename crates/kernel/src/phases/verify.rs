@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::conditions::Conditions;
 use super::execute::{Executed, Output};
-use super::summary::unredactable;
+use super::shown_output::redacted;
 use crate::ledger::KeptResult;
 use crate::ports::executor::Usage;
 use crate::ports::redactor::Redactor;
@@ -96,28 +96,6 @@ fn verify_again(
     fits_the_size(&tool, &result, conditions.result_bytes)?;
     let ran = Some(Ran { started_at, completed_at, duration_ms });
     Ok(Verified { tool, coercions, result, usage, truncation, ran, to_keep: None })
-}
-
-/// Takes out of a result what the profile of the manifest does not show (DESIGN §8.5), and what a policy masks (VALID-012).
-fn redacted(
-    redactor: &dyn Redactor,
-    tool: &ToolVersion,
-    conditions: &Conditions,
-    mut result: Value,
-) -> Result<Value, Refusal> {
-    let schema = &tool.manifest.result_schema;
-    match tool.manifest.output_policy.unwrap_or_default() {
-        OutputPolicy::Raw => {}
-        OutputPolicy::Standard => {
-            let masked = redactor.fields(&result, schema).map_err(|error| unredactable(&error))?;
-            result = masked.unwrap_or(result);
-        }
-        OutputPolicy::Strict => {
-            result = redactor.value(&result, Some(schema)).map_err(|error| unredactable(&error))?;
-        }
-    }
-    conditions.redact(redactor, &mut result);
-    Ok(result)
 }
 
 /// VALID-006: the bad output is not returned, and the values in it are not told.

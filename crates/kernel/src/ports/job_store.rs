@@ -245,6 +245,14 @@ pub struct Taken {
     pub next_due_in: Option<Duration>,
 }
 
+/// What a person found out about a job that was taken for failed: its result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundResult {
+    pub result: Value,
+    /// All that is kept of what went in: nobody needs the rest any more.
+    pub payload: Value,
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum End {
@@ -394,8 +402,14 @@ pub trait JobStore: Send + Sync + fmt::Debug {
     async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError>;
 
     /// Replaces the end of a failed job by what a person found out, a result or another error, if `was` still is its error.
-    /// With an error its dedupe key is free again: nothing came of it.
-    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError>;
+    /// With an error its dedupe key is free again: nothing came of it. With a result the job is done, and of what went in only
+    /// what is named is kept.
+    async fn resolve(
+        &self,
+        key: &JobKey,
+        was: &Value,
+        found: Result<FoundResult, Value>,
+    ) -> Result<Written, StoreError>;
 
     /// Cancels a job that waits, and asks a running one to end. Asking again changes nothing. The dedupe key of a job that
     /// waited for its first attempt is free afterwards (JOB-8).

@@ -49,7 +49,8 @@ pub trait Redactor: Send + Sync + fmt::Debug {
         *self.text(text) != *text
     }
 
-    /// Puts a word in place of every member with one of these names, at every depth, whatever it holds.
+    /// Puts a word in place of every member with one of these names, at every depth, whatever it holds, also in JSON that
+    /// stands in a string.
     fn members(&self, value: &mut Value, names: &[Box<str>]);
 
     /// The one for calls of this tenant, if it adds to the rules; else this one is.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use contract::ids::{InvocationId, TenantId};
 use gantry_kernel::ports::clock::Clock as _;
 use gantry_kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobStore, NewJob,
-    Renewed, TakeRules, Taken, TakenJob, Written,
+    Adopted, CancelAsked, End, Enqueued, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage,
+    JobStore, NewJob, Renewed, TakeRules, Taken, TakenJob, Written,
 };
 use gantry_kernel::ports::ledger::{
     Begun, Entry, EntryFilter, Fence, Intent, Ledger, OwnerId, Resolved, Settled, Settlement,
@@ -159,7 +159,12 @@ impl JobStore for Wire {
     async fn finish(&self, key: &JobKey, fence: Fence, end: End) -> Result<Written, StoreError> {
         ask!(self, JobStore, finish(key, fence, end))
     }
-    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+    async fn resolve(
+        &self,
+        key: &JobKey,
+        was: &Value,
+        found: Result<FoundResult, Value>,
+    ) -> Result<Written, StoreError> {
         ask!(self, JobStore, resolve(key, was, found))
     }
     async fn ask_cancel(&self, key: &JobKey, reason: &str, error: Value) -> Result<CancelAsked, StoreError> {

@@ -7,8 +7,7 @@ use std::time::Duration;
 use contract::canonical;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, JobCounts, JobFilter, JobKey, JobPriority, JobState,
-    JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
+    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobFilter, JobKey, JobPriority, JobState, JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
 };
 use serde_json::{Value, json};
 
@@ -383,7 +382,8 @@ pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut a
     let store = ready(&adapter).await;
     let dedupe = || Some(Dedupe { key: "k".into(), window: HOUR });
     let other = json!({ "code": "E3404" });
-    for (number, found) in [(1, Ok(json!({ "words": 2 }))), (2, Err(other.clone()))] {
+    let found = FoundResult { result: json!({ "words": 2 }), payload: json!("kept") };
+    for (number, found) in [(1, Ok(found)), (2, Err(other.clone()))] {
         let of = if number == 1 { "local" } else { "acme" };
         put(&store, NewJob { dedupe: dedupe(), ..job(of, number) }).await;
         let (key, fence) = take_one(&store).await;
@@ -403,6 +403,7 @@ pub async fn what_a_person_finds_out_replaces_the_end_of_a_failed_job_once(mut a
         (found.record.state, found.record.error, found.result),
         (JobState::Done, None, Some(json!({ "words": 2 })))
     );
+    assert_eq!(found.payload, json!("kept"), "what is done needs no parameters");
     let found = store.find(&failed).await.unwrap().unwrap();
     assert_eq!((found.record.state, found.record.error), (JobState::Failed, Some(other)));
     for key in [&done, &failed] {

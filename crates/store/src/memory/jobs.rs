@@ -10,7 +10,7 @@ use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
+    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
     JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, PROGRESS_KEPT_MAX, Renewed, TakeRules, Taken,
     TakenJob, Written, rank,
 };
@@ -372,14 +372,20 @@ impl JobStore for MemoryStore {
         Ok(Written::Kept(state))
     }
 
-    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+    async fn resolve(
+        &self,
+        key: &JobKey,
+        was: &Value,
+        found: Result<FoundResult, Value>,
+    ) -> Result<Written, StoreError> {
         let now = self.now();
         let mut kept = self.jobs();
         let failed = |job: &&mut Job| job.record.state == JobState::Failed && job.record.error.as_ref() == Some(was);
         let Some(job) = kept.find(key).filter(failed) else { return Ok(Written::Fenced) };
         let (state, data) = match found {
-            Ok(result) => {
+            Ok(FoundResult { result, payload }) => {
                 job.result = Some(result);
+                job.payload = payload;
                 job.record.error = None;
                 job.record.progress_percent = Some(100.0);
                 (JobState::Done, json!({ "state": JobState::Done.as_str() }))

@@ -18,8 +18,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, Fence, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobState,
-    JobStore, NewJob, OwnerId, PAGE_MAX, Renewed, TakeRules, Taken, TakenJob, Written,
+    Adopted, CancelAsked, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
+    JobPage, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, Renewed, TakeRules, Taken, TakenJob, Written,
 };
 use kernel::ports::registry_store::StoreError;
 use policy::CallOwner;
@@ -87,7 +87,12 @@ impl JobStore for PostgresStore {
         Ok(self.finish_attempt(key, fence, &end).await?)
     }
 
-    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+    async fn resolve(
+        &self,
+        key: &JobKey,
+        was: &Value,
+        found: Result<FoundResult, Value>,
+    ) -> Result<Written, StoreError> {
         Ok(self.resolve_failed(key, was, &found).await?)
     }
 

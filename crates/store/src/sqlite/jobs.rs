@@ -15,8 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, End, Enqueued, Fence, JobCounts, JobDetail, JobEvent, JobFilter, JobKey, JobPage, JobStore,
-    NewJob, OwnerId, Renewed, TakeRules, Taken, TakenJob, Written,
+    Adopted, CancelAsked, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
+    JobPage, JobStore, NewJob, OwnerId, Renewed, TakeRules, Taken, TakenJob, Written,
 };
 use kernel::ports::registry_store::StoreError;
 use rusqlite::Connection;
@@ -82,7 +82,12 @@ impl JobStore for SqliteStore {
         self.writer()?.run(move |connection| writing::finish(connection, now, &key, fence, &end)).await
     }
 
-    async fn resolve(&self, key: &JobKey, was: &Value, found: Result<Value, Value>) -> Result<Written, StoreError> {
+    async fn resolve(
+        &self,
+        key: &JobKey,
+        was: &Value,
+        found: Result<FoundResult, Value>,
+    ) -> Result<Written, StoreError> {
         let (now, key, was) = (self.now(), key.clone(), was.clone());
         self.writer()?.run(move |connection| writing::resolve(connection, now, &key, &was, &found)).await
     }

@@ -55,6 +55,31 @@ pub fn back_up(from: &Path, to: &Path) -> Result<(), OpenError> {
     check_backup(to)
 }
 
+/// Takes out of a copy what went into background calls and does not begin with `sealed`, so that nobody can read it there.
+/// Says of how many calls. Blocks.
+pub fn forget_clear_payloads(copy: &Path, sealed: &str) -> Result<usize, OpenError> {
+    let location = Location::new(copy);
+    let forget = || {
+        let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'job_bodies')";
+        if !connection.query_row(is_there, [], |row| row.get::<_, bool>(0))? {
+            return Ok(0);
+        }
+        // One file, whatever the store is in.
+        connection.pragma_update(None, "journal_mode", "delete")?;
+        let forgotten = connection.execute(
+            "UPDATE job_bodies SET payload = 'null' WHERE payload <> 'null' AND substr(payload, 1, length(?1)) <> ?1",
+            [sealed],
+        )?;
+        if forgotten > 0 {
+            // Pages that are free still hold what was there.
+            connection.execute_batch("VACUUM")?;
+        }
+        Ok(forgotten)
+    };
+    forget().map_err(|error: rusqlite::Error| location.classify(error))
+}
+
 /// Is this file a whole store that this program can open? Reads all of it. Blocks.
 pub fn check_backup(file: &Path) -> Result<(), OpenError> {
     let location = Location::new(file);

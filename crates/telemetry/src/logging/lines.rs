@@ -27,6 +27,8 @@ use crate::traces::Redaction;
 
 /// Characters of one value.
 const VALUE_CHARS_MAX: usize = 8_192;
+/// Characters of a value that are looked at: it is redacted before it is cut, because half a secret looks like none.
+const READ_CHARS_MAX: usize = 4 * VALUE_CHARS_MAX;
 /// The field that is the message.
 const MESSAGE: &str = "message";
 /// The fields by which an event within a call is known: that of the span around it, and that of events elsewhere that
@@ -71,6 +73,16 @@ impl Lines {
     }
 }
 
+/// LINE-2.
+fn shorten(value: &mut Value) {
+    if let Value::String(text) = value
+        && let Some((end, _)) = text.char_indices().nth(VALUE_CHARS_MAX)
+    {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
 /// What a span around events says.
 struct Said(Map<String, Value>);
 
@@ -103,6 +115,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         if INVOCATION.iter().any(|name| fields.contains_key(*name)) {
             self.redact(&mut fields);
         }
+        fields.values_mut().for_each(shorten);
         let mut time = String::new();
         // A clock that cannot be read leaves its place empty.
         let _ = SystemTime.format_time(&mut Writer::new(&mut time));
@@ -213,13 +226,10 @@ impl Fields<'_> {
         self.0.insert(field.name().to_owned(), value);
     }
 
-    /// LINE-2.
     fn text(&mut self, field: &Field, text: &dyn fmt::Display) {
-        let mut short = Short { text: String::new(), left: VALUE_CHARS_MAX };
+        let mut short = Short { text: String::new(), left: READ_CHARS_MAX };
         // It ends with an error when there is enough.
-        if write!(short, "{text}").is_err() {
-            short.text.push('…');
-        }
+        let _ = write!(short, "{text}");
         self.set(field, short.text.into());
     }
 }

@@ -218,18 +218,29 @@ async fn each_line(
     }
 }
 
-/// STDIO-2: lines that are too long are cut, not refused.
+/// STDIO-2: lines that are too long are cut, not refused. Only their beginning is kept: what is in the middle of a line may be
+/// the rest of a secret, which nobody would recognise as one.
 async fn keep_log(mut stderr: impl AsyncRead + Unpin, log: Arc<ServerLog>) {
     let mut buffer = BytesMut::with_capacity(LOG_LINE_BYTES_MAX);
+    let mut inside_long_line = false;
     loop {
         buffer.reserve(LOG_LINE_BYTES_MAX);
         let ended = !matches!(stderr.read_buf(&mut buffer).await, Ok(1..));
         while let Some(at) = buffer.iter().position(|byte| *byte == b'\n') {
-            log.line(&String::from_utf8_lossy(&buffer.split_to(at)));
+            let line = buffer.split_to(at);
             buffer.advance(1);
+            if std::mem::take(&mut inside_long_line) {
+                log.missing(line.len());
+            } else {
+                log.written(&String::from_utf8_lossy(&line));
+            }
         }
-        if !buffer.is_empty() && (ended || buffer.len() >= LOG_LINE_BYTES_MAX) {
-            log.line(&String::from_utf8_lossy(&buffer));
+        if !buffer.is_empty() && (ended || inside_long_line || buffer.len() >= LOG_LINE_BYTES_MAX) {
+            if std::mem::replace(&mut inside_long_line, true) {
+                log.missing(buffer.len());
+            } else {
+                log.written(&String::from_utf8_lossy(&buffer));
+            }
             buffer.clear();
         }
         if ended {

@@ -132,10 +132,13 @@ fn sealing(config: &Config, dir: &DataDir) -> Finding {
             ),
             Err(failure) => Finding::of_failure(WHAT, failure),
         },
-        None if config.store.database().is_some() => Finding::new(WHAT, Health::Notable, NOT_SEALED)
-            .hint("set `[store] seal_key_file`; docs/postgres.md says how"),
         None => match dir.store_key() {
             Ok(Some(_)) => Finding::new(WHAT, Health::Well, "parameters in the store are sealed with `keys/store.key`"),
+            // The first start on a new database makes it; without it, this data directory serves one from before.
+            Ok(None) if config.store.database().is_some() && dir.admin_token_file().exists() => {
+                Finding::new(WHAT, Health::Notable, NOT_SEALED)
+                    .hint("set `[store] seal_key_file`; docs/postgres.md says how")
+            }
             Ok(None) => Finding::new(WHAT, Health::Absent, "`keys/store.key` is made at the first start"),
             Err(failure) => Finding::of_failure(WHAT, failure),
         },

@@ -22,15 +22,14 @@ use kernel::ports::key_vault::KeyVault;
 use policy::{SigningKey, VerifyingKey};
 use tokio::task::JoinHandle;
 
-use crate::config::store::{SealKeyPlace, StoreSection};
 use crate::data_dir::{self, DataDir};
 use crate::failure::Failure;
 use crate::key_vault::{self, DataDirVault};
 use crate::machine::OsEntropy;
-use crate::open_store::OpenStore;
 use crate::sealed_secrets::SealedSecrets;
 use crate::secret_file;
 use crate::shared_keys::{self, KeyRing, SIGNING_KEYS, SharedKeys};
+use crate::store_seal::StoreKey;
 
 /// Files that may be set aside under one name. More than that is for a person to look at.
 const SET_ASIDE_MAX: usize = 10;
@@ -67,14 +66,13 @@ struct Line {
 /// Agrees with the other instances on this store; the data directory has afterwards what was agreed on. `None` if there can
 /// be no others.
 pub(super) async fn agree(
-    store: &OpenStore,
-    config: &StoreSection,
+    store: Option<Arc<dyn InstallationStore>>,
+    key: Option<&StoreKey>,
     data_dir: &DataDir,
     entropy: &Arc<OsEntropy>,
 ) -> Result<Option<Installation>, Failure> {
-    let Some(store) = store.installation() else { return Ok(None) };
-    let key = config.seal_key.as_ref().map(SealKeyPlace::key).transpose()?;
-    let sealed = SealedSecrets::open(store, key.as_ref(), Arc::clone(entropy) as _).await?;
+    let Some(store) = store else { return Ok(None) };
+    let sealed = SealedSecrets::open(store, key, Arc::clone(entropy) as _).await?;
     join(Arc::new(sealed), data_dir, &**entropy).await.map(Some)
 }
 

@@ -37,7 +37,6 @@ use super::audit_sinks::AuditSinks;
 use super::installation::{self, Installation};
 use crate::audit_log::{self, LogKeeping};
 use crate::config::Config;
-use crate::config::store::SealKeyPlace;
 use crate::context::Context;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
@@ -48,9 +47,10 @@ use crate::outside::Outside;
 use crate::policy_files::following::PolicyFollower;
 use crate::reach::reach;
 use crate::redacting::Redacting;
+use crate::sealed_checkpoints::SealedCheckpoints;
 use crate::sealed_jobs::SealedJobs;
 use crate::secrets_folder::SecretsFolder;
-use crate::store_seal::{NOT_SEALED, StoreKey, StoreSeal};
+use crate::store_keys::StoreKeys;
 use crate::tool_folders::loading::Loader;
 
 /// What the kernel is built from.
@@ -71,15 +71,7 @@ pub(super) struct House {
     redacting: Redacting,
     /// What this instance has in common with the others on its store.
     installation: Option<Installation>,
-    sealing: Sealing,
-}
-
-/// The keys on what must not be readable in the store.
-struct Sealing {
-    /// Seals what is written; none if the store is shared and nobody has given one.
-    key: Option<StoreKey>,
-    /// Opens what this data directory has sealed before a key was given.
-    former: Option<StoreKey>,
+    store_keys: StoreKeys,
 }
 
 /// The kernel, and what works for it.
@@ -115,13 +107,15 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
     data_dir.create()?;
     let entropy = Arc::new(OsEntropy::open()?);
     let store = OpenStore::open(&config.store, data_dir.path()).await?;
-    let installation = installation::agree(&store, &config.store, &data_dir, &entropy).await?;
+    let shared = store.installation();
+    let any_entropy = Arc::clone(&entropy) as Arc<dyn Entropy>;
+    let store_keys = StoreKeys::of(&config.store, shared.as_deref(), &data_dir, &any_entropy).await?;
+    let installation = installation::agree(shared, store_keys.key.as_ref(), &data_dir, &entropy).await?;
     let admin = data_dir.admin_token_or_new(&*entropy)?;
     let key = data_dir.signing_key_or_new(&*entropy)?;
     for warning in [admin.warning, key.warning].into_iter().flatten() {
         tracing::warn!("{warning}");
     }
-    let sealing = sealing(&store, config, &data_dir, &entropy)?;
     let own_keys = match &installation {
         Some(installation) => installation.own_keys(),
         None => key_vault::own_keys(&data_dir, &key.value)?,
@@ -139,21 +133,8 @@ pub(super) async fn build(context: &Context, config: &Config, redacting: Redacti
         data_dir,
         redacting,
         installation,
-        sealing,
+        store_keys,
     })
-}
-
-/// A store of this machine's own has a key in the data directory, unless one is given. For a store that instances share it
-/// must be given, because a key that is made here would lock the others out, and one in the store itself keeps nobody out.
-fn sealing(store: &OpenStore, config: &Config, data_dir: &DataDir, entropy: &OsEntropy) -> Result<Sealing, Failure> {
-    let given = config.store.seal_key.as_ref().map(SealKeyPlace::key).transpose()?;
-    if given.is_none() && !store.is_shared() {
-        return Ok(Sealing { key: Some(data_dir.store_key_or_new(entropy)?), former: None });
-    }
-    if given.is_none() {
-        tracing::warn!("{NOT_SEALED}: set `[store] seal_key_file` to a file with a key that all instances have");
-    }
-    Ok(Sealing { key: given, former: data_dir.store_key()? })
 }
 
 impl House {
@@ -177,8 +158,7 @@ impl House {
 
     /// The queue, with seals on what goes into it.
     pub(super) fn jobs(&self) -> Result<Arc<SealedJobs>, Failure> {
-        let seal = |key: &Option<StoreKey>| key.as_ref().map(|key| StoreSeal::new(key, self.entropy())).transpose();
-        let (seal, former) = (seal(&self.sealing.key)?, seal(&self.sealing.former)?);
+        let (seal, former) = self.store_keys.seals(&self.entropy())?;
         Ok(Arc::new(SealedJobs::new(Arc::clone(&self.store.jobs), seal, former)))
     }
 
@@ -280,7 +260,8 @@ impl House {
             observer,
             redactor: self.redactor(),
         });
-        let store = Arc::clone(&self.store.checkpoints);
+        let (seal, former) = self.store_keys.seals(&self.entropy())?;
+        let store = Arc::new(SealedCheckpoints::new(Arc::clone(&self.store.checkpoints), seal, former));
         let kernel = kernel.with_audit_log(log).with_resilience(Arc::new(resilience));
         let kernel = kernel
             .with_checkpoints(Checkpoints::new(store, CheckpointRetention::default()).shared(self.store.is_shared()));

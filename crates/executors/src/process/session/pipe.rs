@@ -162,8 +162,8 @@ impl Pipe {
     }
 
     /// The end of the log of this call.
-    pub(super) fn log(&self) -> Vec<u8> {
-        self.log.to_vec()
+    pub(super) fn log(&self) -> String {
+        self.log.text()
     }
 
     /// A whole line of the inbox that says something.

@@ -154,7 +154,7 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
     assert_eq!(ended.unwrap(), json!({ "ok": [1, 2] }));
     assert_eq!(
         session.log(&Scrubber::default()),
-        "to the log",
+        "to the log\n",
         "what came before the answer is in the log of the call"
     );
     assert!(session.is_reusable());
@@ -397,7 +397,7 @@ async fn a_tool_that_ends_is_told_apart_and_its_last_words_are_kept() {
     let error = ended.unwrap_err();
     assert!(matches!(error, SessionError::Ended), "{error:?}");
     assert_eq!(error.refusal().code, ErrorCode::E3404);
-    assert_eq!(session.log(&Scrubber::default()), "Traceback\nKeyError: 'x'");
+    assert_eq!(session.log(&Scrubber::default()), "Traceback\nKeyError: 'x'\n");
     tool.await.unwrap();
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kernel::ports::job_store::{CancelAsked, DedupeKey, End, Fence, JobKey, JobState, PROGRESS_KEPT_MAX, Written};
+use kernel::ports::job_store::{CancelAsked, DedupeKey, End, Fence, FoundResult, JobKey, JobState, PROGRESS_KEPT_MAX, Written};
 use serde_json::{Value, json};
 
 use super::records::state;
@@ -163,7 +163,7 @@ impl PostgresStore {
         &self,
         key: &JobKey,
         was: &Value,
-        found: &Result<Value, Value>,
+        found: &Result<FoundResult, Value>,
     ) -> Result<Written, Fault> {
         let now = self.now();
         in_transaction!(self.pool, Scope::Tenant(key.tenant.as_str()), |tx| resolve(tx, now, key, was, found).await)
@@ -259,7 +259,7 @@ async fn resolve(
     now: Option<i64>,
     key: &JobKey,
     was: &Value,
-    found: &Result<Value, Value>,
+    found: &Result<FoundResult, Value>,
 ) -> Result<Written, Fault> {
     let (tenant, id) = (key.tenant.as_str(), key.id.to_string());
     let failed = "SELECT seq, error FROM jobs WHERE tenant_id = $1 AND id = $2 AND state = 'failed' FOR UPDATE";
@@ -269,7 +269,7 @@ async fn resolve(
     }
     let seq: i64 = column(&row, "seq")?;
     let (state, result, error) = match found {
-        Ok(result) => (JobState::Done, Some(result), None),
+        Ok(found) => (JobState::Done, Some(found), None),
         Err(error) => (JobState::Failed, None, Some(error)),
     };
     let data = error
@@ -282,7 +282,8 @@ async fn resolve(
                  dedupe_until = CASE WHEN $4 IS NULL THEN dedupe_until END
              WHERE seq = $2 RETURNING seq, events
          ), body AS (
-             UPDATE job_bodies SET result = $5 FROM resolved WHERE job_bodies.seq = resolved.seq AND $5 IS NOT NULL
+             UPDATE job_bodies SET result = $5, payload = $8 FROM resolved
+             WHERE job_bodies.seq = resolved.seq AND $5 IS NOT NULL
          )
          INSERT INTO job_events (seq, number, tenant_id, at, kind, data)
          SELECT seq, events, $6, clock.now, 'resolved', $7 FROM resolved, clock",
@@ -295,9 +296,10 @@ async fn resolve(
             int(&seq),
             text(&state.as_str()),
             text(&error.map(Value::to_string)),
-            text(&result.map(Value::to_string)),
+            text(&result.map(|found| found.result.to_string())),
             text(&tenant),
             text(&data.to_string()),
+            text(&result.map(|found| found.payload.to_string())),
         ],
     )
     .await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::ids::InvocationId;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, DedupeKey, End, Enqueued, Fence, JobKey, JobState, NewJob, OwnerId, PROGRESS_KEPT_MAX,
+    Adopted, CancelAsked, DedupeKey, End, Enqueued, Fence, FoundResult, JobKey, JobState, NewJob, OwnerId, PROGRESS_KEPT_MAX,
     Written, rank,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -278,7 +278,7 @@ pub(super) fn resolve(
     now: UnixMillis,
     key: &JobKey,
     was: &Value,
-    found: &Result<Value, Value>,
+    found: &Result<FoundResult, Value>,
 ) -> Result<Written, Fault> {
     let failed: Option<(i64, Option<String>)> = connection
         .prepare_cached("SELECT seq, error FROM jobs WHERE tenant_id = ?1 AND id = ?2 AND state = 'failed'")?
@@ -289,10 +289,10 @@ pub(super) fn resolve(
     };
     let Some((seq, _)) = failed.filter(|(_, error)| same(error)) else { return Ok(Written::Fenced) };
     let (state, data) = match found {
-        Ok(result) => {
+        Ok(FoundResult { result, payload }) => {
             connection
-                .prepare_cached("UPDATE job_bodies SET result = ?2 WHERE seq = ?1")?
-                .execute(params![seq, result.to_string()])?;
+                .prepare_cached("UPDATE job_bodies SET result = ?2, payload = ?3 WHERE seq = ?1")?
+                .execute(params![seq, result.to_string(), payload.to_string()])?;
             connection
                 .prepare_cached("UPDATE jobs SET state = 'done', error = NULL, progress = 100.0 WHERE seq = ?1")?
                 .execute([seq])?;

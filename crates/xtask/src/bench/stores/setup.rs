@@ -21,6 +21,8 @@ const DURABLE: [&str; 3] = ["fsync=on", "synchronous_commit=on", "full_page_writ
 pub(super) const EFFECTFUL: &str = "bench.note";
 pub(super) const PURE: &str = "calculator";
 pub(super) const GUARDED: &str = "bench.sum";
+/// The key that instances on one database share.
+const STORE_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
 /// What every right answer contains: it was done, and not found done.
 const ANSWER: &str = r#""cached":false"#;
 
@@ -118,6 +120,8 @@ impl Instance {
         let data: PathBuf = data.to_owned();
         let mut settings = vec![("GANTRY_SHARED_STATE__NAMESPACE", name)];
         settings.extend(place.store.map(|url| ("GANTRY_STORE__URL", url)));
+        // Instances on one database share a key.
+        settings.extend(place.store.map(|_| ("GANTRY_STORE__SEAL_KEY", STORE_KEY)));
         settings.extend(place.shared.map(|url| ("GANTRY_SHARED_STATE__URL", url)));
         let product = Product::start_set(gantry, &data, None, &settings).await?;
         let admin = product::admin_token(&data)?;
