@@ -12,7 +12,8 @@
 //! | `/proc` | own processes only, read-only | the sentry's: of its own processes |
 //!
 //! Not here: limits of memory, CPU and processes. They are those of our own control group, around the runtime. Only where
-//! there is no such group is memory bounded here, for each process.
+//! there is no such group is memory bounded here, for each process, and calls are off the list that make memory of no
+//! process. gVisor has those calls: what they make is memory of the sentry, which is counted as a process.
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::{Kind, filter};
 use crate::inside::identity::NOBODY;
+use crate::inside::seccomp::CountedMemory;
 use crate::spec::{Access, Network, Spec};
 
 /// What has been prepared for the runtime.
@@ -77,7 +79,8 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
         "rootfsPropagation": "private",
     });
     if let (Kind::Runc | Kind::Crun, Value::Object(linux)) = (kind, &mut linux) {
-        linux.insert("seccomp".to_owned(), filter::seccomp());
+        let counted = if layout.limits_by_process { CountedMemory::OfProcesses } else { CountedMemory::OfGroup };
+        linux.insert("seccomp".to_owned(), filter::seccomp(counted));
         // Only the five devices and the pipes a runtime makes itself; of the controllers it sees only this one.
         linux.insert("resources".to_owned(), json!({ "devices": [{ "allow": false, "access": "rwm" }] }));
         linux.insert("cgroupsPath".to_owned(), json!("/container"));
