@@ -423,9 +423,9 @@ async fn where_no_group_counts_a_container_has_no_memory_beside_its_processes() 
 
 #[tokio::test]
 async fn where_no_group_counts_the_scratch_of_a_container_is_memory_of_its_call() {
-    let limits = Limits { memory_bytes: 64 << 20, scratch_bytes: 512 << 20, cpu_millicores: 2000, ..Limits::default() };
+    let limits = Limits { memory_bytes: 256 << 20, scratch_bytes: 1 << 30, cpu_millicores: 2000, ..Limits::default() };
     // Files in memory, more than the call may have, and then nothing until it is ended.
-    let fill = "head -c 300000000 /dev/zero > /tmp/a; echo filled; exec sleep 1000";
+    let fill = "head -c 700000000 /dev/zero > /tmp/a; echo filled; exec sleep 1000";
     let spec = Spec { limits, ..script(fill) };
     let child = runtime(Kind::Runc).spawn(&sandbox_without_groups(), spec, Root::HostSystem).await.unwrap();
     let (out, err, ended) = outcome(child).await;

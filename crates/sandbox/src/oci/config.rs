@@ -88,7 +88,7 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
     json!({
         "ociVersion": OCI_VERSION,
         "hostname": "sandbox",
-        "process": process(spec, layout.limits_by_process),
+        "process": process(spec, layout.limits_by_process.then_some(kind)),
         "root": { "path": layout.rootfs, "readonly": true },
         "mounts": mounts(spec, kind, layout),
         "linux": linux,
@@ -98,7 +98,8 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
 /// Address space that is no memory: programs, libraries, stacks. Added where memory can only be bounded by addresses.
 const ADDRESSES_ALLOWANCE_BYTES: u64 = 64 << 20;
 
-fn process(spec: &Spec, limits_by_process: bool) -> Value {
+/// `by_process`: the runtime, if limits are kept for each process.
+fn process(spec: &Spec, by_process: Option<Kind>) -> Value {
     let none: [&str; 0] = [];
     let environment: Vec<String> = spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let limit = |name: &str, value: u64| json!({ "type": name, "soft": value, "hard": value });
@@ -110,9 +111,14 @@ fn process(spec: &Spec, limits_by_process: bool) -> Value {
         limit("RLIMIT_NICE", 0),
         limit("RLIMIT_RTPRIO", 0),
     ];
-    if limits_by_process {
-        // gVisor keeps a bound on addresses, but none on data.
-        limits.push(limit("RLIMIT_AS", spec.limits.memory_bytes.saturating_add(ADDRESSES_ALLOWANCE_BYTES)));
+    match by_process {
+        None => {}
+        // It keeps a bound on addresses, but none on data.
+        Some(Kind::Runsc) => {
+            limits.push(limit("RLIMIT_AS", spec.limits.memory_bytes.saturating_add(ADDRESSES_ALLOWANCE_BYTES)));
+        }
+        // They are under it themselves until they become the program, and reserve more addresses than any program has.
+        Some(Kind::Runc | Kind::Crun) => limits.push(limit("RLIMIT_DATA", spec.limits.memory_bytes)),
     }
     json!({
         "terminal": false,
