@@ -29,7 +29,7 @@ async fn every_endpoint_answers_every_kind_of_caller_as_the_table_says() {
         (Method::GET, "/v1/tools/search?q=sum", None, [401, 401, 200, 200, 200, 200]),
         (Method::GET, "/v1/tools/calculator", None, [401, 401, 200, 200, 200, 200]),
         (Method::GET, "/v1/tools/demo.echo_sum", None, [401, 401, 404, 200, 200, 200]),
-        (Method::GET, "/v1/tools/calculator/versions/1.0.0", None, [401, 401, 200, 200, 200, 200]),
+        (Method::GET, "/v1/tools/calculator/versions/1.0.1", None, [401, 401, 200, 200, 200, 200]),
         (Method::POST, "/v1/tools/compare", Some(schemas), [401, 401, 200, 200, 200, 200]),
         (Method::POST, "/v1/tools/negotiate", Some(offer), [401, 401, 200, 200, 200, 200]),
         (Method::POST, "/v1/tools/invoke", Some(sum.clone()), [401, 401, 200, 403, 403, 200]),

@@ -91,6 +91,34 @@ async fn calls_that_mean_an_old_version_are_warned_of_in_the_log() {
 }
 
 #[tokio::test]
+async fn who_administers_the_installation_takes_a_tool_of_a_tenant_out_of_use() {
+    let gantry = Gantry::start().await;
+    let boss = async |tenant: &str| {
+        gantry
+            .mint(json!({ "tenant": tenant, "roles": ["admin", "agent"], "sub": format!("did:example:{tenant}") }))
+            .await
+    };
+    let (shop, other) = (boss("shop").await, boss("other").await);
+    let own = manifest(json!({ "tool_id": "own", "execution": null }));
+    let registered = gantry.request(Method::POST, "/v1/tools/register", Some(&shop), Some(own)).await;
+    assert_eq!(registered.status, 201, "{}", registered.text);
+    let call = async || {
+        let request = json!({ "tool_id": "demo.own", "parameters": { "expression": "1" } });
+        gantry.request(Method::POST, "/v1/tools/invoke", Some(&shop), Some(request)).await
+    };
+    let before = call().await;
+    assert_ne!(before.code(), "E3107", "{}", before.text);
+    let path = "/v1/tools/demo.own/quarantine?tenant=shop";
+    let reason = || json!({ "reason": "it was reported" });
+    assert_eq!(gantry.request(Method::POST, path, Some(&other), Some(reason())).await.refusal(), (403, "E3206"));
+    assert_eq!(gantry.post("/v1/tools/demo.own/quarantine", reason()).await.refusal(), (404, "E3101"));
+    assert_eq!(gantry.post(path, reason()).await.status, 200);
+    assert_eq!(call().await.refusal(), (423, "E3107"));
+    gantry.cli(&["tool", "release", "demo.own", "--tenant", "shop", "--reason", "it was looked at"]).ok();
+    assert_eq!(call().await.code(), before.code());
+}
+
+#[tokio::test]
 async fn people_take_any_tool_out_of_use_and_put_it_back() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
@@ -178,15 +206,14 @@ async fn a_tenants_own_process_tool_runs_where_the_operator_allows_it() {
         assert_eq!(call("demo.own", stranger).await.refusal(), (404, "E3101"), "nobody else sees it");
     }
 
-    // What a tenant registers by itself brings no code, whatever it is called.
+    // What a tenant registers by itself brings no code, whatever it is called, and is refused with the way to bring some.
     let admin = gantry.mint(json!({ "tenant": "other", "roles": ["admin", "agent"], "sub": "did:example:boss" })).await;
     let whole = manifest(json!({ "tool_id": "own", "execution": { "type": "process", "command": ["sh", "main.sh"] },
         "parameters": { "type": "object" }, "result_schema": { "type": "object" } }));
     let registered = gantry.request(Method::POST, "/v1/tools/register", Some(&admin), Some(whole)).await;
-    assert_eq!(registered.status, 201, "{}", registered.text);
-    let answer = call("demo.own", &admin).await;
-    assert_eq!(answer.refusal(), (503, "E3108"));
-    assert!(answer.text.contains("`[tools] tenants`"), "{}", answer.text);
+    assert_eq!(registered.refusal(), (422, "E3105"));
+    assert!(registered.text.contains("`[tools] tenants`"), "{}", registered.text);
+    assert_eq!(call("demo.own", &admin).await.refusal(), (404, "E3101"));
 
     // A folder is watched like any other.
     tool_folder(&shop_dir, "later", "new");

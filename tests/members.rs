@@ -4,7 +4,7 @@
 //! member that is added to a schema and to nothing else fails here. What needs a machine room of its own (sandboxes, failing
 //! services) names the test that shows it, and that test must be there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reqwest::Method;
@@ -140,12 +140,53 @@ impl Bench {
         assert_ne!(ends[0], ends[1], "{one} and {other} end the same");
     }
 
-    /// Another test shows it. It must be there.
-    fn shown_by(file: &str, test: &str) {
+    /// Another test shows what this member does. It must be there, and the member's name must be in it, or in something of its
+    /// file that it names.
+    fn shown_by(member: &str, file: &str, test: &str) {
         let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        assert!(text.contains(&format!("fn {test}(")), "{file} has no test {test}");
+        let items = items(&text);
+        let body = items.get(test).unwrap_or_else(|| panic!("{file} has no test {test}"));
+        let name = member.rsplit('.').next().unwrap();
+        let named = |body: &str| words(body).any(|word| word == name);
+        let touched = named(body) || words(body).filter_map(|word| items.get(word)).any(|body| named(body));
+        assert!(touched, "{test} of {file} does nothing with `{member}`");
     }
+}
+
+/// The functions and constants of a source file, by name.
+fn items(source: &str) -> BTreeMap<&str, &str> {
+    let mut found = BTreeMap::new();
+    let mut start = 0;
+    for line in source.split_inclusive('\n') {
+        let (rest, bare) = (&source[start..], line.trim_start());
+        let indent = &line[..line.len() - bare.len()];
+        start += line.len();
+        let plain = bare.trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ").trim_start_matches("pub ");
+        let plain = plain.trim_start_matches("async ");
+        let (named, end) = match (plain.strip_prefix("fn "), plain.strip_prefix("const ")) {
+            (Some(named), _) => (named, format!("\n{indent}}}\n")),
+            (None, Some(named)) => (named, ";\n".to_owned()),
+            (None, None) => continue,
+        };
+        if let (Some(name), Some(end)) = (words(named).next(), rest.find(&end)) {
+            found.insert(name, &rest[..end]);
+        }
+    }
+    found
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+#[test]
+fn a_citation_is_of_a_test_that_touches_its_member() {
+    let source = "const SENT: &str = \"max_age\";\n\nfn helper() {\n    shared();\n}\n\nasync fn shows() {\n    helper(SENT);\n}\n";
+    let items = items(source);
+    assert_eq!(items.keys().copied().collect::<Vec<_>>(), ["SENT", "helper", "shows"]);
+    assert!(words(items["SENT"]).any(|word| word == "max_age") && items["helper"].contains("shared"));
+    assert!(!items["shows"].contains("shared"));
 }
 
 /// A day from today, as manifests write it.
@@ -226,7 +267,7 @@ async fn what_is_it(bench: &Bench, member: &str) -> bool {
             bench.differs(declared(true), declared(false), wrong, "/error/retryable").await;
         }
         "errors.description" => {
-            Bench::shown_by("tests/members.rs", "a_declared_error_says_what_to_do_about_it");
+            Bench::shown_by(member, "tests/members.rs", "a_declared_error_says_what_to_do_about_it");
         }
         "coercion" => {
             let parameters = expression(json!({ "type": "string" }));
@@ -258,6 +299,7 @@ async fn what_is_it(bench: &Bench, member: &str) -> bool {
         }
         "network_policy.allowed_ports" | "network_policy.deny_all_egress" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/untrusted.rs",
                 "what_the_network_policy_opens_is_asked_of_the_token",
             );
@@ -282,14 +324,16 @@ async fn what_is_it(bench: &Bench, member: &str) -> bool {
         }
         "idempotency.window_seconds" => {
             Bench::shown_by(
-                "crates/kernel/tests/kernel/ledger.rs",
-                "a_key_of_a_pure_tool_saves_work_for_its_window_and_nothing_is_written",
+                member,
+                "crates/kernel/src/ledger/key.rs",
+                "a_manifest_asks_for_a_longer_window_and_never_gets_a_shorter_one_than_a_day",
             );
         }
         "compensation_tool_id" => {
             let change = json!({ "side_effect_policy": "compensatable", "side_effects": effects(), "idempotency": {}, "compensation_tool_id": "demo.nowhere" });
             bench.refused(change, "/compensation_tool_id").await;
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/ledger.rs",
                 "when_nobody_knows_gantry_says_so_and_repeats_nothing_until_a_person_has_looked",
             );
@@ -327,40 +371,46 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
         _ if member.starts_with("execution.process.") => match member {
             "execution.process.isolation" => {
                 Bench::shown_by(
+                    member,
                     "tests/sandbox/permissions.rs",
                     "isolation_that_this_machine_lacks_is_refused_with_what_is_missing",
                 );
             }
-            "execution.process.protocol" => {
-                Bench::shown_by("tests/sandbox/sessions.rs", "a_session_speaks_on_the_way_and_fails_in_its_own_words")
-            }
+            "execution.process.protocol" => Bench::shown_by(
+                member,
+                "tests/sandbox/sessions.rs",
+                "a_session_speaks_on_the_way_and_fails_in_its_own_words",
+            ),
             "execution.process.warm" => {
-                Bench::shown_by("tests/sandbox/sessions.rs", "a_warm_process_serves_one_call_after_another")
+                Bench::shown_by(member, "tests/sandbox/sessions.rs", "a_warm_process_serves_one_call_after_another")
             }
             "execution.process.type" | "execution.process.command" | "execution.process.env" => {
                 Bench::shown_by(
+                    member,
                     "tests/ends_of_life.rs",
                     "a_tenants_own_process_tool_runs_where_the_operator_allows_it",
                 );
             }
             _ => return false,
         },
-        "execution.wasm.type" | "execution.wasm.component" | "execution.wasm.env" => {
-            Bench::shown_by("tests/sandbox/wasm.rs", "each_word_opens_exactly_what_it_says");
+        "execution.wasm.env" => {
+            Bench::shown_by(member, "tests/sandbox/wasm.rs", "a_component_has_the_variables_of_its_manifest")
         }
-        "execution.oci.type"
-        | "execution.oci.image"
-        | "execution.oci.command"
-        | "execution.oci.isolation"
-        | "execution.oci.protocol"
-        | "execution.oci.env" => {
+        "execution.wasm.type" | "execution.wasm.component" => {
+            Bench::shown_by(member, "tests/sandbox/wasm.rs", "each_word_opens_exactly_what_it_says");
+        }
+        "execution.oci.type" | "execution.oci.image" | "execution.oci.command" | "execution.oci.isolation" => {
             Bench::shown_by(
-                "crates/executors/tests/executors/oci.rs",
-                "an_image_layout_is_unpacked_once_and_says_what_to_start",
-            );
-            Bench::shown_by(
+                member,
                 "crates/executors/tests/executors/oci.rs",
                 "a_root_directory_runs_under_each_isolation_that_is_to_be_had",
+            );
+        }
+        "execution.oci.protocol" | "execution.oci.env" => {
+            Bench::shown_by(
+                member,
+                "crates/executors/tests/executors/oci.rs",
+                "a_container_speaks_the_protocol_and_has_the_variables_of_its_manifest",
             );
         }
         "execution.mcp.type" | "execution.mcp.server" | "execution.mcp.tool" => {
@@ -401,39 +451,62 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
         }
         "retry_policy.backoff_multiplier" | "retry_policy.backoff_max_seconds" => {
             Bench::shown_by(
-                "crates/kernel/tests/resilience/settings_cases.rs",
-                "nothing_said_means_the_defaults_and_a_manifest_says_it_for_its_own_tools",
+                member,
+                "crates/kernel/src/resilience/guard.rs",
+                "a_manifest_says_how_waits_grow_and_how_long_they_get",
             );
         }
         "retry_policy.retry_on_status_codes" => {
             Bench::shown_by(
+                member,
+                "crates/kernel/tests/kernel/resilience.rs",
+                "the_status_of_the_service_itself_is_the_one_that_is_listed",
+            );
+        }
+        "external_service" => {
+            Bench::shown_by(member, "tests/resilience.rs", "a_failing_service_is_left_alone_tried_and_used_again");
+        }
+        "circuit_breaker_config" => {
+            Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/resilience.rs",
                 "a_safe_call_is_tried_again_as_often_as_its_manifest_says",
             );
         }
-        "circuit_breaker_config" | "external_service" => {
-            Bench::shown_by("tests/resilience.rs", "a_failing_service_is_left_alone_tried_and_used_again")
-        }
         "circuit_breaker_config.health_percent" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/resilience.rs",
                 "while_a_tool_is_unwell_one_failure_opens_its_breaker",
             );
         }
-        _ if member.starts_with("circuit_breaker_config.") => {
+        "circuit_breaker_config.failure_threshold"
+        | "circuit_breaker_config.success_threshold"
+        | "circuit_breaker_config.timeout_seconds"
+        | "circuit_breaker_config.half_open_max_calls"
+        | "circuit_breaker_config.window_seconds"
+        | "circuit_breaker_config.failure_percent"
+        | "circuit_breaker_config.slow_percent"
+        | "circuit_breaker_config.slow_after_ms"
+        | "circuit_breaker_config.minimum_calls"
+        | "circuit_breaker_config.canary_percent"
+        | "circuit_breaker_config.canary_step_percent" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/resilience/settings_cases.rs",
                 "nothing_said_means_the_defaults_and_a_manifest_says_it_for_its_own_tools",
             );
         }
         "stale_results" | "stale_results.max_age_seconds" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/resilience.rs",
                 "while_a_service_is_left_alone_the_last_good_result_is_answered_and_marked_until_it_is_too_old",
             );
         }
         "stale_results.shared" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/resilience.rs",
                 "nobody_is_given_what_another_caller_was_given_unless_it_is_the_same_for_all",
             );
@@ -441,10 +514,10 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
         "resource_limits" => bench.refused(json!({ member: { "memory": "64Mi" } }), "/resource_limits").await,
         "resource_limits.cpu" | "resource_limits.memory" | "resource_limits.ephemeral_storage" => {
             Bench::shown_by(
+                member,
                 "tests/sandbox/limits.rs",
                 "a_limit_is_the_least_that_anybody_says_and_asking_above_the_server_is_refused",
             );
-            Bench::shown_by("crates/kernel/tests/kernel/untrusted.rs", "limits_nest_and_are_never_widened");
         }
         "rate_limit" => bench.shown(json!({ member: { "max_per_minute": 5 } })).await,
         "rate_limit.max_per_minute" | "rate_limit.max_per_hour" | "rate_limit.max_per_day" => {
@@ -455,19 +528,28 @@ async fn how_it_runs(bench: &Bench, member: &str) -> bool {
             assert_eq!(bench.call(&id, &agent, &none()).await.status, 200);
             assert_eq!(bench.call(&id, &agent, &none()).await.refusal(), (429, "E3003"));
         }
-        "checkpoint_config" | "checkpoint_config.enabled" => {
-            Bench::shown_by("crates/kernel/tests/kernel/checkpoints.rs", "only_calls_that_want_it_save")
+        "checkpoint_config" => {
+            Bench::shown_by(member, "crates/kernel/tests/kernel/checkpoints.rs", "only_calls_that_want_it_save")
         }
-        "checkpoint_config.micro_interval_seconds" => {
+        "checkpoint_config.enabled" | "checkpoint_config.micro_interval_seconds" => {
             Bench::shown_by(
-                "crates/kernel/tests/kernel/checkpoints.rs",
-                "of_many_micro_checkpoints_the_newest_of_each_interval_is_written",
+                member,
+                "crates/kernel/src/checkpoints/plan.rs",
+                "the_caller_comes_before_the_manifest_and_that_before_the_class",
             );
         }
-        "checkpoint_config.macro_events" | "checkpoint_config.compression_threshold_bytes" => {
+        "checkpoint_config.macro_events" => {
             Bench::shown_by(
-                "crates/kernel/tests/kernel/checkpoints.rs",
-                "success_leaves_milestones_and_names_and_says_which",
+                member,
+                "crates/kernel/src/checkpoints/plan.rs",
+                "a_name_that_is_a_declared_event_makes_a_macro_checkpoint",
+            );
+        }
+        "checkpoint_config.compression_threshold_bytes" => {
+            Bench::shown_by(
+                member,
+                "crates/kernel/src/checkpoints/plan.rs",
+                "a_manifest_says_from_which_size_on_its_states_are_compressed",
             );
         }
         "priority" => {
@@ -522,11 +604,19 @@ async fn about(bench: &Bench, member: &str) -> bool {
                 .differs(none(), cost(json!({ "tokens_field": "/result" })), none(), "/execution_metadata/tokens_used")
                 .await;
         }
-        "observability"
-        | "observability.alert_error_rate"
-        | "observability.baseline_p99_ms"
-        | "observability.alert_timeout_rate" => {
-            Bench::shown_by("crates/kernel/src/health/tests.rs", "the_manifest_has_the_last_word_about_its_thresholds");
+        "observability.alert_timeout_rate" => {
+            Bench::shown_by(
+                member,
+                "crates/kernel/src/health/tests.rs",
+                "the_manifest_says_how_many_of_its_calls_may_run_out_of_time",
+            );
+        }
+        "observability" | "observability.alert_error_rate" | "observability.baseline_p99_ms" => {
+            Bench::shown_by(
+                member,
+                "crates/kernel/src/health/tests.rs",
+                "the_manifest_has_the_last_word_about_its_thresholds",
+            );
         }
         _ if member == "behaviour" || member.starts_with("behaviour.") => {
             let (_, name) = member.split_once('.').unwrap_or(("", "deterministic"));
@@ -610,13 +700,18 @@ async fn every_member_of_a_request_acts_or_is_refused() {
         assert!(of_a_call(&bench, member).await, "nothing says what `{member}` of a request does");
     }
     // A call of a batch is a call, and goes the same way; what it cannot have is refused there.
-    let of_batches: BTreeSet<String> = members(&schemas["BatchRequest"], schemas)
-        .iter()
-        .filter_map(|name| Some(name.strip_prefix("calls.")?.to_owned()))
-        .collect();
+    let of_batches = members(&schemas["BatchRequest"], schemas);
+    let own: Vec<&String> = of_batches.iter().filter(|name| !name.contains('.')).collect();
+    assert_eq!(own, ["calls"], "a member of a batch that nothing tries");
+    let of_batches: BTreeSet<String> =
+        of_batches.iter().filter_map(|name| Some(name.strip_prefix("calls.")?.to_owned())).collect();
     let critical: Vec<&String> = of_batches.difference(&of_calls).collect();
     assert_eq!(critical, ["critical"]);
-    Bench::shown_by("tests/calls.rs", "a_batch_stops_at_the_first_critical_failure_and_answers_in_full_length");
+    Bench::shown_by(
+        "critical",
+        "tests/calls.rs",
+        "a_batch_stops_at_the_first_critical_failure_and_answers_in_full_length",
+    );
     for (options, code) in background_only() {
         let calls = json!({ "calls": [{ "tool_id": "calculator", "parameters": { "expression": "1" }, "execution_options": options }] });
         let answer = bench.gantry.post("/v1/tools/invoke/batch", calls).await;
@@ -627,6 +722,7 @@ async fn every_member_of_a_request_acts_or_is_refused() {
     let own: Vec<&String> = of_resuming.difference(&of_calls).collect();
     assert_eq!(own, ["checkpoint_id"]);
     Bench::shown_by(
+        "checkpoint_id",
         "tests/checkpoints.rs",
         "a_call_killed_three_times_finishes_from_its_checkpoints_and_repeats_no_step",
     );
@@ -673,6 +769,7 @@ async fn of_a_call(bench: &Bench, member: &str) -> bool {
         ),
         "agent_context.session_id" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/ledger.rs",
                 "a_key_is_of_one_tool_one_caller_one_session_and_one_set_of_parameters",
             );
@@ -692,12 +789,14 @@ async fn of_a_call(bench: &Bench, member: &str) -> bool {
         }
         "execution_options.turn_group_id" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/ledger.rs",
                 "what_must_not_happen_twice_needs_a_key_and_a_turn_is_one",
             );
         }
         "execution_options.wait_for_duplicate" => {
             Bench::shown_by(
+                member,
                 "crates/kernel/tests/kernel/ledger.rs",
                 "who_does_not_want_to_wait_is_told_where_the_first_call_is",
             );
@@ -717,17 +816,24 @@ async fn of_a_call(bench: &Bench, member: &str) -> bool {
             assert_eq!(priority_of(bench, &accepted).await, 8);
         }
         "execution_options.callback" | "execution_options.callback.webhook_id" => {
-            let answer = call(options(json!({ "callback": { "webhook_id": "nobody" } }))).await;
-            assert!(answer.status >= 400, "{}", answer.text);
+            let named = |id: &str| options(json!({ "callback": { "webhook_id": id } }));
+            assert_eq!(call(named("nobody")).await.refusal(), (400, "E3004"), "no id at all");
+            let answer = call(named("00000000-0000-4000-8000-000000000000")).await;
+            assert_eq!(answer.code(), "E3702", "{}", answer.text);
+            let shown = "the_end_of_a_call_is_told_to_those_who_asked_and_they_can_check_by_whom";
+            Bench::shown_by(member, "tests/webhooks.rs", shown);
         }
         "execution_options.callback.url" | "execution_options.callback.secret" => {
             let answer =
                 call(options(json!({ "callback": { "url": "https://example.com", "secret": "there_is_none" } }))).await;
-            assert!(answer.status >= 400, "{}", answer.text);
+            assert_eq!(answer.code(), "E3602", "{}", answer.text);
+            let answer = call(options(json!({ "callback": { "url": "ftp://example.com", "secret": "x" } }))).await;
+            assert_eq!(answer.refusal(), (400, "E3004"));
         }
         "resource_limits" | "resource_limits.timeout_seconds" => {
             assert_eq!(call(json!({ "resource_limits": { "timeout_seconds": -1 } })).await.refusal(), (400, "E3004"));
-            Bench::shown_by("tests/sandbox/sessions.rs", "a_session_is_told_of_its_deadline_before_it_is_ended");
+            let shown = "a_session_is_told_of_its_deadline_before_it_is_ended";
+            Bench::shown_by("timeout_seconds", "tests/sandbox/sessions.rs", shown);
         }
         "resource_limits.cpu_millicore_limit"
         | "resource_limits.memory_mb_limit"
@@ -736,8 +842,12 @@ async fn of_a_call(bench: &Bench, member: &str) -> bool {
             let answer = call(json!({ "resource_limits": { name: 64 } })).await;
             assert_eq!(answer.refusal(), (501, "E3010"));
             assert!(answer.text.contains(name), "{}", answer.text);
-            Bench::shown_by("tests/sandbox/limits.rs", "the_cpu_of_a_call_is_bounded_by_what_was_asked");
-            Bench::shown_by("tests/sandbox/limits.rs", "the_bandwidth_of_a_call_is_bounded_by_what_was_asked");
+            let shown = match name {
+                "cpu_millicore_limit" => "the_cpu_of_a_call_is_bounded_by_what_was_asked",
+                "memory_mb_limit" => "a_limit_is_the_least_that_anybody_says_and_asking_above_the_server_is_refused",
+                _ => "the_bandwidth_of_a_call_is_bounded_by_what_was_asked",
+            };
+            Bench::shown_by(member, "tests/sandbox/limits.rs", shown);
         }
         "document_context"
         | "document_context.document_refs"
@@ -749,21 +859,49 @@ async fn of_a_call(bench: &Bench, member: &str) -> bool {
         "checkpoint_config" | "checkpoint_config.resume_from_checkpoint_id" => {
             let id = json!({ "resume_from_checkpoint_id": "00000000-0000-4000-8000-000000000000" });
             let answer = call(json!({ "checkpoint_config": id })).await;
-            assert!(answer.status >= 400, "{}", answer.text);
+            assert_eq!(answer.refusal(), (404, "E3903"), "{}", answer.text);
         }
         "checkpoint_config.enable_checkpointing" => {
-            Bench::shown_by("crates/kernel/tests/kernel/checkpoints.rs", "only_calls_that_want_it_save")
+            Bench::shown_by(member, "crates/kernel/tests/kernel/checkpoints.rs", "only_calls_that_want_it_save")
         }
         "checkpoint_config.checkpoint_interval_seconds" => {
             Bench::shown_by(
-                "crates/kernel/tests/kernel/checkpoints.rs",
-                "of_many_micro_checkpoints_the_newest_of_each_interval_is_written",
+                member,
+                "crates/kernel/src/checkpoints/plan.rs",
+                "the_caller_comes_before_the_manifest_and_that_before_the_class",
             );
         }
         "execution_mode" => assert_eq!(call(json!({ member: "async" })).await.status, 202),
         _ => return false,
     }
     true
+}
+
+#[tokio::test]
+async fn an_explanation_says_what_the_call_would_come_to_whichever_way_it_is_made() {
+    let bench = Bench::new().await;
+    let token = &bench.gantry.token;
+    let nobody = json!({ "webhook_id": "00000000-0000-4000-8000-000000000000" });
+    for options in [
+        json!({}),
+        json!({ "priority": "normal" }),
+        json!({ "priority": "high" }),
+        json!({ "async_mode": true }),
+        json!({ "async_mode": true, "priority": "high" }),
+        json!({ "async_mode": true, "dry_run": true }),
+        json!({ "callback": nobody }),
+        json!({ "callback": { "url": "https://example.com", "secret": "there_is_none" }, "async_mode": true }),
+        json!({ "dry_run": true }),
+    ] {
+        let request =
+            json!({ "tool_id": "calculator", "parameters": { "expression": "1" }, "execution_options": options });
+        let explained = bench.gantry.post("/v1/tools/explain", request.clone()).await;
+        let called = bench.gantry.request(Method::POST, TOOL, Some(token), Some(request)).await;
+        assert_eq!(explained.body["allowed"], called.status < 300, "{options}: {} {}", explained.text, called.text);
+        if called.status >= 300 {
+            assert_eq!(explained.body["code"], called.code(), "{options}: {} {}", explained.text, called.text);
+        }
+    }
 }
 
 #[tokio::test]
@@ -786,6 +924,22 @@ async fn a_declared_error_says_what_to_do_about_it() {
     assert_eq!(answer.refusal(), (500, "E3401"));
     assert_eq!(answer.body["error"]["resolution"], "The printer is out of paper: refill it.");
     assert_eq!(answer.body["error"]["retryable"], true);
+}
+
+#[tokio::test]
+async fn a_tool_that_no_call_could_ever_run_is_refused_when_it_is_registered() {
+    let gantry = Gantry::start().await;
+    for (execution, place, words) in [
+        (json!({ "type": "builtin", "handler": "calculater" }), "/execution/handler", "one of calculator"),
+        (json!({ "type": "process", "command": ["sh", "main.sh"] }), "/execution", "`--tools`"),
+        (json!({ "type": "wasm", "component": "main.wasm" }), "/execution", "`--tools`"),
+        (json!({ "type": "oci", "image": "rootfs" }), "/execution", "`--tools`"),
+    ] {
+        let answer = gantry.register(manifest(json!({ "execution": execution }))).await;
+        assert_eq!(answer.refusal(), (422, "E3105"), "{execution}");
+        assert!(answer.text.contains(place) && answer.text.contains(words), "{execution}: {}", answer.text);
+        assert_eq!(gantry.get("/v1/tools/demo.echo_sum").await.refusal(), (404, "E3101"));
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ struct Service {
     asked: Arc<AtomicUsize>,
     /// How many requests still fail.
     failures: Arc<AtomicUsize>,
+    /// With which status.
+    status: Arc<AtomicUsize>,
 }
 
 impl Service {
@@ -25,11 +27,13 @@ impl Service {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (asked, failures) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let service = Self { address, asked: Arc::clone(&asked), failures: Arc::clone(&failures) };
+        let status = Arc::new(AtomicUsize::new(500));
+        let (asked_of_it, fails, failing) = (Arc::clone(&asked), Arc::clone(&failures), Arc::clone(&status));
+        let service = Self { address, asked: asked_of_it, failures: fails, status: failing };
         tokio::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let (asked, failures) = (Arc::clone(&asked), Arc::clone(&failures));
+                let (asked, failures, status) = (Arc::clone(&asked), Arc::clone(&failures), Arc::clone(&status));
                 tokio::spawn(async move {
                     let mut request = Vec::new();
                     let mut chunk = [0; 4096];
@@ -44,11 +48,11 @@ impl Service {
                     asked.fetch_add(1, Ordering::SeqCst);
                     let fails = failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
                     let (status, body) = if fails.is_ok() {
-                        ("500 Internal Server Error", "{}".to_owned())
+                        (format!("{} Failed", status.load(Ordering::SeqCst)), "{}".to_owned())
                     } else {
                         let completion = json!({ "model": "test-model", "usage": { "total_tokens": 7 },
                             "choices": [{ "message": { "role": "assistant", "content": "because" } }] });
-                        ("200 OK", completion.to_string())
+                        ("200 OK".to_owned(), completion.to_string())
                     };
                     let answer = format!(
                         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
@@ -68,6 +72,12 @@ impl Service {
 
     fn fail(&self, times: usize) {
         self.failures.store(times, Ordering::SeqCst);
+    }
+
+    /// The same, with another status than 500.
+    fn fail_with(&self, status: usize, times: usize) {
+        self.status.store(status, Ordering::SeqCst);
+        self.fail(times);
     }
 
     fn server(&self) -> Start {
@@ -119,6 +129,25 @@ async fn the_model_behind_deep_reasoning_is_a_service_with_a_breaker() {
     assert_eq!(service.asked(), asked, "no call reaches the model while the breaker is open");
     let breakers = gantry.get("/v1/breakers?service=model").await;
     assert_eq!(breakers.body["breakers"][0]["state"], "open", "{}", breakers.text);
+}
+
+#[tokio::test]
+async fn the_status_the_model_server_answered_with_is_the_one_that_is_listed() {
+    let service = Service::start().await;
+    let start = service.server().env("GANTRY_RESILIENCE__RETRY_FIRST_MS", "1");
+    let gantry = start.env("GANTRY_RESILIENCE__FAILURE_THRESHOLD", "50").run().await;
+    let retry = json!({ "retry_policy": { "max_attempts": 3, "retry_on_status_codes": [502] } });
+    assert_eq!(gantry.register(asking(&retry)).await.status, 201);
+    // Each of them is E3502, which is 503 for whoever calls.
+    for (status, asked) in [(500, 1), (503, 1), (502, 3)] {
+        let before = service.asked();
+        service.fail_with(status, 3);
+        let answer = ask(&gantry).await;
+        assert_eq!(answer.code(), "E3502", "{status}: {}", answer.text);
+        assert_eq!(service.asked() - before, asked, "{status}");
+        assert_eq!(answer.body["error"]["details"]["upstream_status"], status, "{}", answer.text);
+        service.fail(0);
+    }
 }
 
 #[tokio::test]

@@ -45,6 +45,7 @@ async fn without_a_sandbox_what_it_would_keep_is_refused() {
         ("with_network", json!({ "required_permissions": ["network:http://127.0.0.1:80"] })),
         ("with_secret", json!({ "required_permissions": ["credentials:api_key"] })),
         ("in_session", json!({ "execution": { "type": "process", "command": ["cat"], "protocol": "gantry/1" } })),
+        ("with_limits", json!({ "resource_limits": { "memory": "64Mi" } })),
         ("in_gvisor", json!({ "execution": { "type": "process", "command": ["cat"], "isolation": "gvisor" } })),
     ] {
         let folder = home.path().join("tools").join(id);
@@ -63,13 +64,43 @@ async fn without_a_sandbox_what_it_would_keep_is_refused() {
     for (id, code, words) in [
         ("with_network", "E3405", "--unsandboxed-processes"),
         ("with_secret", "E3405", "--unsandboxed-processes"),
-        ("in_session", "E3108", "--unsandboxed-processes"),
         ("in_gvisor", "E3405", "--unsandboxed-processes"),
     ] {
         let answer = started.invoke(&format!("demo.{id}"), json!({})).await;
         assert_eq!(answer.refusal().1, code, "{id}: {}", answer.text);
         assert!(answer.text.contains(words), "{id}: {}", answer.text);
     }
+    // What the manifest alone decides is refused before anybody can call it.
+    for (id, place) in [("in_session", "/execution/protocol"), ("with_limits", "/resource_limits")] {
+        assert_eq!(started.invoke(&format!("demo.{id}"), json!({})).await.refusal(), (404, "E3101"), "{id}");
+        let log = started.log();
+        let told = log
+            .lines()
+            .any(|line| line.contains(id) && line.contains(place) && line.contains("--unsandboxed-processes"));
+        assert!(told, "{id}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn limits_of_a_tool_that_was_published_with_a_sandbox_are_not_forgotten_without_one() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("tools/bounded");
+    std::fs::create_dir_all(&folder).unwrap();
+    let written = manifest(
+        json!({ "tool_id": "bounded", "parameters": { "type": "object" }, "resource_limits": { "memory": "64Mi" },
+        "result_schema": { "type": "object" }, "execution": { "type": "process", "command": ["cat"] } }),
+    );
+    std::fs::write(folder.join("tool.json"), written.to_string()).unwrap();
+    open_to_all(home.path());
+    let (tools, data) = (home.path().join("tools"), home.path().join("data"));
+    let start = || Start::new().data(&data).arg("--tools").arg(tools.to_str().unwrap());
+    let walled = start().run().await;
+    assert_eq!(walled.invoke("demo.bounded", json!({})).await.status, 200);
+    walled.stop();
+    let open = start().arg("--unsandboxed-processes").run().await;
+    let answer = open.invoke("demo.bounded", json!({})).await;
+    assert_eq!(answer.refusal().1, "E3405", "{}", answer.text);
+    assert!(answer.text.contains("--unsandboxed-processes"), "{}", answer.text);
 }
 
 #[tokio::test]

@@ -33,6 +33,35 @@ for _ in range(2): os.wait()
 result = time.monotonic() - start
 ";
 
+/// Three children one after the other that each use half a second of CPU, and whom the kernel forgets as they end, because
+/// their parent ignores that; the result is how long all took.
+const FORGOTTEN: &str = "
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+start = time.monotonic()
+for _ in range(3):
+    if os.fork() == 0:
+        while time.process_time() < 0.5: pass
+        os._exit(0)
+    try: os.wait()
+    except ChildProcessError: pass
+result = time.monotonic() - start
+";
+
+/// The same second of CPU by children that live five milliseconds each: shorter than the time between two looks.
+const STORM: &str = "
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+start = time.monotonic()
+for _ in range(200):
+    if os.fork() == 0:
+        while time.process_time() < 0.005: pass
+        os._exit(0)
+    try: os.wait()
+    except ChildProcessError: pass
+result = time.monotonic() - start
+";
+
 /// Forks children that share what their parent holds.
 const SHARED: &str = "
 held = b'x' * (60 << 20)
@@ -83,6 +112,32 @@ async fn a_busy_tree_gets_its_share_of_the_processor_and_no_more() {
     // A second of CPU by a fifth of a core takes five; a core for itself would take one.
     let seconds = answer.body["result"].as_f64().unwrap();
     assert!(seconds > 3.0, "{seconds} seconds");
+}
+
+#[tokio::test]
+async fn children_whom_nobody_waits_for_are_counted_one_after_the_other() {
+    let mut tool = Tool::python("forgotten", FORGOTTEN);
+    tool.manifest["resource_limits"] = json!({ "cpu": "200m", "memory": "256Mi", "ephemeral_storage": "8Mi" });
+    let workshop = Workshop::with([tool]);
+    let gantry = workshop.open_with(Start::new().running_as_ordinary_user()).await;
+    let answer = gantry.invoke_to_the_end("t.forgotten", json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    // A second and a half of CPU by a fifth of a core takes seven and a half; if only the first child counted, three and a half.
+    let seconds = answer.body["result"].as_f64().unwrap();
+    assert!(seconds > 5.0, "{seconds} seconds");
+}
+
+#[tokio::test]
+async fn a_storm_of_children_shorter_than_a_look_is_held_back_too() {
+    let mut tool = Tool::python("storm", STORM);
+    tool.manifest["resource_limits"] = json!({ "cpu": "200m", "memory": "256Mi", "ephemeral_storage": "8Mi" });
+    let workshop = Workshop::with([tool]);
+    let gantry = workshop.open_with(Start::new().running_as_ordinary_user()).await;
+    let answer = gantry.invoke_to_the_end("t.storm", json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    // A sample, so the bound is wide: free, it would take little more than one.
+    let seconds = answer.body["result"].as_f64().unwrap();
+    assert!(seconds > 2.0, "{seconds} seconds");
 }
 
 /// Is a process with this marker in one of these states?

@@ -20,6 +20,16 @@ fn is_refused(value: &Value) -> bool {
 }
 
 #[tokio::test]
+async fn a_component_has_the_variables_of_its_manifest() {
+    let mut tool = probe("named");
+    tool.manifest["execution"]["env"] = json!({ "GREETING": "declared" });
+    let workshop = Workshop::with([tool]);
+    let gantry = workshop.open().await;
+    let seen = tried(&gantry, "named", &["environment"]).await;
+    assert!(seen["answer"].as_str().unwrap().contains("GREETING=declared;"), "{seen}");
+}
+
+#[tokio::test]
 async fn each_word_opens_exactly_what_it_says() {
     let (declared, other) = (Loopback::start().await, Loopback::start().await);
     let workshop = Workshop::new();

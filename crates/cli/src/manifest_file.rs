@@ -28,7 +28,12 @@ pub(crate) enum ManifestFileError {
     #[error("`{name}` has no manifest: a tool folder has a tool.toml, tool.json or tool.yaml")]
     None { name: String },
     #[error("`{name}`: {error}")]
-    Refused { name: String, error: ManifestError },
+    Refused {
+        name: String,
+        error: ManifestError,
+        /// What it says all the same, if it has the shape of a manifest: it may have been published under earlier rules.
+        written: Option<Box<Manifest>>,
+    },
 }
 
 impl ManifestFileError {
@@ -103,7 +108,15 @@ fn text_of(name: &str, source: impl Read) -> Result<String, ManifestFileError> {
 }
 
 fn parse(name: &str, text: &str, format: ManifestFormat) -> Result<Manifest, ManifestFileError> {
-    Manifest::read(text, format).map_err(|error| ManifestFileError::Refused { name: name.to_owned(), error })
+    let refused = |error, written: Option<Manifest>| {
+        Err(ManifestFileError::Refused { name: name.to_owned(), error, written: written.map(Box::new) })
+    };
+    let document = match Manifest::document(text, format) {
+        Ok(document) => document,
+        Err(error) => return refused(error, None),
+    };
+    let written = Manifest::as_written(&document);
+    Manifest::from_value(document).or_else(|error| refused(error, written))
 }
 
 #[cfg(test)]

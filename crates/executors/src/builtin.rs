@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ManifestFormat};
 use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
@@ -81,6 +82,17 @@ impl BuiltinExecutor {
 impl Executor for BuiltinExecutor {
     fn kind(&self) -> &'static str {
         "builtin"
+    }
+
+    fn admits(&self, _tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
+        let Some(Execution::Builtin { handler }) = &manifest.execution else { return Ok(()) };
+        if HANDLERS.iter().any(|(name, _, _)| name == handler) {
+            return Ok(());
+        }
+        let known = contract::nearest::by_nearness(handler, HANDLERS.iter().map(|(name, _, _)| *name));
+        let shown: String = handler.chars().take(64).collect();
+        let said = format!("there is no built-in handler `{shown}`: bind the tool to one of {}", known.join(", "));
+        Err(ManifestError::one("/execution/handler", said))
     }
 
     fn ready(&self, _tool: &ToolVersion, binding: &Execution, _demand: Isolation) -> Result<(), Refusal> {

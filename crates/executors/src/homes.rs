@@ -16,6 +16,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use contract::canonical::Digest;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, ToolId};
+use contract::manifest::{Execution, Manifest, ManifestError};
 use contract::version::Version;
 use kernel::registry::ToolVersion;
 
@@ -60,6 +61,30 @@ impl Homes {
     pub fn forget(&self, tool: &ToolId, version: &Version) {
         let mut folders = self.folders.write().unwrap_or_else(PoisonError::into_inner);
         folders.remove(&(self.tenant.clone(), tool.clone(), version.to_string()));
+    }
+
+    /// Has a version of this manifest, as a tool of this tenant, a folder?
+    ///
+    /// # Errors
+    /// What to do, for whoever wants to publish it: without a folder every call of it would fail.
+    pub fn admit(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
+        let id = manifest.id().map_err(|error| ManifestError::one("/tool_id", error.to_string()))?;
+        let folders = self.folders.read().unwrap_or_else(PoisonError::into_inner);
+        if folders.contains_key(&(tenant.clone(), id.clone(), manifest.version.to_string())) {
+            return Ok(());
+        }
+        let kind = manifest.execution.as_ref().map_or("", Execution::kind);
+        let place = if tenant.is_home() {
+            "put the folder with this manifest under a directory of `--tools`, from which it is published"
+        } else {
+            "the operator has to put the folder with this manifest under a directory that `[tools] tenants` names for the \
+             tenant, from which it is published"
+        };
+        let said = format!(
+            "a tool of type `{kind}` runs what is in its folder, and there is none for `{id}` {}: {place}",
+            manifest.version
+        );
+        Err(ManifestError::one("/execution", said))
     }
 
     /// The folder of a version.

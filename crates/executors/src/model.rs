@@ -17,11 +17,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, UPSTREAM_STATUS, Usage};
 use kernel::ports::tool_origin::{OriginParts, ToolOrigin};
 use outbound::ClientOptions;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode};
+use serde_json::json;
 
 use crate::origin::add_address;
 
@@ -240,7 +241,8 @@ fn causes(error: &reqwest::Error) -> Vec<String> {
 /// An answer that is a refusal, by its status alone (MODEL-3).
 fn refused(status: StatusCode, headers: &HeaderMap) -> ExecutorError {
     tracing::warn!(status = status.as_u16(), "the model server refused");
-    let refusal = status_refusal(status.as_u16(), headers);
+    // What `retry_on_status_codes` is about: the status itself, and not that of the code it became.
+    let refusal = status_refusal(status.as_u16(), headers).details(json!({ UPSTREAM_STATUS: status.as_u16() }));
     ExecutorError { refusal, reach: ExecutionReach::of_status(status.as_u16()) }
 }
 

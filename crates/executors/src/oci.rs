@@ -17,7 +17,8 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::{Execution, Isolation, ProcessProtocol};
+use contract::ids::TenantId;
+use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ProcessProtocol};
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
 use sandbox::oci::Root;
@@ -53,6 +54,10 @@ impl OciExecutor {
 impl Executor for OciExecutor {
     fn kind(&self) -> &'static str {
         "oci"
+    }
+
+    fn admits(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
+        self.homes.admit(tenant, manifest)
     }
 
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {

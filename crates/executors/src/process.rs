@@ -25,7 +25,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::{Execution, Isolation, ProcessProtocol};
+use contract::ids::TenantId;
+use contract::manifest::{Execution, Isolation, Manifest, ManifestError, ProcessProtocol};
 use kernel::ports::clock::Clock;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
@@ -132,6 +133,13 @@ impl ProcessExecutor {
 impl Executor for ProcessExecutor {
     fn kind(&self) -> &'static str {
         "process"
+    }
+
+    fn admits(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
+        if let ProcessIsolation::Unsandboxed = &self.isolation {
+            unsandboxed::admit(manifest)?;
+        }
+        self.homes.admit(tenant, manifest)
     }
 
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
-use contract::manifest::{Execution, Isolation};
+use contract::ids::TenantId;
+use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
 use kernel::permissions::Permissions;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
@@ -246,6 +247,10 @@ impl WasmExecutor {
 impl Executor for WasmExecutor {
     fn kind(&self) -> &'static str {
         "wasm"
+    }
+
+    fn admits(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
+        self.homes.admit(tenant, manifest)
     }
 
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {

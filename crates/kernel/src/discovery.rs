@@ -14,7 +14,7 @@ use crate::access::{AccessSnapshot, View};
 use crate::administration::Actor;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Kernel};
-use crate::phases::{self, Facts};
+use crate::phases::{self, Facts, Received};
 use crate::registry::{Tool, ToolVersion};
 
 /// A tool in somebody's reach.
@@ -52,6 +52,13 @@ pub struct Explanation {
     pub obligations: Vec<String>,
     /// What it would probably cost; there if it would run.
     pub estimate: Option<Estimate>,
+}
+
+impl Explanation {
+    /// Of a call that would be refused.
+    pub(crate) fn of_refused(refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new(), estimate: None }
+    }
 }
 
 impl Kernel {
@@ -111,14 +118,25 @@ impl Kernel {
             .collect())
     }
 
-    /// What would become of this call if it were made now? Nothing is run, spent, counted or reserved.
+    /// What would become of this call if it were made now, by a caller who waits for it? Nothing is run, spent, counted or
+    /// reserved. For calls in the background, ask [`Jobs::explain`](crate::jobs::Jobs::explain).
     pub async fn explain(&self, arrival: Arrival<'_>) -> Result<Explanation, Refusal> {
+        self.explain_as(arrival, Received::has_nothing_of_the_background).await
+    }
+
+    /// The same; `fits` says whether the options of the call fit the way it is made.
+    pub(crate) async fn explain_as(
+        &self,
+        arrival: Arrival<'_>,
+        fits: impl Fn(&Received) -> Result<(), Refusal>,
+    ) -> Result<Explanation, Refusal> {
         let mut facts = Facts::begin(self, &arrival);
         let actor = Actor { credential: arrival.credential, source: arrival.source, trace_id: facts.trace_id() };
         // Whoever is not recognised gets that for an answer, not an explanation.
         self.recognise(actor).await?;
         let carried = async {
             let received = phases::receive_in_theory(self, &mut facts, arrival).await?;
+            fits(&received)?;
             let validated = phases::validate(&mut facts, received)?;
             phases::authorize_in_theory(self, validated).await
         };
@@ -129,9 +147,7 @@ impl Kernel {
                 obligations: decision.obligations.iter().map(ToString::to_string).collect(),
                 estimate: Some(estimate),
             },
-            Err(refusal) => {
-                Explanation { refusal: Some(refusal), policies: Vec::new(), obligations: Vec::new(), estimate: None }
-            }
+            Err(refusal) => Explanation::of_refused(refusal),
         })
     }
 

@@ -3,67 +3,94 @@
 //! Whoever loses its parent inside becomes a child of the sandbox's first process, so the children of that process, their
 //! children and so on are everything there is. A look is not atomic: who forks meanwhile is seen by the next one.
 //!
-//! Not here: what follows from the numbers (`launcher::oversight`).
+//! Not here: what of it is new since the last look ([`cpu_account`]), and what follows from the numbers
+//! (`launcher::oversight`).
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use self::cpu_account::{CpuAccount, ProcessTimes};
 use crate::system;
+
+mod cpu_account;
 
 /// Most processes of one sandbox that are looked at; more than any limit of processes lets it have.
 const PROCESSES_MAX: usize = 32_768;
 /// How often a look is repeated while processes are being signalled that may fork.
 const SIGNAL_ROUNDS: usize = 4;
 
-/// What the processes of a tree have used.
+/// What the processes of a tree use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TreeUsage {
-    /// Of those that live and of those that were waited for.
-    pub(crate) cpu_micros: u64,
+    /// CPU time since the last look: of those that live, and of those that have ended meanwhile.
+    pub(crate) used_micros: u64,
     /// Resident now, with what is shared counted for everybody who shares it: never too little.
     pub(crate) resident_bytes: u64,
+    /// The scratch space that is in use, which is memory too.
+    pub(crate) scratch_bytes: u64,
 }
 
 /// A tree, found by its first process.
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
     first: i32,
-    /// What the first process had used and waited for before its program began.
-    before_micros: u64,
+    account: CpuAccount,
 }
 
 /// One process, as its `stat` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stat {
     parent: i32,
-    /// Its own and that of those it has waited for, in ticks of the system.
-    cpu_ticks: u64,
+    /// It runs, or would if there were a processor for it.
+    is_running: bool,
+    /// Its own CPU time, in ticks of the system.
+    own_ticks: u64,
+    /// That of those it has waited for.
+    waited_ticks: u64,
+    /// When it began, in ticks: with its number, its identity.
+    began_ticks: u64,
     resident_pages: u64,
+}
+
+impl Stat {
+    fn times(&self, pid: i32) -> ProcessTimes {
+        ProcessTimes {
+            identity: (pid, self.began_ticks),
+            is_running: self.is_running,
+            own_micros: micros(self.own_ticks),
+            waited_micros: micros(self.waited_ticks),
+        }
+    }
 }
 
 impl ProcessTree {
     /// Below this first process, counted from now on.
     pub(crate) fn below(first: i32) -> Self {
-        let before_micros = stat(first).map_or(0, |stat| micros(stat.cpu_ticks));
-        Self { first, before_micros }
+        let before = stat(first).map(|stat| stat.times(first));
+        Self { first, account: CpuAccount::after(before) }
     }
 
-    /// What it has used.
-    pub(crate) fn usage(&self) -> TreeUsage {
+    /// What it uses, and what it has used since the last look; who is new and running stands for this `span`.
+    pub(crate) fn look(&mut self, span: Duration) -> TreeUsage {
+        // A parent before its children: a child that is waited for meanwhile is missing before its time is with the parent.
+        let first = stat(self.first).map(|stat| stat.times(self.first));
         let members = self.members();
-        let of_first = stat(self.first).map_or(0, |stat| micros(stat.cpu_ticks)).saturating_sub(self.before_micros);
+        let seen = first.into_iter().chain(members.iter().map(|(pid, stat)| stat.times(*pid)));
         let page = system::page_bytes();
-        members.iter().fold(TreeUsage { cpu_micros: of_first, resident_bytes: 0 }, |sum, (_, stat)| TreeUsage {
-            cpu_micros: sum.cpu_micros.saturating_add(micros(stat.cpu_ticks)),
-            resident_bytes: sum.resident_bytes.saturating_add(stat.resident_pages.saturating_mul(page)),
-        })
+        let resident = members.iter().map(|(_, stat)| stat.resident_pages.saturating_mul(page));
+        TreeUsage {
+            used_micros: self.account.book(seen, span, system::processors()),
+            resident_bytes: resident.fold(0, u64::saturating_add),
+            scratch_bytes: scratch_of(&members),
+        }
     }
 
     /// What it really occupies: shared pages once, what was swapped out, and the scratch space. Takes longer than
-    /// [`usage`](Self::usage). Where the kernel does not tell, what is resident counts.
+    /// [`look`](Self::look). Where the kernel does not tell, what is resident counts.
     ///
     /// Who ends while others are looked at leaves them its part of what they share, so some is counted twice. The second of
     /// two looks does not see that again; the smaller one counts.
@@ -80,13 +107,7 @@ impl ProcessTree {
             proportional_bytes(*pid).unwrap_or_else(resident)
         };
         let held: u64 = members.iter().map(occupied).fold(0, u64::saturating_add);
-        let scratch = members.iter().find_map(|(pid, _)| scratch_bytes(*pid)).unwrap_or(0);
-        held.saturating_add(scratch)
-    }
-
-    /// The scratch space that is in use, which is memory too.
-    pub(crate) fn scratch_bytes(&self) -> u64 {
-        children(self.first).into_iter().find_map(scratch_bytes).unwrap_or(0)
+        held.saturating_add(scratch_of(&members))
     }
 
     /// Sends a signal to everything but the first process. Stopped processes do not fork, so a few rounds reach all.
@@ -159,12 +180,18 @@ fn stat(pid: i32) -> Option<Stat> {
 }
 
 /// The name may contain anything, so fields are counted from the last parenthesis: the state is field 3, the parent 4, the
-/// times of itself and of its children 14 to 17, what is resident 24.
+/// times of itself 14 and 15 and of its children 16 and 17, its beginning 22, what is resident 24.
 fn parsed(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let cpu_ticks = (14..=17).try_fold(0_u64, |sum, field| Some(sum.saturating_add(number(field)?)))?;
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, cpu_ticks, resident_pages: number(24)? })
+    Some(Stat {
+        parent: fields.get(1)?.parse().ok()?,
+        is_running: *fields.first()? == "R",
+        own_ticks: number(14)?.saturating_add(number(15)?),
+        waited_ticks: number(16)?.saturating_add(number(17)?),
+        began_ticks: number(22)?,
+        resident_pages: number(24)?,
+    })
 }
 
 fn micros(ticks: u64) -> u64 {
@@ -184,6 +211,12 @@ fn kilobytes(line: &str) -> Option<(&str, u64)> {
     Some((name, rest.trim().strip_suffix("kB")?.trim().parse().ok()?))
 }
 
+/// The scratch space, as the first of these sees it who is inside. The child of the first process may be a container runtime,
+/// which is not.
+fn scratch_of(members: &[(i32, Stat)]) -> u64 {
+    members.iter().find_map(|(pid, _)| scratch_bytes(*pid)).unwrap_or(0)
+}
+
 /// The scratch space as a process inside sees it. Who is still in the machine's root, or stays there, has none.
 fn scratch_bytes(pid: i32) -> Option<u64> {
     let (theirs, ours) = (rustix::fs::stat(format!("/proc/{pid}/root/")).ok()?, rustix::fs::stat("/").ok()?);
@@ -201,7 +234,14 @@ mod tests {
     #[test]
     fn a_strange_name_does_not_move_the_fields() {
         let line = "7 (a ) b (c) S 3 7 7 0 -1 4194304 100 0 0 0 5 6 7 8 20 0 1 0 123 1000000 250 18446744073709551615";
-        let expected = Stat { parent: 3, cpu_ticks: 26, resident_pages: 250 };
+        let expected = Stat {
+            parent: 3,
+            is_running: false,
+            own_ticks: 11,
+            waited_ticks: 15,
+            began_ticks: 123,
+            resident_pages: 250,
+        };
         assert_eq!(parsed(line), Some(expected));
         assert_eq!(parsed("7 (cut) S 3"), None);
         assert_eq!(parsed(""), None);
@@ -227,12 +267,12 @@ mod tests {
         std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut told).unwrap();
         let pid = i32::try_from(shell.id()).unwrap();
         assert!(children(own).contains(&pid) && children_by_search(own).contains(&pid));
-        let tree = ProcessTree::below(pid);
+        let mut tree = ProcessTree::below(pid);
         assert_eq!(tree.members().len(), 1);
-        assert!(tree.usage().resident_bytes > 0);
+        assert!(tree.look(Duration::ZERO).resident_bytes > 0);
         assert!(tree.occupied_bytes() > 0);
         tree.signal(Signal::KILL);
         shell.wait().unwrap();
-        assert_eq!(ProcessTree::below(pid).usage(), TreeUsage::default());
+        assert_eq!(ProcessTree::below(pid).look(Duration::ZERO), TreeUsage::default());
     }
 }

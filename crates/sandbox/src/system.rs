@@ -258,3 +258,9 @@ pub(crate) fn ticks_per_second() -> u64 {
     // SAFETY: as above.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1)
 }
+
+/// Processors of the machine.
+pub(crate) fn processors() -> u64 {
+    // SAFETY: as above.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+}

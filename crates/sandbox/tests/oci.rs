@@ -15,7 +15,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 #[path = "world/around.rs"]
 mod around;
 
-use around::{PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, stands_still, until};
+use around::{
+    PATIENCE, alive, freeze, open_dir, outcome, sandbox, sandbox_of_an_ordinary_user, sandbox_without_groups,
+    stands_still, until,
+};
 
 const KINDS: [Kind; 2] = [Kind::Runsc, Kind::Runc];
 
@@ -397,4 +400,34 @@ async fn what_is_frozen_in_a_container_does_nothing_until_it_is_thawed() {
             assert!(start.elapsed() < PATIENCE, "{:?}", groups_of(launcher));
         }
     }
+}
+
+/// Says which of the calls that make memory of no process fail.
+const OWNERLESS: &str = "
+import ctypes, os
+try: os.memfd_create('x'); print('memfd')
+except OSError as e: print(e.errno)
+libc = ctypes.CDLL(None, use_errno=True)
+print('shm' if libc.shmget(0, 4096, 0o1600) >= 0 else ctypes.get_errno())
+";
+
+#[tokio::test]
+async fn where_no_group_counts_a_container_has_no_memory_beside_its_processes() {
+    let runc = runtime(Kind::Runc);
+    let (out, err, _) = outcome(runc.spawn(&sandbox(), python(OWNERLESS), Root::HostSystem).await.unwrap()).await;
+    assert_eq!(out, "memfd\nshm\n", "{err}");
+    let alone = sandbox_without_groups();
+    let (out, err, _) = outcome(runc.spawn(&alone, python(OWNERLESS), Root::HostSystem).await.unwrap()).await;
+    assert_eq!(out, "1\n1\n", "{err}");
+}
+
+#[tokio::test]
+async fn where_no_group_counts_the_scratch_of_a_container_is_memory_of_its_call() {
+    let limits = Limits { memory_bytes: 256 << 20, scratch_bytes: 1 << 30, cpu_millicores: 2000, ..Limits::default() };
+    // Files in memory, more than the call may have, and then nothing until it is ended.
+    let fill = "head -c 700000000 /dev/zero > /tmp/a; echo filled; exec sleep 1000";
+    let spec = Spec { limits, ..script(fill) };
+    let child = runtime(Kind::Runc).spawn(&sandbox_without_groups(), spec, Root::HostSystem).await.unwrap();
+    let (out, err, ended) = outcome(child).await;
+    assert!(ended.usage.oom_kills > 0, "{out} {err} {ended:?}");
 }

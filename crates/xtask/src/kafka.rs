@@ -5,6 +5,8 @@
 //! stopped and started once. Then a consumer of its own reads the whole topic, and it must have every record as a valid
 //! CloudEvent, each tenant's in order; a record may come twice.
 //!
+//! Before that, the tests of TLS and SASL are run, against a listener of their own; the broker is spoken to in the clear.
+//!
 //! Not part of `cargo xtask test`: the broker is the only one that needs no Java, and building it takes about 16 minutes,
 //! once. Brokers that answer from memory are in the tests of `kafka-sink`.
 
@@ -49,12 +51,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         }
     }
     ensure!(kills > 0 && seconds >= 4 * kills, "the broker needs four seconds for each time it is killed");
+    secure()?;
     let program = services::tansu::provide()?;
     let (gantry, reader) = (built(&["--package", "gantry", "--features", "kafka"], "gantry")?, reader()?);
     let runtime = tokio::runtime::Runtime::new().context("no runtime")?;
     let seen = runtime.block_on(exercise(Parts { program, gantry, reader }, Duration::from_secs(seconds), kills))?;
     println!("{}", seen.table());
     Ok(if seen.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// TLS and SASL, with the library that has them.
+fn secure() -> Result<()> {
+    let tests = ["test", "--package", "gantry-kafka-sink", "--features", "tls", "--test", "secure"];
+    let status = workspace::cargo().args(tests).status().context("cannot run cargo")?;
+    ensure!(status.success(), "the tests of TLS and SASL fail");
+    Ok(())
 }
 
 /// The programs that take part.

@@ -10,6 +10,8 @@
 //! - LOAD-3: a process that was started from a folder before it changed serves no call after that was noticed.
 //! - LOAD-4: a folder runs only what its own manifest says. Where its version was published with another one, by whoever may
 //!   publish for the tenant, the folder is not taken.
+//! - LOAD-5: what is published stays so: a manifest that the rules of a later release would refuse is taken if just that content
+//!   was published before.
 
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{HashMap, HashSet};
@@ -29,6 +31,7 @@ use policy::BearerSecret;
 
 use super::{Found, ToolFolder, find};
 use crate::failure::Failure;
+use crate::manifest_file::ManifestFileError;
 
 /// Publishes what is found in some directories.
 pub(crate) struct Loader {
@@ -83,6 +86,10 @@ impl Loader {
         for ToolFolder { folder, manifest } in tools {
             match manifest {
                 Ok(manifest) => waiting.push((folder, manifest)),
+                // LOAD-4.
+                Err(ManifestFileError::Refused { written: Some(written), .. }) if self.is_published(&written) => {
+                    waiting.push((folder, *written));
+                }
                 Err(error) => {
                     let reasons = error.reasons();
                     let text = if reasons.is_empty() {
@@ -138,6 +145,11 @@ impl Loader {
         }
         waiting.retain(|(_, manifest)| version_of(manifest).is_none_or(|version| !claims.contains_key(&version)));
         waiting
+    }
+
+    /// Is just this published already?
+    fn is_published(&self, manifest: &Manifest) -> bool {
+        self.kernel.registry().known(&self.tenant, manifest).is_some()
     }
 
     fn no_longer_runs(&self, (id, version): &(ToolId, String)) {
@@ -325,6 +337,24 @@ mod tests {
         let folder = dir.join("tools").join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("tool.toml"), text).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_release_has_published_keeps_its_folder_under_newer_rules() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = smallest("1.0.0").replacen("tool_id", "license = 'Apache 2'\ntool_id", 1);
+        put(dir.path(), "old", &text);
+        let mut loader = loader(dir.path()).await;
+        let (refused, _) = loader.load().await;
+        assert!(refused.warnings.concat().contains("/license"), "{refused:?}");
+        // As it was published when any text was a licence.
+        let document = Manifest::document(&text, contract::manifest::ManifestFormat::Toml).unwrap();
+        let old = Manifest::as_written(&document).unwrap();
+        let (id, by) = (old.id().unwrap(), "admin".parse().unwrap());
+        loader.kernel.registry().register(&TenantId::home(), old, &by).await.unwrap();
+        let (round, _) = loader.load().await;
+        assert_eq!(round, Round::default());
+        assert!(loader.homes.contains_key(&(id, "1.0.0".to_owned())));
     }
 
     #[tokio::test]

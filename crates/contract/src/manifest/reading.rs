@@ -112,15 +112,26 @@ fn compiled() -> Result<&'static CompiledSchema, ManifestError> {
 impl Manifest {
     /// Reads a manifest from text.
     pub fn read(text: &str, format: ManifestFormat) -> Result<Self, ManifestError> {
-        let value = match format {
+        Self::from_value(Self::document(text, format)?)
+    }
+
+    /// What is written in a file, before anything about it is judged.
+    pub fn document(text: &str, format: ManifestFormat) -> Result<Value, ManifestError> {
+        Ok(match format {
             ManifestFormat::Json => json::read(text.as_bytes(), &JsonLimits::default())
                 .map_err(|e| ManifestError::one("", format!("not valid JSON: {e}")))?,
             ManifestFormat::Toml => toml::from_str::<Value>(text)
                 .map_err(|e| ManifestError::one("", format!("not valid TOML: {}", e.message())))?,
             ManifestFormat::Yaml => serde_yaml_ng::from_str::<Value>(text)
                 .map_err(|e| ManifestError::one("", format!("not valid YAML: {e}")))?,
-        };
-        Self::from_value(value)
+        })
+    }
+
+    /// The manifest in a document, whether or not it is admissible: to find out whether it is one that was published under the
+    /// rules of an earlier release. Never publish it; that is what [`from_value`](Self::from_value) is for.
+    pub fn as_written(document: &Value) -> Option<Self> {
+        let members = without_aliases(document.as_object()?.clone()).ok()?;
+        serde_json::from_value(Value::Object(members)).ok()
     }
 
     /// Reads a manifest from parsed JSON, naming every fault at once.

@@ -1,13 +1,15 @@
 //! A process tool without a sandbox, because the operator has said so: a plain child of the server, with its rights.
 //!
 //! It gets an environment of our making, and its process group ends with the call. Nothing else is promised, so a call
-//! that relies on a limit, and a tool that is to be given secrets or a gate, are refused.
+//! that relies on a limit, and a tool that declares limits or is to be given secrets or a gate, are refused. What the manifest
+//! alone decides is refused when the tool is published; what was published before, at its calls.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::manifest::{Execution, Manifest, ManifestError, ProcessProtocol};
 use kernel::ports::executor::{ExecutorError, ToolCall, ToolOutput};
 
 use super::child::Child;
@@ -46,10 +48,27 @@ pub(super) async fn run(
     value.map(ToolOutput::of).map_err(|refusal| ExecutorError { refusal, reach: exit.reach() })
 }
 
+/// What of a manifest cannot be kept here, at its place.
+pub(super) fn admit(manifest: &Manifest) -> Result<(), ManifestError> {
+    let refused = |path: &str, what: &str| {
+        Err(ManifestError::one(
+            path,
+            format!("{what}, which needs the sandbox: start the server without `--unsandboxed-processes`"),
+        ))
+    };
+    if matches!(&manifest.execution, Some(Execution::Process { protocol: ProcessProtocol::Session, .. })) {
+        return refused("/execution/protocol", "is `gantry/1`");
+    }
+    if manifest.resource_limits.is_some() {
+        return refused("/resource_limits", "bounds CPU, memory or storage");
+    }
+    Ok(())
+}
+
 /// Nothing here keeps a limit, a gate or a secret.
 fn enforceable(call: &ToolCall) -> Result<(), Refusal> {
     let permissions = call.tool.permissions()?;
-    let what = if call.limits.asked_by_caller {
+    let what = if call.limits.asked_by_caller || call.tool.manifest.resource_limits.is_some() {
         "the CPU, memory or network of a process cannot be bounded"
     } else if !permissions.network.is_empty() {
         "the network of a process cannot be kept to what it declares"

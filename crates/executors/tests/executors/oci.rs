@@ -123,6 +123,23 @@ async fn a_root_directory_runs_under_each_isolation_that_is_to_be_had() {
     assert!(refused.message.contains("KVM"), "{refused}");
 }
 
+/// A session that answers its one call with a word of its environment, as soon as it was asked.
+const SESSION: &str = r#"read -r line; id=${line#*\"id\":}; id=${id%%[,\}]*}; echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"greeting\":\"$GREETING\"}}""#;
+
+#[tokio::test]
+async fn a_container_speaks_the_protocol_and_has_the_variables_of_its_manifest() {
+    let place = Place::new();
+    busybox(&place.home.path().join("image"));
+    let binding = |script: &str, protocol: &str| {
+        json!({ "type": "oci", "image": "image", "command": ["/bin/sh", "-c", script], "protocol": protocol,
+            "env": { "GREETING": "declared" } })
+    };
+    let simple = place.run(&binding(ANSWER, "simple")).await.unwrap();
+    assert_eq!(simple.value["greeting"], "declared");
+    let session = place.run(&binding(SESSION, "gantry/1")).await.unwrap();
+    assert_eq!(session.value, json!({ "greeting": "declared" }));
+}
+
 #[tokio::test]
 async fn a_bundle_says_what_to_start_but_not_with_which_rights() {
     let place = Place::new();

@@ -12,6 +12,7 @@ use policy::Action;
 use serde_json::{Value, json};
 
 use super::Actor;
+use crate::identity::Principal;
 use crate::insights::Happening;
 use crate::invoke::Kernel;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
@@ -36,6 +37,10 @@ impl Kernel {
     ) -> Result<Registration, Refusal> {
         let caller = self.permitted(actor, Action::PublishTool).await?;
         let tenant = self.tenant_for(actor, &caller, tenant).await?;
+        // Before the rules: what was published under the rules of an earlier release stays published.
+        if let Some(registration) = Manifest::as_written(&document).and_then(|m| self.registry().known(&tenant, &m)) {
+            return Ok(registration);
+        }
         let manifest = Manifest::from_value(document).map_err(|error| not_admitted(&error))?;
         if !tenant.is_home() && matches!(manifest.execution, Some(Execution::Builtin { .. })) {
             return Err(builtins_are_shared());
@@ -43,7 +48,7 @@ impl Kernel {
         if matches!(manifest.execution, Some(Execution::Mcp { .. })) {
             return Err(servers_speak_for_themselves());
         }
-        self.can_run(&manifest)?;
+        self.can_run(&tenant, &manifest)?;
         let slot = self.parts.recorder.reserve().await?;
         let registration = self.registry().register(&tenant, manifest, caller.subject()).await?;
         if registration.created {
@@ -59,13 +64,13 @@ impl Kernel {
         Ok(registration)
     }
 
-    /// A way of running that nothing on this server knows is refused here and not at the first call.
-    fn can_run(&self, manifest: &Manifest) -> Result<(), Refusal> {
+    /// What nothing on this server can run is refused here and not at the first call.
+    fn can_run(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), Refusal> {
         let Some(binding) = &manifest.execution else { return Ok(()) };
-        let mut known: Vec<&str> = self.parts.executors.iter().map(|executor| executor.kind()).collect();
-        if known.contains(&binding.kind()) {
-            return Ok(());
+        if let Some(executor) = self.parts.executors.iter().find(|executor| executor.kind() == binding.kind()) {
+            return executor.admits(tenant, manifest).map_err(|error| not_admitted(&error));
         }
+        let mut known: Vec<&str> = self.parts.executors.iter().map(|executor| executor.kind()).collect();
         // Tools of servers are not registered by hand.
         known.retain(|kind| *kind != "mcp");
         known.sort_unstable();
@@ -103,32 +108,47 @@ impl Kernel {
         Ok(changed)
     }
 
-    /// Takes a tool out of use in every version, on every instance, until somebody releases it (REG-024).
-    pub async fn quarantine(&self, actor: Actor<'_>, tool: &str, reason: &str) -> Result<Quarantine, Refusal> {
+    /// Takes a tool out of use in every version, on every instance, until somebody releases it (REG-024). `tenant`: whose tool,
+    /// if it is another's than the caller's, for whoever administers the installation.
+    pub async fn quarantine(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        tool: &str,
+        reason: &str,
+    ) -> Result<Quarantine, Refusal> {
         let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let reason = self.reason(reason)?;
         let slot = self.parts.recorder.reserve().await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || sight.knows(tool);
+        let may_know = |tool: &Tool| tool.tenant == tenant || sight.knows(tool);
         let by = (reason, caller.subject());
-        let held = self.registry().quarantine(caller.tenant(), tool, by, may_know).await?;
-        let note = format!("quarantine {}: {}", held.tool, held.reason);
+        let held = self.registry().quarantine(&tenant, tool, by, may_know).await?;
+        let note = format!("quarantine {}{}: {}", held.tool, of_tenant(&caller, &tenant), held.reason);
         let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
         slot.record_durably(AuditRecord { tool: Some(held.tool.clone()), ..record }).await?;
         Ok(held)
     }
 
-    /// Puts a tool that a person has taken out of use back into it.
-    pub async fn release(&self, actor: Actor<'_>, tool: &str, reason: &str) -> Result<ToolId, Refusal> {
+    /// Puts a tool that a person has taken out of use back into it; `tenant` as for taking it out.
+    pub async fn release(
+        &self,
+        actor: Actor<'_>,
+        tenant: Option<&TenantId>,
+        tool: &str,
+        reason: &str,
+    ) -> Result<ToolId, Refusal> {
         let caller = self.permitted(actor, Action::ChangeLifecycle).await?;
+        let tenant = self.tenant_for(actor, &caller, tenant).await?;
         let reason = self.reason(reason)?;
         let slot = self.parts.recorder.reserve().await?;
         let access = self.access().snapshot().clone();
         let sight = self.sight(&access, &caller);
-        let may_know = |tool: &Tool| tool.tenant == *caller.tenant() || sight.knows(tool);
-        let released = self.registry().release(caller.tenant(), tool, may_know).await?;
-        let note = format!("release {released}: {reason}");
+        let may_know = |tool: &Tool| tool.tenant == tenant || sight.knows(tool);
+        let released = self.registry().release(&tenant, tool, may_know).await?;
+        let note = format!("release {released}{}: {reason}", of_tenant(&caller, &tenant));
         let record = self.act(actor, &caller, AuditAction::ToolLifecycleChanged, None, Some(note));
         slot.record_durably(AuditRecord { tool: Some(released.clone()), ..record }).await?;
         Ok(released)
@@ -144,6 +164,11 @@ impl Kernel {
         Err(Refusal::new(ErrorCode::E3004, "`reason` has a wrong shape")
             .hint(format!("say why in 1 to {REASON_CHARS_MAX} printable characters")))
     }
+}
+
+/// Whose tool it is, if not the caller's own.
+fn of_tenant(caller: &Principal, tenant: &TenantId) -> String {
+    if caller.tenant() == tenant { String::new() } else { format!(" of tenant {tenant}") }
 }
 
 /// A tool of a server is what its server says and what an administrator has accepted of that; a manifest by hand would be a

@@ -117,6 +117,14 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_says_from_which_size_on_its_states_are_compressed() {
+        let from =
+            |config| CheckpointPlan::of(&CheckpointOptions::default(), &manifest("async", config)).unwrap().gzip_from;
+        assert_eq!(from(json!({ "enabled": true })), GZIP_FROM_BYTES);
+        assert_eq!(from(json!({ "enabled": true, "compression_threshold_bytes": 4_096 })), 4_096);
+    }
+
+    #[test]
     fn a_wish_out_of_bounds_is_refused() {
         let interval = |seconds| CheckpointOptions { checkpoint_interval_seconds: Some(seconds), ..Default::default() };
         for seconds in [0, 3_601, u32::MAX] {

@@ -131,6 +131,17 @@ fn the_manifest_has_the_last_word_about_its_thresholds() {
 }
 
 #[test]
+fn the_manifest_says_how_many_of_its_calls_may_run_out_of_time() {
+    let slow = |number| if number == 0 { Ending::TimedOut } else { Ending::Well };
+    for (declared, told) in [(json!({}), true), (json!({ "observability": { "alert_timeout_rate": 0.5 } }), false)] {
+        let (mut watch, tool) = (Watch::new(), version("abc", &declared));
+        let alerts = watch.minutes(&tool, 20, slow, 500);
+        let mismatch = alerts.iter().any(|alert| alert.rule == Rule::TimeoutClassMismatch);
+        assert_eq!(mismatch, told, "{declared}");
+    }
+}
+
+#[test]
 fn a_broken_schema_is_told_at_once_and_few_calls_say_nothing_else() {
     let (mut watch, tool) = (Watch::new(), version("abc", &json!({})));
     watch.health.note(watch.now(), &tool, Ending::BrokeItsSchema, Duration::from_millis(1));

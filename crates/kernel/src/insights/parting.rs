@@ -13,7 +13,7 @@
 //! before a restart. Silence is believed only if the store has counted for the whole time.
 //!
 //! Invariants
-//! - PART-1: a version is removed by its date, which its users have been told with every call (decision 0051). Whoever wants
+//! - PART-1: a version is removed by its date, which its users have been told with every call (decision 0052). Whoever wants
 //!   to give them more time restores the version before that.
 //! - PART-2: between two writes at most [`PENDING_MAX`] hours of versions are counted. Beyond that the newest are left out.
 

@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 use super::view::{self, Accepted};
 use super::warrant::Errand;
 use super::{Jobs, SYSTEM_SUBJECT, SystemJob, TOOL_CALL, settings};
+use crate::administration::Actor;
+use crate::discovery::Explanation;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed};
 use crate::ledger;
-use crate::ports::entropy::new_invocation_id;
+use crate::ports::entropy::{new_invocation_id, new_trace_id};
 use crate::ports::job_store::{Dedupe, Enqueued, JobKey, JobPriority, NewJob};
 use crate::registry::ToolVersion;
 
@@ -28,6 +30,25 @@ impl Jobs {
         let options = &request.execution_options;
         // Who wants to be called back does not want to wait.
         options.async_mode || options.callback.is_some() || request.execution_mode == Some(ExecutionMode::Async)
+    }
+
+    /// What would become of this call if it were made now? As [`Kernel::explain`](crate::Kernel::explain), for a server that does
+    /// some calls in the background: a call that would be submitted is judged as one.
+    pub async fn explain(&self, mut arrival: Arrival<'_>) -> Result<Explanation, Refusal> {
+        if !Self::wants_background(&arrival.request) {
+            return self.kernel.explain(arrival).await;
+        }
+        foreground(&mut arrival.request);
+        let request = arrival.request.clone();
+        let trace_id = new_trace_id(self.kernel.entropy());
+        let actor = Actor { credential: arrival.credential, source: arrival.source, trace_id };
+        let tenant = self.kernel.recognise(actor).await?.tenant().clone();
+        let explanation = self.kernel.explain_as(arrival, |_| Ok(())).await?;
+        if explanation.refusal.is_some() {
+            return Ok(explanation);
+        }
+        let checked = self.check_callback(&tenant, &request).await;
+        Ok(checked.map_or_else(Explanation::of_refused, |()| explanation))
     }
 
     /// Lets a call in, keeps it, and answers before it runs. The same idempotency key gives the same job.

@@ -112,6 +112,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_manifest_asks_for_a_longer_window_and_never_gets_a_shorter_one_than_a_day() {
+        let kept = |window_seconds: u32| {
+            let document = json!({
+                "tool_id": "pay", "version": "1.0.0", "name": "Pay", "description": "Pays what is due.", "provider": "T",
+                "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard",
+                "parameters": { "type": "object" }, "result_schema": { "type": "object" },
+                "idempotency": { "key_fields": [], "window_seconds": window_seconds },
+            });
+            window(&Manifest::from_value(document).unwrap())
+        };
+        assert_eq!(kept(60), WINDOW_MIN);
+        assert_eq!(kept(172_800), Duration::from_secs(172_800));
+    }
+
+    #[test]
     fn the_key_that_travels_is_the_same_for_one_act_and_another_for_every_other() {
         let (acme, other): (TenantId, TenantId) = ("acme".parse().unwrap(), "other".parse().unwrap());
         let (pay, refund): (ToolId, ToolId) = ("bank.pay".parse().unwrap(), "bank.refund".parse().unwrap());

@@ -19,7 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId, TraceId};
-use contract::manifest::{Execution, Isolation};
+use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
 use contract::money::Money;
 use contract::trace_context::{SpanId, TraceContext};
 use serde::{Deserialize, Serialize};
@@ -259,6 +259,17 @@ pub trait Executor: Send + Sync + fmt::Debug {
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
         // Named for whoever implements it; the default does not look at them.
         let _ = (tool, binding, demand);
+        Ok(())
+    }
+
+    /// Is there a way to run this manifest here, as a tool of `tenant`? Asked when it is published, so that nothing is accepted
+    /// that every call would find unavailable; the answer must be cheap. What a machine may lack today and have tomorrow is
+    /// not asked here but of [`ready`](Self::ready). The default is yes.
+    ///
+    /// # Errors
+    /// What is in the way, at its place in the manifest, and what to do about it.
+    fn admits(&self, tenant: &TenantId, manifest: &Manifest) -> Result<(), ManifestError> {
+        let _ = (tenant, manifest);
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! Warnings about calls that mean an old version: it is on its way out, or the constraint is so narrow that it misses a newer
 //! one. (REG-008)
 //!
-//! Such calls come in thousands, so each (tenant, tool, constraint) is told once in an hour. At most [`REMEMBERED_MAX`] are
-//! remembered; beyond that the warning is left out, because a log that is full of warnings warns of nothing.
+//! Such calls come in thousands, so each (tenant, tool, version found) is told once in an hour, with the constraint of the call
+//! that came first: what a caller writes as a constraint is its own choice, and without end. At most [`REMEMBERED_MAX`] are
+//! remembered of each tenant, and of [`TENANTS_MAX`] tenants; beyond that the warning is left out, because a log that is full of
+//! warnings warns of nothing. No tenant takes another's room.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,25 +12,37 @@ use std::time::Duration;
 
 use contract::ids::{TenantId, ToolId};
 use contract::manifest::LifecycleState;
-use contract::version::VersionSpec;
+use contract::version::{Version, VersionSpec};
 
 use super::{Registry, Tool, ToolVersion};
 use crate::ports::clock::UnixMillis;
 
 /// How often the same is told.
 const TOLD_EVERY: Duration = Duration::from_secs(3_600);
-/// Different warnings that are remembered at once.
-const REMEMBERED_MAX: usize = 4_096;
+/// Different warnings of one tenant that are remembered at once.
+const REMEMBERED_MAX: usize = 256;
+/// Tenants whose warnings are remembered at once.
+const TENANTS_MAX: usize = 4_096;
 
 /// What was told when.
 #[derive(Debug, Default)]
-pub(super) struct MatchWarnings(Mutex<HashMap<(TenantId, ToolId, String), UnixMillis>>);
+pub(super) struct MatchWarnings(Mutex<HashMap<TenantId, ToldToTenant>>);
+
+/// When a tenant was told of which version.
+type ToldToTenant = HashMap<(ToolId, Version), UnixMillis>;
 
 impl MatchWarnings {
     /// Is it time to tell this?
-    fn is_due(&self, tenant: &TenantId, tool: &ToolId, spec: &VersionSpec, now: UnixMillis) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (tenant.clone(), tool.clone(), spec.to_string());
+    fn is_due(&self, tenant: &TenantId, tool: &ToolId, found: &Version, now: UnixMillis) -> bool {
+        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant) {
+            tenants.retain(|_, told| told.values().any(|before| now.since(*before) < TOLD_EVERY));
+            if tenants.len() >= TENANTS_MAX {
+                return false;
+            }
+        }
+        let told = tenants.entry(tenant.clone()).or_default();
+        let key = (tool.clone(), found.clone());
         if told.get(&key).is_some_and(|before| now.since(*before) < TOLD_EVERY) {
             return false;
         }
@@ -60,7 +74,7 @@ impl Registry {
             VersionSpec::Latest => None,
             _ => tool.resolve(&VersionSpec::Latest, now).ok().filter(|newest| newest.version > found.version),
         };
-        if !(ends || newest.is_some()) || !self.warnings.is_due(tenant, &tool.id, spec, now) {
+        if !(ends || newest.is_some()) || !self.warnings.is_due(tenant, &tool.id, &found.version, now) {
             return;
         }
         let (tool_name, version) = (&tool.id, &found.version);
@@ -88,16 +102,18 @@ mod tests {
     fn the_same_warning_is_told_once_in_an_hour_and_never_without_bound() {
         let warnings = MatchWarnings::default();
         let (tenant, tool) = (TenantId::home(), "demo.old".parse().unwrap());
-        let spec = |text: &str| VersionSpec::parse(text).unwrap();
+        let version = |text: &str| Version::parse(text).unwrap();
         let start = UnixMillis(1_800_000_000_000);
-        assert!(warnings.is_due(&tenant, &tool, &spec("1.0.0"), start));
-        assert!(!warnings.is_due(&tenant, &tool, &spec("1.0.0"), start.plus(TOLD_EVERY / 2)));
-        assert!(warnings.is_due(&tenant, &tool, &spec("^1.0.0"), start), "another constraint is another warning");
-        assert!(warnings.is_due(&tenant, &tool, &spec("1.0.0"), start.plus(TOLD_EVERY)));
+        assert!(warnings.is_due(&tenant, &tool, &version("1.0.0"), start));
+        assert!(!warnings.is_due(&tenant, &tool, &version("1.0.0"), start.plus(TOLD_EVERY / 2)));
+        assert!(warnings.is_due(&tenant, &tool, &version("1.1.0"), start), "another version is another warning");
+        assert!(warnings.is_due(&tenant, &tool, &version("1.0.0"), start.plus(TOLD_EVERY)));
         for number in 0..REMEMBERED_MAX {
-            warnings.is_due(&tenant, &tool, &spec(&format!("2.0.{number}")), start.plus(TOLD_EVERY));
+            warnings.is_due(&tenant, &tool, &version(&format!("2.0.{number}")), start.plus(TOLD_EVERY));
         }
-        assert!(!warnings.is_due(&tenant, &tool, &spec("3.0.0"), start.plus(TOLD_EVERY)), "no room");
-        assert!(warnings.is_due(&tenant, &tool, &spec("3.0.0"), start.plus(TOLD_EVERY * 2)), "room again");
+        assert!(!warnings.is_due(&tenant, &tool, &version("3.0.0"), start.plus(TOLD_EVERY)), "no room");
+        let neighbour: TenantId = "shop".parse().unwrap();
+        assert!(warnings.is_due(&neighbour, &tool, &version("3.0.0"), start.plus(TOLD_EVERY)), "room of its own");
+        assert!(warnings.is_due(&tenant, &tool, &version("3.0.0"), start.plus(TOLD_EVERY * 2)), "room again");
     }
 }

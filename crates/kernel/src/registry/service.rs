@@ -130,6 +130,17 @@ impl Registry {
 
     // ------------------------------------------------------------------------------------------------- publishing
 
+    /// The publication of just this content by this tenant, if there was one and the version was not removed since. No rule is
+    /// asked: what is published may be older than the rules.
+    pub fn known(&self, tenant: &TenantId, manifest: &Manifest) -> Option<Registration> {
+        let snapshot = self.snapshot();
+        let tool = snapshot.tool(tenant, &manifest.id().ok()?).filter(|tool| tool.tenant == *tenant)?;
+        let known = tool.version(&manifest.version)?;
+        let stands = known.lifecycle.state(self.clock.now()) != LifecycleState::Removed;
+        (stands && known.digest == manifest.digest())
+            .then(|| Registration { version: Arc::clone(known), created: false })
+    }
+
     /// Publishes a version as a tool of this tenant (REG-001…003, REG-016…017).
     pub async fn register(&self, tenant: &TenantId, manifest: Manifest, by: &Subject) -> Result<Registration, Refusal> {
         let id = manifest.id().map_err(|e| Refusal::new(ErrorCode::E3105, e.to_string()))?;

@@ -179,14 +179,19 @@ fn retries(
     service: Option<&GuardedService>,
     settings: &ResilienceSettings,
 ) -> Option<Retries> {
-    let most = Duration::from_secs(u64::from(policy.backoff_max_seconds).max(1));
-    let interval = Interval::exponential(settings.retry_first.min(most), policy.backoff_multiplier, most).ok()?;
+    let interval = waits(policy, settings.retry_first)?;
     let plan = Plan::new(u32::from(policy.max_attempts), interval).ok().filter(|_| policy.max_attempts > 1)?;
     let budget_key = match service {
         Some(service) => format!("retry_budget:{}", service.key),
         None => format!("retry_budget:{}:{}", tool.tenant, tool.id),
     };
     Some(Retries { plan, statuses: policy.retry_on_status_codes.clone(), budget_key, budget: settings.retry_budget })
+}
+
+/// The first wait is the server's, how it grows and how far is the manifest's.
+fn waits(policy: &RetryPolicy, first: Duration) -> Option<Interval> {
+    let most = Duration::from_secs(u64::from(policy.backoff_max_seconds).max(1));
+    Interval::exponential(first.min(most), policy.backoff_multiplier, most).ok()
 }
 
 /// RES-017: all of them together.
@@ -216,6 +221,18 @@ mod tests {
             assert_eq!(authority(url), expected);
         }
         assert_eq!(authority(&format!("https://{}", "x".repeat(300))), "");
+    }
+
+    #[test]
+    fn a_manifest_says_how_waits_grow_and_how_long_they_get() {
+        let grown = |backoff_multiplier, backoff_max_seconds| {
+            let policy = RetryPolicy { backoff_multiplier, backoff_max_seconds, ..RetryPolicy::default() };
+            let waits = waits(&policy, Duration::from_millis(500)).unwrap();
+            [1, 2, 3, 4].map(|attempt| waits.ceiling(attempt).as_millis())
+        };
+        assert_eq!(grown(1.0, 60), [500, 500, 500, 500]);
+        assert_eq!(grown(3.0, 60), [500, 1_500, 4_500, 13_500]);
+        assert_eq!(grown(3.0, 2), [500, 1_500, 2_000, 2_000]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) enum CountedMemory {
 }
 
 /// Calls that make memory which no process needs to have mapped.
-const OWNERLESS_MEMORY: &[Call] = calls![SYS_memfd_create, SYS_shmget];
+pub(crate) const OWNERLESS_MEMORY: &[Call] = calls![SYS_memfd_create, SYS_shmget];
 
 /// What becomes of each call that is not simply refused.
 fn rules() -> BTreeMap<u32, Verdict> {

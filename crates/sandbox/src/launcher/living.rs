@@ -65,7 +65,8 @@ impl Sandbox {
     /// Looks at it, and does what follows.
     pub(super) fn look(&mut self, now: Duration) {
         let Some(Overseen { tree, oversight, ended }) = &mut self.overseen else { return };
-        let judgement = oversight.judge(tree.usage(), tree.scratch_bytes(), now, || tree.occupied_bytes());
+        let seen = tree.look(oversight.sample_span(now));
+        let judgement = oversight.judge(seen, now, || tree.occupied_bytes());
         match judgement {
             Judgement::Fine => {}
             Judgement::Stop => tree.signal(Signal::STOP),

@@ -6,9 +6,10 @@
 //! | memory | a tree that occupies more is ended, as the kernel would end it |
 //! | CPU | a tree that has used more than its share is stopped until the share has caught up; one that runs on although it was stopped is ended |
 //!
-//! Looks come every [`LOOK_MIN`] while something happens, and more rarely while nothing does, up to [`LOOK_MAX`]. What comes
-//! and goes between two looks is not seen: each process is therefore bounded by itself too (`inside::limits`), and calls that
-//! take memory which belongs to no process are not on the list (`seccomp`).
+//! Looks come every [`LOOK_MIN`] while something happens, and more rarely while nothing does, up to [`LOOK_MAX`]. Memory that
+//! comes and goes between two looks is not seen: each process is therefore bounded by itself too (`inside::limits`), and calls
+//! that take memory which belongs to no process are not on the list (`seccomp`). What is known of the CPU time of processes
+//! that come and go is with `process_tree::cpu_account`.
 //!
 //! The judgement is a function of numbers; the launcher performs it.
 
@@ -83,24 +84,24 @@ impl Oversight {
         self.due
     }
 
+    /// The time that a process which is seen for the first time stands for. While processes come and go looks are this near to
+    /// each other; a look that came late for another reason blames nobody.
+    pub(super) fn sample_span(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.looked_at).min(LOOK_MIN)
+    }
+
     pub(super) fn cpu_micros(&self) -> u64 {
         self.cpu_micros
     }
 
     /// Judges what was seen. `occupied` takes long, and is asked only if it matters.
-    pub(super) fn judge(
-        &mut self,
-        seen: TreeUsage,
-        scratch: u64,
-        now: Duration,
-        occupied: impl FnOnce() -> u64,
-    ) -> Judgement {
-        let used = seen.cpu_micros.saturating_sub(self.cpu_micros);
-        self.cpu_micros = self.cpu_micros.max(seen.cpu_micros);
+    pub(super) fn judge(&mut self, seen: TreeUsage, now: Duration, occupied: impl FnOnce() -> u64) -> Judgement {
+        let used = seen.used_micros;
+        self.cpu_micros = self.cpu_micros.saturating_add(used);
         let span = now.saturating_sub(self.looked_at);
         self.looked_at = now;
         // Something happens: it works, it grows near its limit, or it is stopped.
-        let resident = seen.resident_bytes.saturating_add(scratch);
+        let resident = seen.resident_bytes.saturating_add(seen.scratch_bytes);
         let stirs = used > 0 || self.stopped || resident > self.memory_bytes / 2;
         self.pause = if stirs { LOOK_MIN } else { (self.pause * 2).min(LOOK_MAX) };
         self.due = now + self.pause;
@@ -156,8 +157,9 @@ mod tests {
         Oversight::new(&Limits { memory_bytes: 100 * MB, cpu_millicores, ..Limits::default() }, Duration::ZERO)
     }
 
-    fn seen(cpu_ms: u64, resident_mb: u64) -> TreeUsage {
-        TreeUsage { cpu_micros: cpu_ms * 1000, resident_bytes: resident_mb * MB }
+    /// So much used since the last look, and so much resident.
+    fn seen(used_ms: u64, resident_mb: u64) -> TreeUsage {
+        TreeUsage { used_micros: used_ms * 1000, resident_bytes: resident_mb * MB, scratch_bytes: 0 }
     }
 
     fn at(ms: u64) -> Duration {
@@ -168,17 +170,20 @@ mod tests {
     fn memory_that_is_only_shared_ends_nobody_and_memory_that_is_held_does() {
         let mut tree = oversight(1000);
         let never = || panic!("not asked below the limit");
-        assert_eq!(tree.judge(seen(0, 90), 0, at(20), never), Judgement::Fine);
-        assert_eq!(tree.judge(seen(0, 900), 0, at(40), || 99 * MB), Judgement::Fine);
+        assert_eq!(tree.judge(seen(0, 90), at(20), never), Judgement::Fine);
+        assert_eq!(tree.judge(seen(0, 900), at(40), || 99 * MB), Judgement::Fine);
         assert_eq!(tree.memory_peak_bytes, 99 * MB);
-        assert_eq!(tree.judge(seen(0, 90), 20 * MB, at(60), || 110 * MB), Judgement::EndForMemory);
+        assert_eq!(
+            tree.judge(TreeUsage { scratch_bytes: 20 * MB, ..seen(0, 90) }, at(60), || 110 * MB),
+            Judgement::EndForMemory
+        );
     }
 
     #[test]
     fn one_core_is_never_stopped_by_one_busy_process() {
         let mut tree = oversight(1000);
         for look in 1..500 {
-            assert_eq!(tree.judge(seen(look * 20, 1), 0, at(look * 20), || 0), Judgement::Fine);
+            assert_eq!(tree.judge(seen(20, 1), at(look * 20), || 0), Judgement::Fine);
         }
     }
 
@@ -188,8 +193,9 @@ mod tests {
         let (mut cpu, mut stopped) = (0, false);
         for look in 1..=1000 {
             // Two processes on two cores, whenever they may.
-            cpu += if stopped { 0 } else { 40 };
-            match tree.judge(seen(cpu, 1), 0, at(look * 20), || 0) {
+            let used = if stopped { 0 } else { 40 };
+            cpu += used;
+            match tree.judge(seen(used, 1), at(look * 20), || 0) {
                 Judgement::Stop => stopped = true,
                 Judgement::Continue => stopped = false,
                 Judgement::Fine => {}
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn who_runs_on_although_stopped_is_ended() {
         let mut tree = oversight(250);
-        let judged = (1..200).map(|look| tree.judge(seen(look * 20, 1), 0, at(look * 20), || 0));
+        let judged = (1..200).map(|look| tree.judge(seen(20, 1), at(look * 20), || 0));
         let judged: Vec<Judgement> = judged.collect();
         assert_eq!(judged.iter().filter(|judged| **judged == Judgement::Continue).count(), 0);
         assert!(judged.contains(&Judgement::EndForCpu));
@@ -213,9 +219,9 @@ mod tests {
     fn a_launcher_that_was_late_blames_nobody() {
         let mut tree = oversight(500);
         // Ten seconds without a look, in which two cores were busy.
-        assert_eq!(tree.judge(seen(20_000, 1), 0, at(10_000), || 0), Judgement::Stop);
-        assert_eq!(tree.judge(seen(20_000, 1), 0, at(20_000), || 0), Judgement::Stop);
-        assert_eq!(tree.judge(seen(20_000, 1), 0, at(45_000), || 0), Judgement::Continue);
+        assert_eq!(tree.judge(seen(20_000, 1), at(10_000), || 0), Judgement::Stop);
+        assert_eq!(tree.judge(seen(0, 1), at(20_000), || 0), Judgement::Stop);
+        assert_eq!(tree.judge(seen(0, 1), at(45_000), || 0), Judgement::Continue);
     }
 
     #[test]
@@ -224,10 +230,10 @@ mod tests {
         let mut now = Duration::ZERO;
         for _ in 0..10 {
             now = tree.due();
-            tree.judge(seen(0, 1), 0, now, || 0);
+            tree.judge(seen(0, 1), now, || 0);
         }
         assert_eq!(tree.due() - now, LOOK_MAX);
-        tree.judge(seen(10, 1), 0, tree.due(), || 0);
+        tree.judge(seen(10, 1), tree.due(), || 0);
         assert_eq!(tree.due() - tree.looked_at, LOOK_MIN);
     }
 }

@@ -12,7 +12,8 @@
 //! | `/proc` | own processes only, read-only | the sentry's: of its own processes |
 //!
 //! Not here: limits of memory, CPU and processes. They are those of our own control group, around the runtime. Only where
-//! there is no such group is memory bounded here, for each process.
+//! there is no such group is memory bounded here, for each process, and calls are off the list that make memory of no
+//! process. gVisor has those calls: what they make is memory of the sentry, which is counted as a process.
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::{Kind, filter};
 use crate::inside::identity::NOBODY;
+use crate::inside::seccomp::CountedMemory;
 use crate::spec::{Access, Network, Spec};
 
 /// What has been prepared for the runtime.
@@ -77,7 +79,8 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
         "rootfsPropagation": "private",
     });
     if let (Kind::Runc | Kind::Crun, Value::Object(linux)) = (kind, &mut linux) {
-        linux.insert("seccomp".to_owned(), filter::seccomp());
+        let counted = if layout.limits_by_process { CountedMemory::OfProcesses } else { CountedMemory::OfGroup };
+        linux.insert("seccomp".to_owned(), filter::seccomp(counted));
         // Only the five devices and the pipes a runtime makes itself; of the controllers it sees only this one.
         linux.insert("resources".to_owned(), json!({ "devices": [{ "allow": false, "access": "rwm" }] }));
         linux.insert("cgroupsPath".to_owned(), json!("/container"));
@@ -85,7 +88,7 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
     json!({
         "ociVersion": OCI_VERSION,
         "hostname": "sandbox",
-        "process": process(spec, layout.limits_by_process),
+        "process": process(spec, layout.limits_by_process.then_some(kind)),
         "root": { "path": layout.rootfs, "readonly": true },
         "mounts": mounts(spec, kind, layout),
         "linux": linux,
@@ -95,7 +98,8 @@ pub fn config(spec: &Spec, kind: Kind, layout: &Layout) -> Value {
 /// Address space that is no memory: programs, libraries, stacks. Added where memory can only be bounded by addresses.
 const ADDRESSES_ALLOWANCE_BYTES: u64 = 64 << 20;
 
-fn process(spec: &Spec, limits_by_process: bool) -> Value {
+/// `by_process`: the runtime, if limits are kept for each process.
+fn process(spec: &Spec, by_process: Option<Kind>) -> Value {
     let none: [&str; 0] = [];
     let environment: Vec<String> = spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let limit = |name: &str, value: u64| json!({ "type": name, "soft": value, "hard": value });
@@ -107,9 +111,14 @@ fn process(spec: &Spec, limits_by_process: bool) -> Value {
         limit("RLIMIT_NICE", 0),
         limit("RLIMIT_RTPRIO", 0),
     ];
-    if limits_by_process {
-        // gVisor keeps a bound on addresses, but none on data.
-        limits.push(limit("RLIMIT_AS", spec.limits.memory_bytes.saturating_add(ADDRESSES_ALLOWANCE_BYTES)));
+    match by_process {
+        None => {}
+        // It keeps a bound on addresses, but none on data.
+        Some(Kind::Runsc) => {
+            limits.push(limit("RLIMIT_AS", spec.limits.memory_bytes.saturating_add(ADDRESSES_ALLOWANCE_BYTES)));
+        }
+        // They are under it themselves until they become the program, and reserve more addresses than any program has.
+        Some(Kind::Runc | Kind::Crun) => limits.push(limit("RLIMIT_DATA", spec.limits.memory_bytes)),
     }
     json!({
         "terminal": false,

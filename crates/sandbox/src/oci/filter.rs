@@ -7,16 +7,20 @@
 
 use serde_json::{Value, json};
 
-use crate::inside::seccomp::{CLONE_NEW, Call, PLAIN, TERMINAL_INPUT, UNKNOWN};
+use crate::inside::seccomp::{CLONE_NEW, Call, CountedMemory, OWNERLESS_MEMORY, PLAIN, TERMINAL_INPUT, UNKNOWN};
 
 /// The lower half of an argument, which is all the kernel looks at.
 const HALF: u64 = 0xffff_ffff;
 
 /// The member `linux.seccomp`.
-pub(super) fn seccomp() -> Value {
+pub(super) fn seccomp(counted: CountedMemory) -> Value {
     let mut plain = names(PLAIN);
     #[cfg(target_arch = "x86_64")]
     plain.extend(names(crate::inside::seccomp::PLAIN_X86_64));
+    if counted == CountedMemory::OfProcesses {
+        let ownerless = names(OWNERLESS_MEMORY);
+        plain.retain(|name| !ownerless.contains(name));
+    }
     let mut rules = vec![
         json!({ "names": plain, "action": "SCMP_ACT_ALLOW" }),
         json!({ "names": names(UNKNOWN), "action": "SCMP_ACT_ERRNO", "errnoRet": libc::ENOSYS }),
@@ -109,6 +113,17 @@ mod tests {
             assert!(allowed(&matches, request ^ 1) || TERMINAL_INPUT.contains(&(request ^ 1)));
         }
         assert!(allowed(&matches, libc::TCGETS) && allowed(&matches, libc::FIONREAD) && allowed(&matches, 0));
+    }
+
+    #[test]
+    fn memory_of_no_process_is_not_on_the_list_where_only_processes_are_counted() {
+        let (of_group, of_processes) = (seccomp(CountedMemory::OfGroup), seccomp(CountedMemory::OfProcesses));
+        let allowed = |filter: &Value| filter["syscalls"][0]["names"].as_array().unwrap().clone();
+        let (all, fewer) = (allowed(&of_group), allowed(&of_processes));
+        let missing: Vec<&Value> = all.iter().filter(|name| !fewer.contains(name)).collect();
+        let ownerless = names(OWNERLESS_MEMORY);
+        assert_eq!((missing.len(), fewer.len()), (ownerless.len(), all.len() - ownerless.len()));
+        assert!(missing.iter().all(|name| ownerless.contains(&name.as_str().unwrap())), "{missing:?}");
     }
 
     proptest! {

@@ -86,8 +86,16 @@ async fn explain(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();
     let request = invoke_request(value, "", || body.again())?;
-    let kernel = door.shared_kernel();
-    door.settle(async move { Answer::json(&ExplainAnswer::of(kernel.explain(arrival(&who, request)).await?)) }).await
+    let (jobs, kernel) = (door.jobs().cloned(), door.shared_kernel());
+    door.settle(async move {
+        let arrival = arrival(&who, request);
+        let explanation = match jobs {
+            None => kernel.explain(arrival).await?,
+            Some(jobs) => jobs.explain(arrival).await?,
+        };
+        Answer::json(&ExplainAnswer::of(explanation))
+    })
+    .await
 }
 
 impl ExplainAnswer {

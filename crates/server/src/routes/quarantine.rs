@@ -12,17 +12,17 @@ use kernel::insights::EndingVersion;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Asks, Gives, Operation, Parameter, Place, Verb, to};
+use super::{Access, Asks, Gives, Operation, Parameter, Place, TENANT, Verb, tenant_asked, to};
 use crate::answer::{Answer, Handled};
 use crate::door::Door;
 use crate::incoming::Incoming;
 
-const PARAMETERS: &[Parameter] = &[Parameter {
+const TOOL: Parameter = Parameter {
     place: Place::Path,
     name: "id",
     about: "`namespace.tool_id`, `tool_id`, or an alias",
     schema: SchemaGenerator::subschema_for::<String>,
-}];
+};
 const CODES: &[ErrorCode] =
     &[ErrorCode::E3004, ErrorCode::E3101, ErrorCode::E3206, ErrorCode::E3408, ErrorCode::E3801, ErrorCode::E3803];
 
@@ -34,7 +34,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         tag: "lifecycle",
         summary: "Take a tool out of use, in every version and on every instance, until it is released",
         access: Access::Token,
-        parameters: PARAMETERS,
+        parameters: &[TOOL, TENANT],
         asks: Asks::Json(SchemaGenerator::subschema_for::<ReasonBody>),
         good: &[(200, "nobody can call it any more")],
         gives: Gives::Json(SchemaGenerator::subschema_for::<QuarantineAnswer>),
@@ -48,7 +48,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         tag: "lifecycle",
         summary: "Put a tool that a person has taken out of use back into it",
         access: Access::Token,
-        parameters: PARAMETERS,
+        parameters: &[TOOL, TENANT],
         asks: Asks::Json(SchemaGenerator::subschema_for::<ReasonBody>),
         good: &[(200, "it can be called again")],
         gives: Gives::Json(SchemaGenerator::subschema_for::<QuarantineAnswer>),
@@ -62,7 +62,7 @@ pub(super) static OPERATIONS: &[Operation] = &[
         tag: "lifecycle",
         summary: "How often the versions of a tool that end are still called, on all instances",
         access: Access::Token,
-        parameters: PARAMETERS,
+        parameters: &[TOOL],
         asks: Asks::Nothing,
         good: &[(200, "its versions that end, newest first")],
         gives: Gives::Json(SchemaGenerator::subschema_for::<DeprecationUse>),
@@ -124,9 +124,10 @@ async fn quarantine(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let ReasonBody { reason } = incoming.json(&door, &who).await?.typed()?;
     let [id] = incoming.path_values().await?;
+    let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
     door.settle(async move {
-        let held = kernel.quarantine(who.actor(), &id, &reason).await?;
+        let held = kernel.quarantine(who.actor(), tenant.as_ref(), &id, &reason).await?;
         let quarantine = QuarantineView { reason: held.reason, by: held.by, at: held.at.to_string() };
         Answer::json(&QuarantineAnswer { tool_id: held.tool, quarantined: true, quarantine: Some(quarantine) })
     })
@@ -137,9 +138,10 @@ async fn release(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     let ReasonBody { reason } = incoming.json(&door, &who).await?.typed()?;
     let [id] = incoming.path_values().await?;
+    let tenant = tenant_asked(&incoming)?;
     let kernel = door.shared_kernel();
     door.settle(async move {
-        let tool_id = kernel.release(who.actor(), &id, &reason).await?;
+        let tool_id = kernel.release(who.actor(), tenant.as_ref(), &id, &reason).await?;
         Answer::json(&QuarantineAnswer { tool_id, quarantined: false, quarantine: None })
     })
     .await

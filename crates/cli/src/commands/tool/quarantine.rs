@@ -1,9 +1,11 @@
 //! `gantry tool quarantine | release`: take a tool out of use, and put it back. (REG-024)
 
 use clap::Args;
+use contract::ids::TenantId;
 use serde_json::{Value, json};
 
 use crate::client::segment;
+use crate::commands::import::bringing_in::in_tenant;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -15,6 +17,9 @@ pub(crate) struct Quarantine {
     /// Why; it is recorded
     #[arg(long, short, value_name = "TEXT")]
     reason: String,
+    /// Whose tool [default: the token's own tenant]
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<TenantId>,
 }
 
 /// Put a tool that a person has taken out of use back into it
@@ -25,23 +30,32 @@ pub(crate) struct Release {
     /// Why; it is recorded
     #[arg(long, short, value_name = "TEXT")]
     reason: String,
+    /// Whose tool [default: the token's own tenant]
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<TenantId>,
 }
 
 impl Quarantine {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
-        change(context, &self.tool, "quarantine", &self.reason).await
+        change(context, (&self.tool, self.tenant.as_ref()), "quarantine", &self.reason).await
     }
 }
 
 impl Release {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
-        change(context, &self.tool, "release", &self.reason).await
+        change(context, (&self.tool, self.tenant.as_ref()), "release", &self.reason).await
     }
 }
 
-async fn change(context: &Context, tool: &str, act: &str, reason: &str) -> Result<(), Failure> {
+async fn change(
+    context: &Context,
+    (tool, tenant): (&str, Option<&TenantId>),
+    act: &str,
+    reason: &str,
+) -> Result<(), Failure> {
     let body = json!({ "reason": reason });
-    let answer = context.client()?.post(&format!("/v1/tools/{}/{act}", segment(tool)), &body).await?;
+    let path = format!("/v1/tools/{}/{act}{}", segment(tool), in_tenant(tenant));
+    let answer = context.client()?.post(&path, &body).await?;
     context.printer.answer(&answer, |printer| {
         let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let held = answer.get("quarantined").and_then(Value::as_bool).unwrap_or_default();
