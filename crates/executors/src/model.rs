@@ -231,7 +231,7 @@ fn causes(error: &reqwest::Error) -> Vec<String> {
 fn refused(status: StatusCode, headers: &HeaderMap) -> ExecutorError {
     tracing::warn!(status = status.as_u16(), "the model server refused");
     let refusal = status_refusal(status.as_u16(), headers);
-    ExecutorError { refusal, reach: ExecutionReach::of_status(status.as_u16()) }
+    ExecutorError::new(refusal, ExecutionReach::of_status(status.as_u16()))
 }
 
 fn status_refusal(code: u16, headers: &HeaderMap) -> Refusal {
