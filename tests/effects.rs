@@ -170,6 +170,34 @@ async fn the_key_of_an_act_travels_to_the_server_that_does_it_and_is_nobody_else
     assert!(keys.iter().all(|key| !key.contains("bill")), "what a caller calls its key is not handed on: {keys:?}");
 }
 
+#[tokio::test]
+async fn a_server_hears_on_whose_behalf_it_is_called_and_its_messages_are_charged() {
+    let bank = Bank::open().await;
+    let gantry = bank.behind_gantry().await;
+    let mut used = Vec::new();
+    for (user, bill) in [(json!("did:example:ann"), "7".to_owned()), (Value::Null, "7".repeat(5_000))] {
+        let token = gantry.mint(json!({ "tenant": "local", "user_did": user })).await;
+        let call = json!({ "tool_id": "bank.pay", "parameters": { "bill": bill },
+            "execution_options": { "idempotency_key": "bill" } });
+        let paid = gantry.request(Method::POST, "/v1/tools/invoke", Some(&token), Some(call)).await;
+        assert_eq!(paid.status, 200, "{}", paid.text);
+        let told = bank.calls.lock().unwrap().last().unwrap()["_meta"]["dev.gantry/user"].clone();
+        assert_eq!(told, user);
+        let bytes = |member: &str| paid.body["execution_metadata"][member].as_u64().unwrap();
+        used.push((bytes("network_bytes_sent"), bytes("network_bytes_received")));
+    }
+    let [(short, answered), (long, as_much)] = used[..] else { panic!("{used:?}") };
+    assert!(short > 100 && (4_900..5_100).contains(&(long - short)), "{used:?}");
+    let length = u64::try_from(DONE.body.len()).unwrap();
+    for received in [answered, as_much] {
+        assert!((length - 2..length + 10).contains(&received), "the answer has {length} bytes: {used:?}");
+    }
+    // A call that fails has been sent all the same.
+    bank.says("200 OK", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"half done"}}"#);
+    let failed = pay(&gantry, "another").await;
+    assert!(failed.body["execution_metadata"]["network_bytes_sent"].as_u64().unwrap() > 100, "{}", failed.text);
+}
+
 /// A job of an agent, under a key and a session that it names itself.
 async fn submit(gantry: &Gantry, token: &str, text: &str) -> Answer {
     let call = json!({ "tool_id": "demo.echo_sum", "parameters": { "expression": text },

@@ -19,6 +19,9 @@ async fn tenant() -> (Gantry, String) {
         "idempotency": { "key_fields": [] }, "compensation_tool_id": "demo.unbook", "categories": ["finance"] }));
     let registered = gantry.register(book).await;
     assert_eq!(registered.status, 201, "{}", registered.text);
+    let unknown = manifest(json!({ "tool_id": "odd", "protocol": "custom", "side_effect_policy": "unclassified" }));
+    let registered = gantry.register(unknown).await;
+    assert_eq!(registered.status, 201, "{}", registered.text);
     let agent = gantry.mint(json!({ "sub": "clerk" })).await;
     (gantry, agent)
 }
@@ -58,6 +61,11 @@ async fn listings_say_what_undoes_a_call_and_whether_it_may_be_repeated() {
     };
     assert_eq!(flags("demo.book"), json!(["demo.unbook", false, false]));
     assert_eq!(flags("demo.unbook"), json!([null, false, true]));
+    assert_eq!(
+        flags("demo.odd"),
+        json!([null, true, false]),
+        "nobody has said what it does, so it counts as irreversible"
+    );
     let own = gantry.request(Method::GET, "/v1/agents/clerk/tools", Some(&agent), None).await.body;
     assert_eq!(of(&own, "calculator")["is_safe_to_retry"], true, "{own}");
 }
@@ -103,4 +111,43 @@ async fn mcp_resources_say_of_tools_what_rest_says() {
             assert!(twin["mcp_name"].is_string(), "{twin}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_activation_keeps_its_id_and_says_when_it_was_made_and_changed() {
+    let (gantry, _) = tenant().await;
+    let put = async |activation: Value| {
+        let body = json!({ "activations": [activation] });
+        gantry.request(Method::PUT, "/v1/activations", Some(&gantry.token), Some(body)).await
+    };
+    let wish =
+        |enabled: bool| json!({ "tenant": "acme", "agent_id": "clerk", "tool_id": "demo.book", "enabled": enabled });
+    let made = put(wish(true)).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let made = made.body["activations"][0].clone();
+    assert_eq!(made["id"].as_str().unwrap().len(), 36, "{made}");
+    assert_eq!(made["created_at"], made["updated_at"], "{made}");
+    // The clock of the server has thousandths of a second.
+    let changed = loop {
+        let changed = put(wish(false)).await.body["activations"][0].clone();
+        if changed["updated_at"] != made["updated_at"] {
+            break changed;
+        }
+    };
+    assert_eq!((&changed["id"], &changed["created_at"]), (&made["id"], &made["created_at"]), "{changed}");
+    assert_eq!(changed["enabled"], false);
+    let listed = gantry.get("/v1/activations?tenant=acme").await;
+    assert_eq!(listed.body["activations"], json!([changed]), "{}", listed.text);
+
+    // What was read can be sent back as long as nobody has changed it; what is out of date changes nothing.
+    assert_eq!(put(made).await.refusal(), (400, "E3004"));
+    let mut other = changed.clone();
+    other["id"] = json!("7d444840-9dc0-41d1-b245-5ffdce74fad2");
+    assert_eq!(put(other).await.refusal(), (400, "E3004"));
+    let sent_back = put(changed.clone()).await;
+    assert_eq!(sent_back.body["activations"][0]["id"], changed["id"], "{}", sent_back.text);
+
+    // People see it at their terminal.
+    let shown = gantry.cli(&["activation", "list", "--tenant", "acme", "--json"]).ok().json();
+    assert_eq!(shown["activations"][0]["id"], changed["id"], "{shown}");
 }

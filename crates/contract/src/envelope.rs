@@ -253,12 +253,36 @@ pub struct InvokeResponse {
     pub tool_version: Version,
     /// Was the result of an earlier call returned?
     pub cached: bool,
+    /// The same in the word of the success envelope. (LIFE-009)
+    pub source: ResultSource,
+    pub provenance: Provenance,
     pub execution_time_ms: u64,
     pub execution_metadata: ExecutionMetadata,
     /// The newest state of the call that is still kept; a later call can go on from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_ref: Option<String>,
     pub trace_id: TraceId,
+}
+
+/// Where a result comes from (LIFE-009).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultSource {
+    /// An earlier call computed it.
+    Cache,
+    /// This call computed it.
+    Compute,
+}
+
+/// What a result was computed by, and when (LIFE-009).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Provenance {
+    /// The tool, `namespace.tool_id`.
+    pub source: String,
+    /// The version that ran, also if that was in an earlier call.
+    pub version: Version,
+    /// When the tool had computed it. RFC 3339, UTC.
+    pub executed_at: String,
 }
 
 /// The answer to a call that did not: problem details (RFC 9457) carrying the error envelope.
@@ -273,6 +297,15 @@ pub struct ErrorResponse {
     pub invocation_id: Option<InvocationId>,
     /// The status word of the invocation, not the HTTP status: that is in the status line and in the error table.
     pub status: InvocationStatus,
+    /// Times and usage of a call whose caller was recognised, as far as it came. (LIFE-014)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_metadata: Option<ExecutionMetadata>,
+    /// The newest state of the call that is still kept; a later call can go on from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_ref: Option<String>,
+    /// The end of what the failed tool wrote to its log, for administrators, operators and tool authors of its tenant. (EXEC-010)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 /// Times, usage and notices of one call (LIFE-019).
@@ -281,6 +314,9 @@ pub struct ExecutionMetadata {
     pub duration_ms: u64,
     pub started_at: String,
     pub completed_at: String,
+    /// How the program of the tool ended, if it has one: 0 if it succeeded, -1 if nobody knows. (EXEC-010)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
     pub cpu_used_millicore_seconds: u64,
     pub memory_peak_mb: u64,
     pub network_bytes_sent: u64,

@@ -243,7 +243,7 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> ExecutorError {
     tracing::warn!(status = status.as_u16(), "the model server refused");
     // What `retry_on_status_codes` is about: the status itself, and not that of the code it became.
     let refusal = status_refusal(status.as_u16(), headers).details(json!({ UPSTREAM_STATUS: status.as_u16() }));
-    ExecutorError { refusal, reach: ExecutionReach::of_status(status.as_u16()) }
+    ExecutorError::new(refusal, ExecutionReach::of_status(status.as_u16()))
 }
 
 fn status_refusal(code: u16, headers: &HeaderMap) -> Refusal {

@@ -57,10 +57,16 @@ pub mod warm;
 /// a warm process serves many, so it is in no environment there.
 const KEY_VARIABLE: &str = "IDEMPOTENCY_KEY";
 
-/// The key of the act as a program finds it in its environment. A pure tool does nothing twice, so it is told nothing.
-fn key_in_environment(call: &ToolCall) -> Option<(String, String)> {
+/// The variable in which such a program finds the person on whose behalf it is called, if the token names one.
+const USER_VARIABLE: &str = "GANTRY_USER";
+
+/// What a program finds about its call in its environment: the user, and the key of the act. A pure tool does nothing twice,
+/// so it is told no key.
+fn call_environment(call: &ToolCall) -> impl Iterator<Item = (String, String)> {
     let has_effects = call.tool.manifest.side_effect_policy.has_effects();
-    has_effects.then(|| (KEY_VARIABLE.to_owned(), call.idempotency_key.to_string()))
+    let key = has_effects.then(|| (KEY_VARIABLE.to_owned(), call.idempotency_key.to_string()));
+    let user = call.user.as_ref().map(|user| (USER_VARIABLE.to_owned(), user.to_string()));
+    key.into_iter().chain(user)
 }
 
 /// Bytes a tool may write as its result (VALID-013).

@@ -187,7 +187,13 @@ impl WasmExecutor {
         let ended = Running(task).ended().await.map_err(ExecutorError::may_have_run)?;
         match verdict::judge(call, ended) {
             Ok(output) => Ok(ToolOutput { value: scrubber.value(output.value), usage: output.usage }),
-            Err(error) => Err(error.map(|refusal| scrubber.refusal(refusal))),
+            Err(error) => {
+                let mut error = error.map(|refusal| scrubber.refusal(refusal));
+                if let Some(program) = &mut error.program {
+                    program.output = scrubber.text(&program.output).into_owned();
+                }
+                Err(error)
+            }
         }
     }
 
@@ -273,7 +279,7 @@ impl Executor for WasmExecutor {
         tokio::time::timeout(call.time_left, self.run(&call, component, env)).await.unwrap_or_else(|_| {
             let refusal = Refusal::new(ErrorCode::E3402, "the tool did not answer in time")
                 .hint("allow more time, or let the tool do less; a component that is called for the first time may still be compiling");
-            Err(ExecutorError { refusal, reach: call.dispatch.reach() })
+            Err(ExecutorError::new(refusal, call.dispatch.reach()))
         })
     }
 }

@@ -31,7 +31,7 @@ mod tokens;
 mod tools;
 
 pub use audit::{AuditFound, AuditNext, AuditScope};
-pub use grounds::{ActivationWish, TenantWish};
+pub use grounds::{ActivationWish, ReplacedActivation, TenantWish};
 pub use policies::{PoliciesView, PolicyVersion};
 pub use servers::ServerAct;
 pub use tokens::{DelegationRequest, RevocationRequest};

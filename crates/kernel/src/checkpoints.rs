@@ -36,7 +36,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
 
 pub use acts::CheckpointPage;
-pub(crate) use checkpointing::Checkpointing;
+pub(crate) use checkpointing::{CHECKPOINT_REF, Checkpointing};
 pub(crate) use keeper::{Keeper, tend};
 use resuming::Resumed;
 

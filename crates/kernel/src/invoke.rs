@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::envelope::{InvocationStatus, InvokeRequest};
+use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeRequest};
 use contract::error::{ErrorEnvelope, Refusal};
 use contract::ids::{InvocationId, TraceId};
 use contract::trace_context::TraceContext;
@@ -111,6 +111,12 @@ pub struct Failed {
     pub begun: bool,
     /// How far it came, if it was begun.
     pub reach: ExecutionReach,
+    /// Times and usage, as far as it came. None for strangers. (LIFE-014)
+    pub execution_metadata: Option<Box<ExecutionMetadata>>,
+    /// The newest state of the call that is still kept.
+    pub checkpoint_ref: Option<String>,
+    /// The end of what the tool wrote to its log, for a caller who may see it. (EXEC-010)
+    pub output: Option<String>,
 }
 
 impl Failed {
@@ -279,6 +285,9 @@ impl Kernel {
                 trace_id,
                 begun: false,
                 reach: ExecutionReach::NotSent,
+                execution_metadata: None,
+                checkpoint_ref: None,
+                output: None,
             }),
         }
     }

@@ -63,7 +63,7 @@ pub use entrance::LateEntrance;
 pub use handler::{JobFailure, JobHandler, Progressing, RunningJob};
 pub use promotion::Called;
 pub use settings::JobsSettings;
-pub use view::{Accepted, InvocationView, JobListing, PollingInfo, status_told_by};
+pub use view::{Accepted, FailedRun, InvocationView, JobListing, PollingInfo, status_told_by};
 pub(crate) use warrant::WarrantKey;
 pub use workers::Workers;
 

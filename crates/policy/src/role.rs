@@ -64,6 +64,8 @@ pub enum Action {
     SeeBreakers,
     /// Open and close breakers by hand.
     ManageBreakers,
+    /// Read what a tool of one's own tenant wrote before its call failed.
+    SeeToolOutput,
 }
 
 impl Role {
@@ -75,6 +77,7 @@ impl Role {
     pub fn may(self, action: Action) -> bool {
         let who: &[Self] = match action {
             Action::PublishTool => &[Self::Admin, Self::ToolAuthor],
+            Action::SeeToolOutput => &[Self::Admin, Self::Operator, Self::ToolAuthor],
             Action::ChangeLifecycle | Action::RevokeToken | Action::ManageActivations | Action::ManageJobs => {
                 &[Self::Admin, Self::Operator]
             }
@@ -140,6 +143,7 @@ impl Action {
             Self::ManageLog => "change the level of the log",
             Self::SeeBreakers => "look at breakers",
             Self::ManageBreakers => "open and close breakers",
+            Self::SeeToolOutput => "read what failed tools wrote",
         }
     }
 }
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn agents_administer_nothing_and_roles_are_written_as_tokens_have_them() {
-        let actions = [Action::PublishTool, Action::MintToken, Action::SeeAccess, Action::SeeWholeCatalogue];
+        let actions = [Action::PublishTool, Action::MintToken, Action::SeeAccess, Action::SeeToolOutput];
         assert!(actions.iter().all(|action| !Role::Agent.may(*action) && Role::Admin.may(*action)));
         for role in Role::ALL {
             assert_eq!(serde_json::to_value(role).unwrap(), role.as_str());

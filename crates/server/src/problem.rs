@@ -8,7 +8,7 @@
 //! Not here: what the refusal says (whoever refused), the other doors' renderings.
 
 use axum::body::Body;
-use contract::envelope::{ErrorResponse, InvocationStatus};
+use contract::envelope::{ErrorResponse, ExecutionMetadata, InvocationStatus};
 use contract::error::{ErrorCode, ErrorKind, Refusal};
 use contract::ids::{InvocationId, TraceId};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -34,6 +34,11 @@ struct Parts {
     refusal: Refusal,
     status: InvocationStatus,
     invocation_id: Option<InvocationId>,
+    /// Times and usage of a call that failed.
+    execution_metadata: Option<Box<ExecutionMetadata>>,
+    checkpoint_ref: Option<String>,
+    /// What the failed tool wrote, for a caller who may see it.
+    output: Option<String>,
     /// The connection cannot be used any more, because part of the request was left unread.
     hang_up: bool,
     /// The word of RFC 6749 §5.2, where a client of OAuth waits for the answer.
@@ -70,14 +75,32 @@ impl From<Refusal> for Refused {
             ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired => InvocationStatus::PermissionDenied,
             _ => InvocationStatus::Error,
         };
-        Self(Box::new(Parts { refusal, status, invocation_id: None, hang_up: false, oauth: None }))
+        Self(Box::new(Parts {
+            refusal,
+            status,
+            invocation_id: None,
+            execution_metadata: None,
+            checkpoint_ref: None,
+            output: None,
+            hang_up: false,
+            oauth: None,
+        }))
     }
 }
 
 impl From<Box<Failed>> for Refused {
     fn from(failed: Box<Failed>) -> Self {
-        let Failed { refusal, status, invocation_id, .. } = *failed;
-        Self(Box::new(Parts { refusal, status, invocation_id: Some(invocation_id), hang_up: false, oauth: None }))
+        let Failed { refusal, status, invocation_id, execution_metadata, checkpoint_ref, output, .. } = *failed;
+        Self(Box::new(Parts {
+            refusal,
+            status,
+            invocation_id: Some(invocation_id),
+            execution_metadata,
+            checkpoint_ref,
+            output,
+            hang_up: false,
+            oauth: None,
+        }))
     }
 }
 
@@ -107,7 +130,7 @@ impl Refused {
 
     /// The body of the answer.
     pub(crate) fn body(&self, trace_id: TraceId) -> ErrorResponse {
-        let Parts { refusal, status, invocation_id, .. } = &*self.0;
+        let Parts { refusal, status, invocation_id, execution_metadata, checkpoint_ref, output, .. } = &*self.0;
         ErrorResponse {
             r#type: format!("{PAGES}{}", refusal.code),
             title: refusal.code.row().meaning,
@@ -115,6 +138,9 @@ impl Refused {
             error: refusal.envelope(trace_id, *invocation_id),
             invocation_id: *invocation_id,
             status: *status,
+            execution_metadata: execution_metadata.as_deref().cloned(),
+            checkpoint_ref: checkpoint_ref.clone(),
+            output: output.clone(),
         }
     }
 

@@ -28,7 +28,7 @@ struct EffectFlags {
     side_effect_policy: SideEffectPolicy,
     /// The tool that undoes a call, if there is one.
     compensation_tool: Option<String>,
-    /// Nothing undoes a call.
+    /// Nothing undoes a call, or nobody has said that something does.
     is_irreversible: bool,
     /// A call may be repeated: it is pure or idempotent.
     is_safe_to_retry: bool,
@@ -104,7 +104,7 @@ impl EffectFlags {
         Self {
             side_effect_policy: manifest.side_effect_policy,
             compensation_tool: manifest.compensation_tool_id.clone(),
-            is_irreversible: manifest.side_effect_policy == SideEffectPolicy::Irreversible,
+            is_irreversible: manifest.side_effect_policy.is_irreversible(),
             is_safe_to_retry: manifest.side_effect_policy.is_safe_to_retry(),
         }
     }

@@ -27,7 +27,16 @@ async fn make_file(path: &Path) {
     store.put_agents(std::slice::from_ref(&record)).await.unwrap();
     let tool = "demo.*".parse().unwrap();
     let (tenant, agent) = (record.tenant, record.agent);
-    let active = Activation { tenant, agent, tool, enabled: true, overrides: policy::PolicyOverrides::default() };
+    let active = Activation {
+        id: "7d444840-9dc0-41d1-b245-5ffdce74fad2".parse().unwrap(),
+        tenant,
+        agent,
+        tool,
+        enabled: true,
+        overrides: policy::PolicyOverrides::default(),
+        created_at: UnixMillis(1),
+        updated_at: UnixMillis(1),
+    };
     store.put_activations(std::slice::from_ref(&active)).await.unwrap();
     let (tenant, by, at) = (Some(active.tenant), record.added_by, UnixMillis(1));
     let policies = PolicyRecord { tenant, version: 1, text: "// none".to_owned(), added_at: at, added_by: by };

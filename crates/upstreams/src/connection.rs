@@ -12,6 +12,7 @@
 //!
 //! Not here: when to connect and when to give up (`supervisor`), what a result means (`executor`).
 
+mod call_traffic;
 pub(crate) mod handshake;
 pub(crate) mod legacy_sse;
 pub(crate) mod outbound;
@@ -31,6 +32,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
 use crate::wire::{self, CallId};
+pub(crate) use call_traffic::CallTraffic;
 pub use handshake::Era;
 pub(crate) use handshake::Met;
 use router::Router;
@@ -132,7 +134,7 @@ impl Connection {
     /// Asks and waits. The wait is bounded by whoever drops the future.
     pub(crate) async fn request(&self, method: &str, mut params: Value) -> Result<Value, Fault> {
         self.met.introduce(&mut params);
-        self.line().request(method, params, None, None).await
+        self.line().request(method, params, None, Asker::default()).await
     }
 
     /// The same within a time of its own.
@@ -146,10 +148,12 @@ impl Connection {
         mut params: Value,
         schema: Option<&Value>,
         companion: &Arc<dyn Companion>,
+        traffic: &Arc<CallTraffic>,
     ) -> Result<Value, Fault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
         self.met.ask_for_log(&mut params);
-        self.line().request("tools/call", params, schema, Some(companion)).await
+        let asker = Asker { companion: Some(Arc::clone(companion)), traffic: Some(Arc::clone(traffic)) };
+        self.line().request("tools/call", params, schema, asker).await
     }
 
     /// Asks something else once; questions go to the companion.
@@ -160,7 +164,8 @@ impl Connection {
         companion: &Arc<dyn Companion>,
     ) -> Result<Value, Fault> {
         self.met.introduce_with(&mut params, companion.can_be_asked());
-        self.line().request(method, params, None, Some(companion)).await
+        let asker = Asker { companion: Some(Arc::clone(companion)), traffic: None };
+        self.line().request(method, params, None, asker).await
     }
 
     /// Is it there (MCP-013)?
@@ -215,6 +220,15 @@ impl Connection {
     }
 }
 
+/// On whose behalf something is asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asker {
+    /// Hears progress, log lines and questions.
+    pub(crate) companion: Option<Arc<dyn Companion>>,
+    /// Counts what goes out and comes back.
+    pub(crate) traffic: Option<Arc<CallTraffic>>,
+}
+
 /// A router and its channel, for as long as something is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line<'a> {
@@ -228,15 +242,14 @@ impl Line<'_> {
         method: &str,
         mut params: Value,
         schema: Option<&Value>,
-        companion: Option<&Arc<dyn Companion>>,
+        asker: Asker,
     ) -> Result<Value, Fault> {
-        let id = self.router.begin(companion.cloned())?;
+        let has_companion = asker.companion.is_some();
+        let id = self.router.begin(asker)?;
         // These two are never taken back: a server that does not know the first would hear of a request it has forgotten, and
         // the second must not be.
         let mut asking = Asking { line: self, id, answered: matches!(method, "server/discover" | "initialize") };
-        if companion.is_some()
-            && let Some(meta) = meta(&mut params)
-        {
+        if has_companion && let Some(meta) = meta(&mut params) {
             meta.insert("progressToken".to_owned(), json!(id));
         }
         let outcome = self.channel.exchange(self.router, Outgoing { id, method, params: &params, schema }).await;

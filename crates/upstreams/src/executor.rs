@@ -22,6 +22,7 @@ use kernel::ports::tool_origin::ToolOrigin;
 use kernel::registry::ToolVersion;
 use serde_json::{Map, Value, json};
 
+use crate::connection::CallTraffic;
 use crate::fault::{Fault, bounded_content};
 use crate::observer::UpstreamEvent;
 use crate::rounds::Rounds;
@@ -32,6 +33,9 @@ use crate::upstreams::Upstreams;
 
 /// Where a server finds the idempotency key of a call: in its `_meta`, where a server of ours looks for one, too.
 const IDEMPOTENCY_KEY: &str = "dev.gantry/idempotency_key";
+
+/// Where it finds the person on whose behalf the call is made, if the caller's token names one.
+const USER: &str = "dev.gantry/user";
 
 /// Times a call may be sent again (EXE-1).
 const REPEATS_MAX: u32 = 1;
@@ -100,7 +104,8 @@ impl Executor for UpstreamExecutor {
         let unit = self.upstreams.unit_at(&definition, &call.tenant, call.endpoint).map_err(unsent)?;
         let _turn = unit.admitted().await.map_err(unsent)?;
         let _told = unit.teller.call();
-        let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit };
+        let traffic = Arc::new(CallTraffic::default());
+        let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit, traffic: &traffic };
         let safe = call.tool.manifest.side_effect_policy.is_safe_to_retry();
         let mut repeats = 0;
         loop {
@@ -108,10 +113,10 @@ impl Executor for UpstreamExecutor {
             call.dispatch.release();
             let fault = match asked.once(&live).await {
                 Ok(result) => {
-                    let usage = reported(&result);
+                    let usage = with_traffic(reported(&result), &traffic);
                     return judged(result, server, safe)
                         .map(|value| ToolOutput { value: live.scrubber.value(value), usage })
-                        .map_err(|error| refused(&unit, &live, error, safe));
+                        .map_err(|error| refused(&unit, &live, error, safe).having_used(usage));
                 }
                 Err(fault) => fault,
             };
@@ -127,7 +132,8 @@ impl Executor for UpstreamExecutor {
                 let said = fault.to_string();
                 let fault_shown = call.companion.redacted(&live.scrubber.text(&said));
                 tracing::warn!(tool = %call.tool.id, invocation = %call.invocation_id, %server, fault = %fault_shown, "a call to a server failed");
-                return Err(refused(&unit, &live, fault.failure(server, safe), safe));
+                let usage = with_traffic(Usage::default(), &traffic);
+                return Err(refused(&unit, &live, fault.failure(server, safe), safe).having_used(usage));
             }
             repeats += 1;
         }
@@ -148,6 +154,7 @@ struct Asked<'a> {
     tool: &'a str,
     relay: Relay,
     unit: &'a Unit,
+    traffic: &'a Arc<CallTraffic>,
 }
 
 impl Asked<'_> {
@@ -161,10 +168,12 @@ impl Asked<'_> {
         });
         let mut meta = in_meta(&underway.context());
         meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(&*self.call.idempotency_key));
+        meta.extend(self.call.user.as_ref().map(|user| (USER.to_owned(), json!(user))));
         let params = json!({ "name": self.tool, "arguments": &*self.call.parameters, "_meta": meta });
         let schema = Some(&self.call.tool.manifest.parameters);
         let rounds = Rounds { params, relay: self.relay, server: &self.unit.name };
-        let outcome = rounds.through(&*companion, |params| live.connection.call(params, schema, &companion)).await;
+        let outcome =
+            rounds.through(&*companion, |params| live.connection.call(params, schema, &companion, self.traffic)).await;
         // Which of its codes it becomes is decided later; that the server did not answer is what belongs here.
         underway.end(outcome.as_ref().err().map(|_| ErrorCode::E3502));
         outcome
@@ -183,6 +192,12 @@ fn reported(result: &Value) -> Usage {
     let said = result.get("_meta").and_then(|meta| meta.get(Reported::META));
     let said = said.map(Reported::read).unwrap_or_default();
     Usage { cost_incurred: said.cost, tokens: said.tokens, ..Usage::default() }
+}
+
+/// With the bytes of the messages that went out and came back for the call (EXEC-017).
+fn with_traffic(usage: Usage, traffic: &CallTraffic) -> Usage {
+    let (network_bytes_sent, network_bytes_received) = traffic.bytes();
+    Usage { network_bytes_sent, network_bytes_received, ..usage }
 }
 
 /// EXE-2: what a result means. One that means nothing came from a server that may have done something (FAULT-1).

@@ -118,7 +118,7 @@ impl Fault {
     /// What an executor says of it. `safe`: the tool may be called again whatever came of it.
     pub(crate) fn failure(self, server: &str, safe: bool) -> ExecutorError {
         let reach = self.reach();
-        ExecutorError { refusal: self.refusal(server, safe), reach }
+        ExecutorError::new(self.refusal(server, safe), reach)
     }
 
     /// Is the connection itself of no more use?
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn each_fault_says_how_far_the_call_came() {
         use ExecutionReach::{Answered, MayHaveRun, NotSent, Refused};
-        let ours = |reach| Fault::from(ExecutorError { refusal: Refusal::new(ErrorCode::E3405, "no"), reach });
+        let ours = |reach| Fault::from(ExecutorError::new(Refusal::new(ErrorCode::E3405, "no"), reach));
         let rpc =
             |code, at_door| Fault::Refused { error: RpcError { code, message: "no".into(), data: None }, at_door };
         let mut table = vec![

@@ -48,6 +48,14 @@ impl SideEffectPolicy {
         }
     }
 
+    /// Must a call be taken for one that nothing brings back? (VIS-006)
+    pub fn is_irreversible(self) -> bool {
+        match self {
+            Self::Irreversible | Self::Unclassified => true,
+            Self::Pure | Self::Idempotent | Self::Compensatable => false,
+        }
+    }
+
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use std::process::ExitStatus;
 use contract::error::{ErrorCode, Refusal};
 use contract::event_name::EventName;
 use contract::json::{self, JsonError, JsonLimits};
-use kernel::ports::executor::ExecutionReach;
+use kernel::ports::executor::{ExecutionReach, FailedProgram};
 use serde_json::{Value, json};
 
 use super::STDOUT_BYTES_MAX;
@@ -22,7 +22,7 @@ use super::service_failure::{self, ServiceFailure};
 use super::simple::Broken;
 
 /// The exit code that stands for "unknown" (EXEC-010).
-const EXIT_CODE_UNKNOWN: i32 = -1;
+const EXIT_CODE_UNKNOWN: i32 = FailedProgram::EXIT_CODE_UNKNOWN;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,14 @@ impl Exit {
     /// Did it end well?
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
+    }
+
+    /// The code as it is told; a program that was ended has none.
+    pub fn told_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(_) => EXIT_CODE_UNKNOWN,
+        }
     }
 
     /// What the end says about a tool in simple mode that gave no usable result: one that left by itself has said how it
@@ -100,7 +108,7 @@ fn failed_end(exit: Exit) -> Refusal {
     match exit {
         Exit::Signal(signal) => Refusal::new(ErrorCode::E3404, format!("the tool was ended by signal {signal}"))
             .hint("look at the server's log for what the tool wrote to stderr")
-            .details(json!({ "signal": signal })),
+            .details(json!({ "signal": signal, "exit_code": EXIT_CODE_UNKNOWN })),
         Exit::Code(code) => {
             failed(format!("the tool failed with exit code {code}")).details(json!({ "exit_code": code }))
         }
@@ -167,8 +175,8 @@ mod tests {
         for (exit, code, words, details) in [
             (Exit::Code(3), ErrorCode::E3401, "exit code 3", json!({ "exit_code": 3 })),
             (Exit::Code(-1), ErrorCode::E3401, "exit code -1", json!({ "exit_code": -1 })),
-            (Exit::Signal(11), ErrorCode::E3404, "signal 11", json!({ "signal": 11 })),
-            (Exit::Signal(9), ErrorCode::E3404, "signal 9", json!({ "signal": 9 })),
+            (Exit::Signal(11), ErrorCode::E3404, "signal 11", json!({ "signal": 11, "exit_code": -1 })),
+            (Exit::Signal(9), ErrorCode::E3404, "signal 9", json!({ "signal": 9, "exit_code": -1 })),
         ] {
             for refusal in [judged(exit, b"{\"fine\": true}").unwrap_err(), ended_early(exit)] {
                 assert_eq!(refusal.code, code);

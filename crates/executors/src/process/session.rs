@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use contract::cost::Reported;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{InvocationId, ToolId, TraceId};
+use contract::ids::{InvocationId, Subject, ToolId, TraceId};
 use contract::version::Version;
 use kernel::ports::executor::{ExecutionReach, ResumePoint, ToolCall};
 use serde_json::{Value, json};
@@ -114,6 +114,8 @@ pub struct Call {
     pub resume: Option<Arc<ResumePoint>>,
     /// What tells a repetition of the act from a new one.
     pub idempotency_key: Arc<str>,
+    /// The person on whose behalf it is called.
+    pub user: Option<Subject>,
 }
 
 impl From<&ToolCall> for Call {
@@ -128,6 +130,7 @@ impl From<&ToolCall> for Call {
             traceparent: call.trace.context().traceparent(),
             resume: call.resume.clone(),
             idempotency_key: Arc::clone(&call.idempotency_key),
+            user: call.user.clone(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use kernel::ports::companion::Companion;
-use kernel::ports::executor::{ExecutionReach, ExecutorError, ToolCall, ToolOutput, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ToolCall, ToolOutput, Usage};
 use sandbox::Ended;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::scrub::Scrubber;
 use super::session::{Call, Scrubbed, Session, SessionBounds, SessionError};
 use super::streams::last_lines;
 use super::warm::{Warm, WarmKey, WarmPool};
-use super::{ended, key_in_environment, simple};
+use super::{call_environment, ended, simple};
 use crate::confinement::settled;
 use crate::walls::Walls;
 
@@ -32,7 +32,7 @@ pub(crate) async fn simply(
     call: &ToolCall,
     mut prepared: Prepared,
 ) -> Result<ToolOutput, ExecutorError> {
-    prepared.spec.env.extend(key_in_environment(call));
+    prepared.spec.env.extend(call_environment(call));
     let mut running = Running::start(walls, call, &prepared).await?;
     let streams = running.streams().map_err(|_| broken())?;
     let input = call.parameters.to_string().into_bytes();
@@ -47,15 +47,21 @@ pub(crate) async fn simply(
             return Err(ExecutorError::may_have_run(output::broken(&error)));
         }
     };
-    log(call, &end, &said.log(&prepared.scrubber));
+    let lines = said.log(&prepared.scrubber);
+    log(call, &end, &lines);
     let mut usage = ended::usage(end.usage);
     let exit = ended::exit(&end);
-    let refused = |refusal| ExecutorError { refusal, reach: exit.reach() };
-    settled(call, running.closed_gate().await, &mut usage).map_err(refused)?;
+    let gate = settled(call, running.closed_gate().await, &mut usage);
+    let failed = |refusal, reach| {
+        let output = call.companion.redacted(&lines);
+        ExecutorError::new(refusal, reach).having_used(usage).ending(exit.told_code(), output)
+    };
+    let refused = |refusal| failed(refusal, exit.reach());
+    gate.map_err(refused)?;
     if !exit.is_success()
         && let Some(refusal) = ended::limit_hit(call, &end)
     {
-        return Err(ExecutorError { refusal, reach: ended::reach_under(&end, exit.reach()) });
+        return Err(failed(refusal, ended::reach_under(&end, exit.reach())));
     }
     let value = judged(exit, said.result()).map_err(|refusal| refused(prepared.scrubber.refusal(refusal)))?;
     Ok(ToolOutput { value: prepared.scrubber.value(value), usage })
@@ -132,10 +138,17 @@ async fn concluded(
     let mut usage = ended::usage(end.usage);
     let said = answer.as_ref().map_or_else(SessionError::reach, |_| ExecutionReach::Answered);
     let reach = if answer.is_err() { ended::reach_under(&end, said) } else { said };
-    let refused = |refusal| ExecutorError { refusal, reach };
-    settled(call, running.closed_gate().await, &mut usage).map_err(refused)?;
+    let gate = settled(call, running.closed_gate().await, &mut usage);
     running.bytes_of_this_call(&mut usage);
     reported(running.session.as_ref(), &mut usage);
+    // One that was asked to go says nothing by how it went.
+    let by_itself = matches!(&answer, Err(SessionError::Ended));
+    let exit_code = if by_itself { ended::exit(&end).told_code() } else { FailedProgram::EXIT_CODE_UNKNOWN };
+    let refused = |refusal| {
+        let output = call.companion.redacted(&lines);
+        ExecutorError::new(refusal, reach).having_used(usage).ending(exit_code, output)
+    };
+    gate.map_err(refused)?;
     match answer {
         Ok(value) => {
             log_lines(call, &lines);
@@ -183,7 +196,11 @@ async fn kept(
     pool.give_back(warm);
     match answer {
         Ok(value) => Ok(ToolOutput { value: secrets.value(value), usage }),
-        Err(error) => Err(ExecutorError { refusal: secrets.refusal(error.refusal()), reach: error.reach() }),
+        Err(error) => {
+            let output = call.companion.redacted(&lines);
+            let failed = ExecutorError::new(secrets.refusal(error.refusal()), error.reach());
+            Err(failed.having_used(usage).ending(FailedProgram::EXIT_CODE_UNKNOWN, output))
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::child::Child;
 use super::output::{self, Exit, judged};
 use super::scrub::Scrubber;
 use super::streams::last_lines;
-use super::{key_in_environment, simple};
+use super::{call_environment, simple};
 
 pub(super) async fn run(
     call: &ToolCall,
@@ -27,7 +27,7 @@ pub(super) async fn run(
     enforceable(call).map_err(ExecutorError::not_sent)?;
     call.dispatch.release();
     let mut env = env.clone();
-    env.extend(key_in_environment(call));
+    env.extend(call_environment(call));
     let child = Child::start(command, &env, home);
     let mut child = child.map_err(|error| ExecutorError::not_sent(not_started(call, &error)))?;
     let broken = |error| ExecutorError::may_have_run(output::broken(&error));
@@ -45,7 +45,10 @@ pub(super) async fn run(
         tracing::debug!(tool = %call.tool.id, invocation = %call.invocation_id, stderr = %lines, "the tool wrote to its log");
     }
     let value = judged(exit, said.result());
-    value.map(ToolOutput::of).map_err(|refusal| ExecutorError { refusal, reach: exit.reach() })
+    value.map(ToolOutput::of).map_err(|refusal| {
+        let output = call.companion.redacted(&lines);
+        ExecutorError::new(refusal, exit.reach()).ending(exit.told_code(), output)
+    })
 }
 
 /// What of a manifest cannot be kept here, at its place.

@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::Subject;
 use contract::json::{self, JsonLimits};
 use kernel::checkpoints::record::STATE_BYTES_MAX;
 use kernel::ports::companion::{Companion, LogLevel, Progress, Snapshot, Unaccompanied};
@@ -71,6 +72,8 @@ pub(super) struct Host {
     resume: Option<Arc<ResumePoint>>,
     /// What tells a repetition of the act from a new one; empty where nothing is called.
     idempotency_key: Arc<str>,
+    /// The person on whose behalf it is called.
+    user: Option<Subject>,
     /// Lines written so far.
     lines: u32,
 }
@@ -79,7 +82,8 @@ impl Host {
     /// For one call, which comes on a thread of the server's.
     pub(super) fn of(companion: Arc<dyn Companion>, secrets: Secrets, call: &ToolCall) -> Self {
         let (resume, idempotency_key) = (call.resume.clone(), Arc::clone(&call.idempotency_key));
-        Self { companion, server: Handle::current(), secrets, resume, idempotency_key, lines: 0 }
+        let user = call.user.clone();
+        Self { companion, server: Handle::current(), secrets, resume, idempotency_key, user, lines: 0 }
     }
 
     /// For an instance that is made and never called.
@@ -90,6 +94,7 @@ impl Host {
             secrets: Secrets::default(),
             resume: None,
             idempotency_key: Arc::default(),
+            user: None,
             lines: 0,
         }
     }
@@ -218,6 +223,9 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     let mut invocation = linker.instance("gantry:tool/invocation@1.0.0")?;
     invocation.func_wrap("idempotency-key", |store: StoreContextMut<'_, State>, (): ()| {
         Ok((store.data().host.idempotency_key.to_string(),))
+    })?;
+    invocation.func_wrap("user", |store: StoreContextMut<'_, State>, (): ()| {
+        Ok((store.data().host.user.as_ref().map(ToString::to_string),))
     })?;
     let mut secrets = linker.instance("gantry:tool/secrets@1.0.0")?;
     secrets.func_wrap("get", |store: StoreContextMut<'_, State>, (name,): (String,)| {

@@ -12,7 +12,7 @@
 
 use contract::error::{ErrorCode, Refusal};
 use contract::json::{self, JsonLimits};
-use kernel::ports::executor::{ExecutionReach, ExecutorError, ToolCall, ToolOutput, Usage};
+use kernel::ports::executor::{ExecutionReach, ExecutorError, FailedProgram, ToolCall, ToolOutput, Usage};
 use serde_json::Value;
 use wasmtime::Trap;
 
@@ -29,7 +29,27 @@ const MESSAGE_CHARS_MAX: usize = 500;
 pub(super) fn judge(call: &ToolCall, ended: Ended) -> Result<ToolOutput, ExecutorError> {
     log(call, &ended);
     let reach = reach(&ended.outcome, &ended.seen);
-    judged(call, ended).map_err(|refusal| ExecutorError { refusal, reach })
+    let usage = usage(&ended);
+    let exit_code = match &ended.outcome {
+        Outcome::Exited(code) => *code,
+        _ => FailedProgram::EXIT_CODE_UNKNOWN,
+    };
+    let lines = ended.log.clone();
+    let output = judged(call, ended).map(|value| ToolOutput { value, usage });
+    output.map_err(|refusal| {
+        let wrote = call.companion.redacted(&lines);
+        ExecutorError::new(refusal, reach).having_used(usage).ending(exit_code, wrote)
+    })
+}
+
+fn usage(ended: &Ended) -> Usage {
+    Usage {
+        cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),
+        memory_peak_mb: ended.seen.memory_peak_bytes.div_ceil(1 << 20),
+        network_bytes_sent: ended.traffic.sent,
+        network_bytes_received: ended.traffic.received,
+        ..Usage::default()
+    }
 }
 
 /// How far the call came, by how the guest ended. VERDICT-4, VERDICT-5.
@@ -48,18 +68,11 @@ fn reach(outcome: &Outcome, seen: &Seen) -> ExecutionReach {
     }
 }
 
-fn judged(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal> {
+fn judged(call: &ToolCall, ended: Ended) -> Result<Value, Refusal> {
     // VERDICT-3.
     if !ended.traffic.violations.is_empty() {
         return Err(forbidden(call, &ended.traffic.violations));
     }
-    let usage = Usage {
-        cpu_millicore_seconds: u64::try_from(ended.cpu.as_millis()).unwrap_or(u64::MAX),
-        memory_peak_mb: ended.seen.memory_peak_bytes.div_ceil(1 << 20),
-        network_bytes_sent: ended.traffic.sent,
-        network_bytes_received: ended.traffic.received,
-        ..Usage::default()
-    };
     let failed = !matches!(ended.outcome, Outcome::Answered(_));
     match ended.outcome {
         Outcome::TooMuch => Err(too_much()),
@@ -71,7 +84,7 @@ fn judged(call: &ToolCall, ended: Ended) -> Result<ToolOutput, Refusal> {
         _ if failed && ended.seen.table_refused => {
             Err(Refusal::new(ErrorCode::E3407, "the tool asked for a larger table than a WASM tool may have"))
         }
-        Outcome::Answered(text) => read(&text).map(|value| ToolOutput { value, usage }),
+        Outcome::Answered(text) => read(&text),
         Outcome::Failed(error) => Err(said(&error)),
         Outcome::Exited(code) => Err(tool_failed(format!("the tool failed with exit code {code}"))
             .details(serde_json::json!({ "exit_code": code }))),

@@ -208,6 +208,13 @@ impl AccessSnapshot {
         all.sort_by_cached_key(|activation: &&Activation| (activation.agent.clone(), activation.tool.to_string()));
         all
     }
+
+    /// The activation of exactly this agent (or of everybody) and this pattern.
+    pub(crate) fn activation(&self, tenant: &TenantId, agent: &Subject, tool: &ToolPattern) -> Option<&Activation> {
+        let ground = self.grounds.get(tenant)?;
+        let own = ground.activations.get(agent).into_iter().flatten();
+        own.chain(&ground.for_everybody).find(|one| one.agent == *agent && one.tool == *tool)
+    }
 }
 
 impl Ground {

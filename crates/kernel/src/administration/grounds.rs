@@ -3,12 +3,15 @@
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{Subject, TenantId};
 use policy::{Action, Did, DidDocument, PolicyOverrides, ToolPattern, VisibilityDefault, did_of_subject};
+use uuid::Uuid;
 
 use super::Actor;
 use crate::access::EVERY_AGENT;
 use crate::invoke::Kernel;
 use crate::ports::access_store::{Activation, AgentRecord, TenantRecord};
 use crate::ports::audit_sink::AuditAction;
+use crate::ports::clock::UnixMillis;
+use crate::ports::entropy::new_token_id;
 
 /// Longest list in one request.
 const AT_ONCE_MAX: usize = 1_000;
@@ -41,6 +44,35 @@ pub struct ActivationWish {
     pub tool: ToolPattern,
     pub enabled: bool,
     pub overrides: PolicyOverrides,
+    /// What the activation must be for the wish to be granted.
+    pub replaces: ReplacedActivation,
+}
+
+/// What somebody has read of an activation that is to be replaced: it is, only if all of it still holds.
+#[derive(Debug, Clone, Default)]
+pub struct ReplacedActivation {
+    pub id: Option<Uuid>,
+    /// RFC 3339 times, as they were told.
+    pub created_at: Option<String>,
+    pub updated_at: Option<String>,
+}
+
+impl ReplacedActivation {
+    fn holds(&self, found: Option<&Activation>) -> Result<(), Refusal> {
+        let told = |member: &str, fits: Option<bool>| match fits {
+            None | Some(true) => Ok(()),
+            Some(false) => {
+                Err(Refusal::new(ErrorCode::E3004, format!("the activation has another `{member}`, or is not there"))
+                    .hint("read it again, or leave `id`, `created_at` and `updated_at` out to put it in any case"))
+            }
+        };
+        let same_time = |given: &String, time: fn(&Activation) -> UnixMillis| {
+            found.is_some_and(|found| time(found).to_string() == *given)
+        };
+        told("id", self.id.map(|id| found.is_some_and(|found| found.id == id)))?;
+        told("created_at", self.created_at.as_ref().map(|at| same_time(at, |found| found.created_at)))?;
+        told("updated_at", self.updated_at.as_ref().map(|at| same_time(at, |found| found.updated_at)))
+    }
 }
 
 impl Kernel {
@@ -186,8 +218,12 @@ impl Kernel {
                 added_at: now,
                 added_by: caller.subject().clone(),
             });
-            let ActivationWish { tool, enabled, overrides, .. } = wish;
-            activations.push(Activation { tenant, agent, tool, enabled, overrides });
+            let ActivationWish { tool, enabled, overrides, replaces, .. } = wish;
+            let snapshot = self.access().snapshot();
+            replaces.holds(snapshot.activation(&tenant, &agent, &tool))?;
+            let id = new_token_id(self.entropy());
+            let (created_at, updated_at) = (now, now);
+            activations.push(Activation { id, tenant, agent, tool, enabled, overrides, created_at, updated_at });
         }
         let slot = self.parts.recorder.reserve().await?;
         self.access().introduce(agents).await.map_err(|error| error.refusal())?;
@@ -200,7 +236,13 @@ impl Kernel {
             note.push_str(&format!("; and {} more", activations.len() - NOTED_MAX));
         }
         slot.record_durably(self.act(actor, &caller, AuditAction::ActivationsChanged, None, Some(note))).await?;
-        Ok(activations)
+        // One that was replaced has kept its id and its beginning.
+        let snapshot = self.access().snapshot();
+        let stored = |one: Activation| match snapshot.activation(&one.tenant, &one.agent, &one.tool) {
+            Some(found) => Activation { id: found.id, created_at: found.created_at, ..one },
+            None => one,
+        };
+        Ok(activations.into_iter().map(stored).collect())
     }
 }
 

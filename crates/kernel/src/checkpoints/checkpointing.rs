@@ -17,6 +17,9 @@ use crate::ports::checkpoint_store::{CheckpointId, attempt_fence};
 use crate::ports::executor::ResumePoint;
 use crate::registry::ToolVersion;
 
+/// The member of a refusal's details that names what a failed call can be resumed from.
+pub(crate) const CHECKPOINT_REF: &str = "checkpoint_ref";
+
 /// The checkpoints of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpointing {
@@ -92,9 +95,9 @@ impl Checkpointing {
         self.summary = keeper.conclude(carried.is_ok()).await;
         let (Some(newest), Err(refusal)) = (self.summary.newest, carried) else { return };
         match refusal.details.as_deref_mut() {
-            None => refusal.details = Some(Box::new(json!({ "checkpoint_ref": newest.to_string() }))),
+            None => refusal.details = Some(Box::new(json!({ CHECKPOINT_REF: newest.to_string() }))),
             Some(Value::Object(members)) => {
-                members.insert("checkpoint_ref".to_owned(), Value::String(newest.to_string()));
+                members.insert(CHECKPOINT_REF.to_owned(), Value::String(newest.to_string()));
             }
             Some(_) => {}
         }

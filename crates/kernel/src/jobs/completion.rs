@@ -88,6 +88,8 @@ async fn announce(webhooks: &Webhooks, detail: &JobDetail) -> Result<(), Refusal
     }
     let callback = Errand::read(&detail.payload).ok().and_then(|errand| errand.request.execution_options.callback);
     let response = detail.result.as_ref();
+    let mut error = record.error.clone();
+    error.as_mut().map(view::FailedRun::take_out_of);
     let completion = Completion {
         tenant: &record.key.tenant,
         invocation: record.key.id,
@@ -95,7 +97,7 @@ async fn announce(webhooks: &Webhooks, detail: &JobDetail) -> Result<(), Refusal
         tool_version: response.and_then(|response| response.get("tool_version")).and_then(Value::as_str),
         status: view::status(record),
         result: response.and_then(|response| response.get("result")),
-        error: record.error.as_ref(),
+        error: error.as_ref(),
         callback: callback.as_ref(),
     };
     webhooks.announce(completion).await.map(drop)

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bench::Hand;
 use super::handler::JobFailure;
+use super::view::FailedRun;
 use super::warrant::Errand;
 use super::{Jobs, RunningJob};
 use crate::identity::Principal;
@@ -119,7 +120,11 @@ pub(super) fn call_end(
             let untouched = failed.reach.is_clean();
             let own = kernel.parts.redactor.of_tenant(&record.key.tenant);
             let refusal = redacted(own.as_deref().unwrap_or(&*kernel.parts.redactor), failed.refusal);
-            Err(JobFailure { not_now, untouched, ..JobFailure::of(&refusal, record, failed.trace_id, repeatable) })
+            let mut failure = JobFailure::of(&refusal, record, failed.trace_id, repeatable);
+            let metadata = failed.execution_metadata.and_then(|metadata| serde_json::to_value(metadata).ok());
+            FailedRun { execution_metadata: metadata, checkpoint_ref: failed.checkpoint_ref }
+                .put_into(&mut failure.error);
+            Err(JobFailure { not_now, untouched, ..failure })
         }
     }
 }

@@ -6,6 +6,7 @@ use contract::ids::{InvocationId, TraceId};
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::checkpoints::CHECKPOINT_REF;
 use crate::phases::status_of;
 use crate::ports::job_store::{JobDetail, JobEvent, JobPage, JobRecord, JobState};
 
@@ -39,11 +40,44 @@ pub struct InvocationView {
     pub record: JobRecord,
     /// What was kept of a job that is done: the whole answer of a call.
     pub result: Option<Value>,
+    /// Of the attempt that failed, or of the last one while the job waits for the next.
+    pub failed_run: FailedRun,
 }
 
 impl InvocationView {
     pub(super) fn of(detail: JobDetail) -> Self {
-        Self { status: status(&detail.record), record: detail.record, result: detail.result }
+        let JobDetail { mut record, result, .. } = detail;
+        let failed_run = record.error.as_mut().map(FailedRun::take_out_of).unwrap_or_default();
+        Self { status: status(&record), record, result, failed_run }
+    }
+}
+
+/// What is known of an attempt that failed, besides its error. (LIFE-014)
+///
+/// It is kept beside the members of the error envelope, so that one write keeps both.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FailedRun {
+    /// Times and usage.
+    pub execution_metadata: Option<Value>,
+    /// The newest state that was still kept.
+    pub checkpoint_ref: Option<String>,
+}
+
+impl FailedRun {
+    const METADATA: &str = "execution_metadata";
+
+    pub(super) fn put_into(self, error: &mut Value) {
+        let Some(members) = error.as_object_mut() else { return };
+        let metadata = self.execution_metadata.map(|metadata| (Self::METADATA, metadata));
+        let checkpoint = self.checkpoint_ref.map(|checkpoint| (CHECKPOINT_REF, Value::String(checkpoint)));
+        members.extend(metadata.into_iter().chain(checkpoint).map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    /// Leaves the envelope as it was told.
+    pub(super) fn take_out_of(error: &mut Value) -> Self {
+        let mut part = |name: &str| error.as_object_mut().and_then(|members| members.remove(name));
+        let checkpoint_ref = part(CHECKPOINT_REF).and_then(|id| id.as_str().map(str::to_owned));
+        Self { execution_metadata: part(Self::METADATA), checkpoint_ref }
     }
 }
 

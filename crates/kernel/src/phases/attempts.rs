@@ -92,10 +92,11 @@ impl<'a> Run<'a> {
             self.kernel.parts.observer.step(Step::Starting);
         }
         facts.reach = ExecutionReach::MayHaveRun;
+        (facts.failed_usage, facts.failed_program) = (None, None);
         let (tool, dispatch) = (Arc::clone(&call.tool), Arc::new(Dispatch::default()));
         let call = ToolCall { dispatch: Arc::clone(&dispatch), ..call };
         let time_left = self.time_left();
-        let ended = |refusal| Err(ExecutorError { refusal, reach: dispatch.reach() });
+        let ended = |refusal| Err(ExecutorError::new(refusal, dispatch.reach()));
         let output = tokio::select! {
             biased;
             output = self.executor.execute(call) => output,
@@ -104,7 +105,11 @@ impl<'a> Run<'a> {
             () = self.kernel.clock().sleep(time_left) => ended(timed_out(&tool, millis(self.time_allowed))),
         };
         facts.reach = output.as_ref().map_or_else(|error| error.reach, |_| ExecutionReach::Answered);
-        output.map_err(|error| as_declared(&tool, error.refusal))
+        output.map_err(|error| {
+            facts.failed_usage = error.used.map(|used| *used);
+            facts.failed_program = error.program;
+            as_declared(&tool, error.refusal)
+        })
     }
 
     /// Runs it as often as it takes and as is allowed.

@@ -55,6 +55,11 @@ impl Conditions {
         }
     }
 
+    /// Does it hide anything of a result?
+    pub(super) fn hides_members(&self) -> bool {
+        !self.redact.is_empty()
+    }
+
     fn mask(&mut self, member: &str) {
         if !self.redact.iter().any(|known| **known == *member) {
             self.redact.push(member.into());

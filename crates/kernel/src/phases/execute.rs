@@ -9,7 +9,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation};
 use contract::schema::CoercionNote;
-use policy::Caller;
+use policy::{Action, Caller};
 
 use super::attempts::Run;
 use super::authorize::Authorized;
@@ -184,6 +184,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         parameters,
         tenant: caller.tenant().clone(),
         subject: caller.subject().clone(),
+        user: caller.user().cloned(),
         endpoint: 0,
         time_left,
         limits,
@@ -203,6 +204,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         side_effect_policy = tool.manifest.side_effect_policy.as_str(),
         "tool_execution_started"
     );
+    // EXEC-010: only for those who look after the tool, and not where a policy hides parts of its results from them.
+    facts.shows_output =
+        caller.may(Action::SeeToolOutput) && *caller.tenant() == tool.tenant && !conditions.hides_members();
     let run = Run { kernel, executor: &**executor, keeper: keeper.as_deref(), deadline, time_allowed };
     let output = match run.guard(&tool) {
         None => run.once(facts, call).await.map(Output::Fresh),

@@ -8,6 +8,7 @@ use contract::cost::Costs;
 use contract::envelope::{InvocationStatus, StaleNotice};
 use contract::error::{ErrorCode, ErrorKind, Refusal};
 use contract::ids::{InvocationId, ToolId, TraceId};
+use contract::schema::CoercionNote;
 use contract::trace_context::TraceContext;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,7 @@ use crate::ports::audit_sink::{AuditAction, AuditRecord, Decided, JsonText, Judg
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::Audience;
 use crate::ports::entropy::{new_invocation_id, new_trace_id};
-use crate::ports::executor::{ExecutionReach, Usage};
+use crate::ports::executor::{ExecutionReach, FailedProgram, Usage};
 use crate::ports::observer::Phase;
 use crate::ports::redactor::Redactor;
 use crate::recorder::{Slot, Until};
@@ -44,6 +45,8 @@ pub struct Facts {
     /// The tool that was asked for, where the call did not get as far as one: who tried what is the first question afterwards.
     pub(super) wanted: Option<ToolId>,
     pub(super) parameters_digest: Option<Digest>,
+    /// Parameters that were taken for what they stand for.
+    pub(super) coercions: Vec<CoercionNote>,
     /// What the record shows of the parameters.
     pub(super) parameters: Option<JsonText>,
     /// Takes out of whatever is written about this call what must not be seen.
@@ -78,6 +81,12 @@ pub struct Facts {
     pub(super) reach: ExecutionReach,
     /// What it used, once it has said its last word.
     pub(super) used: Option<Usage>,
+    /// What the last attempt used that failed. Told and recorded; what a failed call costs does not depend on it.
+    pub(super) failed_usage: Option<Usage>,
+    /// How its program ended, if it had one that failed.
+    pub(super) failed_program: Option<Box<FailedProgram>>,
+    /// The caller may read what the program wrote.
+    pub(super) shows_output: bool,
     /// Times that it was tried again.
     pub(super) repeats: u32,
     /// How far it has come.
@@ -100,6 +109,7 @@ impl Facts {
             tool: None,
             wanted: None,
             parameters_digest: None,
+            coercions: Vec::new(),
             parameters: None,
             redactor: Arc::clone(&kernel.parts.redactor),
             allowed: None,
@@ -117,6 +127,9 @@ impl Facts {
             begun: false,
             reach: ExecutionReach::NotSent,
             used: None,
+            failed_usage: None,
+            failed_program: None,
+            shows_output: false,
             repeats: 0,
             journey,
         }
@@ -158,7 +171,19 @@ impl Facts {
         }
         let (invocation_id, trace_id, reach) = (self.invocation_id, self.trace_id, self.reach);
         recorded.map_err(|refusal| {
-            Box::new(Failed { refusal, status: InvocationStatus::Error, invocation_id, trace_id, begun: false, reach })
+            let (status, begun) = (InvocationStatus::Error, false);
+            let (execution_metadata, checkpoint_ref, output) = (None, None, None);
+            Box::new(Failed {
+                refusal,
+                status,
+                invocation_id,
+                trace_id,
+                begun,
+                reach,
+                execution_metadata,
+                checkpoint_ref,
+                output,
+            })
         })
     }
 
@@ -227,7 +252,7 @@ impl Facts {
 }
 
 /// A refusal that is a decision about who may do what, and not about the call's form or the tool's state.
-fn denied(code: ErrorCode) -> Option<Decided> {
+pub(super) fn denied(code: ErrorCode) -> Option<Decided> {
     let is_decision = matches!(code.row().kind, ErrorKind::AuthorizationDenied | ErrorKind::ApprovalRequired);
     is_decision.then(|| Decided { allowed: false, reason: code.to_string().into() })
 }

@@ -6,15 +6,20 @@ use std::time::Duration;
 
 use contract::canonical;
 use contract::cost::{Costs, fixed_part};
-use contract::envelope::{ExecutionMetadata, InvocationStatus, InvokeResponse, StaleNotice};
+use contract::envelope::{
+    CheckpointNote, ExecutionMetadata, InvocationStatus, InvokeResponse, Provenance, ResultSource, StaleNotice,
+};
 use contract::error::{ErrorCode, Refusal};
+use contract::manifest::Execution;
 
-use super::facts::{CALLS, Facts, millis, recorded_until, status_of};
+use super::facts::{CALLS, Facts, denied, millis, recorded_until, status_of};
 use super::settle::Settled;
 use super::verify::Verified;
+use crate::checkpoints::CHECKPOINT_REF;
 use crate::insights::{Ended, Insights};
 use crate::invoke::{Failed, Kernel};
 use crate::ports::audit_sink::{AuditAction, Shape, Who};
+use crate::ports::clock::UnixMillis;
 use crate::ports::observer::{Finished, Phase, Traced};
 use crate::registry::ToolVersion;
 
@@ -91,7 +96,7 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
                 decided.reason = note.clone().into();
             }
         }
-        record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used);
+        record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used).or(facts.failed_usage);
         record.cost = (carried.is_ok() || !costs.is_zero()).then_some(costs);
         // The answer leaves when the record cannot be lost any more.
         let until = recorded_until(facts.begun && facts.has_effects());
@@ -111,16 +116,40 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
     let (trace_id, begun, reach) = (facts.trace_id, facts.begun, facts.reach);
     // What cannot be recorded is not answered, whatever it came to. A key gets its outcome when the log can be written again.
     let carried = recorded.and(carried);
-    let verified =
-        carried.map_err(|refusal| Box::new(Failed { refusal, status, invocation_id, trace_id, begun, reach }))?;
+    let checkpoint_ref = checkpoints.newest.map(|id| id.to_string());
+    let verified = match carried {
+        Ok(verified) => verified,
+        Err(refusal) => {
+            let output = facts.failed_program.as_deref().filter(|_| facts.shows_output);
+            let output = output.map(|program| program.output.clone());
+            let execution_metadata = of_failed(facts, &refusal, (completed_at, took), costs, checkpoints.notes);
+            let checkpoint_ref = checkpoint_ref.or_else(|| told_checkpoint(&refusal));
+            return Err(Box::new(Failed {
+                refusal,
+                status,
+                invocation_id,
+                trace_id,
+                begun,
+                reach,
+                execution_metadata,
+                checkpoint_ref,
+                output,
+            }));
+        }
+    };
     let tool = &verified.tool;
     let notice = tool.lifecycle.notice.as_ref();
+    let version = first.as_ref().map_or_else(|| tool.version.clone(), |first| first.version.clone());
+    let cached = first.is_some() || facts.stale.is_some();
+    let ran_until = verified.ran.as_ref().map_or_else(|| completed_at.to_string(), |ran| ran.completed_at.clone());
     Ok(Returned(InvokeResponse {
         invocation_id,
         status,
         tool_id: tool.id.to_string(),
-        tool_version: first.as_ref().map_or_else(|| tool.version.clone(), |first| first.version.clone()),
-        cached: first.is_some() || facts.stale.is_some(),
+        tool_version: version.clone(),
+        cached,
+        source: if cached { ResultSource::Cache } else { ResultSource::Compute },
+        provenance: Provenance { source: tool.id.to_string(), version, executed_at: ran_until.clone() },
         execution_time_ms: millis(took),
         execution_metadata: ExecutionMetadata {
             duration_ms: verified.ran.as_ref().map_or_else(|| millis(took), |ran| ran.duration_ms),
@@ -128,10 +157,8 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
                 .ran
                 .as_ref()
                 .map_or_else(|| facts.started_at.to_string(), |ran| ran.started_at.clone()),
-            completed_at: verified
-                .ran
-                .as_ref()
-                .map_or_else(|| completed_at.to_string(), |ran| ran.completed_at.clone()),
+            completed_at: ran_until,
+            exit_code: if cached { None } else { exit_code_of(tool) },
             cpu_used_millicore_seconds: verified.usage.cpu_millicore_seconds,
             memory_peak_mb: verified.usage.memory_peak_mb,
             network_bytes_sent: verified.usage.network_bytes_sent,
@@ -145,10 +172,56 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
             cost_currency: (!costs.is_zero()).then_some(costs.currency),
             checkpoints_created: checkpoints.notes,
         },
-        checkpoint_ref: checkpoints.newest.map(|id| id.to_string()),
+        checkpoint_ref,
         result: verified.result,
         trace_id,
     }))
+}
+
+/// Times and usage of a call that came to no result. Strangers are told nothing, and of the tool's life only those who may
+/// call it: that a tool exists must not be seen by it. (LIFE-014)
+fn of_failed(
+    facts: Facts,
+    refusal: &Refusal,
+    (completed_at, took): (UnixMillis, Duration),
+    costs: Costs,
+    checkpoints_created: Vec<CheckpointNote>,
+) -> Option<Box<ExecutionMetadata>> {
+    facts.caller.as_ref()?;
+    let allowed = facts.allowed.is_some() && denied(refusal.code).is_none();
+    let tool = facts.tool.filter(|_| allowed);
+    let usage = facts.used.or(facts.failed_usage).unwrap_or_default();
+    Some(Box::new(ExecutionMetadata {
+        duration_ms: millis(took),
+        started_at: facts.started_at.to_string(),
+        completed_at: completed_at.to_string(),
+        exit_code: facts.failed_program.map(|program| program.exit_code),
+        cpu_used_millicore_seconds: usage.cpu_millicore_seconds,
+        memory_peak_mb: usage.memory_peak_mb,
+        network_bytes_sent: usage.network_bytes_sent,
+        network_bytes_received: usage.network_bytes_received,
+        coercions: if allowed { facts.coercions } else { Vec::new() },
+        deprecation: tool.and_then(|tool| Some(tool.lifecycle.notice.as_ref()?.on_the_wire())),
+        stale: None,
+        truncation: None,
+        tokens_used: usage.tokens,
+        cost: costs.total().to_string(),
+        cost_currency: (!costs.is_zero()).then_some(costs.currency),
+        checkpoints_created,
+    }))
+}
+
+/// The exit code of a call that succeeded, if its tool is a program.
+fn exit_code_of(tool: &ToolVersion) -> Option<i32> {
+    match tool.manifest.execution {
+        Some(Execution::Process { .. } | Execution::Wasm { .. } | Execution::Oci { .. }) => Some(0),
+        _ => None,
+    }
+}
+
+/// The checkpoint that the failure of an earlier call has named, when it is told again.
+fn told_checkpoint(refusal: &Refusal) -> Option<String> {
+    refusal.details.as_deref()?.get(CHECKPOINT_REF)?.as_str().map(str::to_owned)
 }
 
 /// What the call cost. Nothing if it was made before or its tool was never begun; what it used, if that is known; else the

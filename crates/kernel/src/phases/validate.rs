@@ -59,13 +59,15 @@ pub fn validate(facts: &mut Facts, received: Received) -> Result<Validated, Refu
     let prepared = schema.prepare(parameters).map_err(|invalid| invalid_parameters(&tool, &invalid))?;
     let parameters_digest = canonical::digest(&prepared.value);
     facts.parameters_digest = Some(parameters_digest);
+    let coercions: Vec<CoercionNote> = stripped.into_iter().chain(prepared.coercions).collect();
+    facts.coercions.clone_from(&coercions);
     refuse_breaches(&tool, &prepared.value)?;
     Ok(Validated {
         caller,
         tool,
         parameters: Arc::new(prepared.value),
         parameters_digest,
-        coercions: stripped.into_iter().chain(prepared.coercions).collect(),
+        coercions,
         require_approval: request.execution_options.require_approval,
         key: CallKey {
             given: request.execution_options.idempotency_key,

@@ -8,6 +8,7 @@ use std::fmt;
 use async_trait::async_trait;
 use contract::ids::{Subject, TenantId};
 use policy::{PolicyOverrides, ToolPattern, VisibilityDefault};
+use uuid::Uuid;
 
 use super::clock::UnixMillis;
 use super::registry_store::StoreError;
@@ -40,12 +41,18 @@ pub struct AgentRecord {
 /// What an agent may use, and how (VIS-003).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activation {
+    /// Made when it is put for the first time; it stays when it is replaced.
+    pub id: Uuid,
     pub tenant: TenantId,
     pub agent: Subject,
     /// A tool id, `namespace.*` or `*`; the most specific record decides.
     pub tool: ToolPattern,
     pub enabled: bool,
     pub overrides: PolicyOverrides,
+    /// When it was put for the first time.
+    pub created_at: UnixMillis,
+    /// When it was put last.
+    pub updated_at: UnixMillis,
 }
 
 /// One version of the policies of a tenant, or of the platform (`None`), as Cedar text.

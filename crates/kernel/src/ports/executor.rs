@@ -45,6 +45,8 @@ pub struct ToolCall {
     pub parameters: Arc<Value>,
     pub tenant: TenantId,
     pub subject: Subject,
+    /// The person on whose behalf it is made, if the token names one (`user_did`). Handed to the tool. (LIFE-023)
+    pub user: Option<Subject>,
     /// Which of the addresses of the service behind the tool this is for ([`Executor::endpoints`]).
     pub endpoint: usize,
     /// Time left until the call's deadline. The kernel drops the future at the deadline; an executor with something to
@@ -133,33 +135,68 @@ impl ExecutionReach {
 pub struct ExecutorError {
     pub refusal: Refusal,
     pub reach: ExecutionReach,
+    /// What the call used all the same, where the executor knows it. Boxed, because every `Result` has room for it.
+    pub used: Option<Box<Usage>>,
+    /// How the program of the tool ended, where there was one.
+    pub program: Option<Box<FailedProgram>>,
+}
+
+/// How the program of a tool that failed ended, and what it wrote last. (EXEC-010)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedProgram {
+    /// [`FailedProgram::EXIT_CODE_UNKNOWN`] if it was ended, or did not end by itself.
+    pub exit_code: i32,
+    /// The end of its log: bounded, without credentials, redacted. Only for those who may see it.
+    pub output: String,
+}
+
+impl FailedProgram {
+    /// Stands for an exit code that nobody knows.
+    pub const EXIT_CODE_UNKNOWN: i32 = -1;
 }
 
 impl ExecutorError {
+    /// A failure of a call that came so far.
+    pub fn new(refusal: Refusal, reach: ExecutionReach) -> Self {
+        Self { refusal, reach, used: None, program: None }
+    }
+
+    /// The same, of a call that used this.
+    #[must_use]
+    pub fn having_used(self, usage: Usage) -> Self {
+        Self { used: Some(Box::new(usage)), ..self }
+    }
+
+    /// The same, of a call whose program ended so.
+    #[must_use]
+    pub fn ending(self, exit_code: i32, output: String) -> Self {
+        Self { program: Some(Box::new(FailedProgram { exit_code, output })), ..self }
+    }
+
     /// Nothing left for the tool.
     pub fn not_sent(refusal: Refusal) -> Self {
-        Self { refusal, reach: ExecutionReach::NotSent }
+        Self::new(refusal, ExecutionReach::NotSent)
     }
 
     /// It was turned away before it was executed.
     pub fn refused(refusal: Refusal) -> Self {
-        Self { refusal, reach: ExecutionReach::Refused }
+        Self::new(refusal, ExecutionReach::Refused)
     }
 
     /// The tool ran to its end and said so.
     pub fn answered(refusal: Refusal) -> Self {
-        Self { refusal, reach: ExecutionReach::Answered }
+        Self::new(refusal, ExecutionReach::Answered)
     }
 
     /// Nobody knows what the tool has done.
     pub fn may_have_run(refusal: Refusal) -> Self {
-        Self { refusal, reach: ExecutionReach::MayHaveRun }
+        Self::new(refusal, ExecutionReach::MayHaveRun)
     }
 
     /// The same with other words.
     #[must_use]
     pub fn map(self, words: impl FnOnce(Refusal) -> Refusal) -> Self {
-        Self { refusal: words(self.refusal), reach: self.reach }
+        Self { refusal: words(self.refusal), ..self }
     }
 }
 

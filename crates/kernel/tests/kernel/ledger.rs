@@ -196,7 +196,7 @@ async fn what_the_executor_knows_decides_whether_a_key_is_free_and_no_code_does(
     for code in codes {
         for reach in ExecutionReach::ALL {
             let key = format!("{code} {reach:?}");
-            says(&stage, Act::FailAs(ExecutorError { refusal: Refusal::new(code, "it went wrong"), reach }));
+            says(&stage, Act::FailAs(ExecutorError::new(Refusal::new(code, "it went wrong"), reach)));
             let first = stage.refusal(call("pay", &key)).await;
             says(&stage, Act::Answer(json!({ "paid": 5 })));
             let second = stage.call(call("pay", &key)).await.map(|answer| answer.cached).map_err(|f| f.refusal.code);

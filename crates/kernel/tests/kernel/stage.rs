@@ -207,7 +207,7 @@ impl Executor for Puppet {
         }
         match act {
             Act::Answer(value) => Ok(ToolOutput::of(value)),
-            Act::Fail(refusal) => Err(ExecutorError { reach: usual_reach(refusal.code), refusal }),
+            Act::Fail(refusal) => Err(ExecutorError::new(refusal.clone(), usual_reach(refusal.code))),
             Act::FailAs(error) => Err(error),
             Act::HangUnsent => {
                 call.dispatch.hold();

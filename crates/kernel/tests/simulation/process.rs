@@ -88,7 +88,7 @@ impl Executor for ChanceTool {
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let life = &self.0;
-        let fails = |code, reach| Err(ExecutorError { refusal: Refusal::new(code, "by chance"), reach });
+        let fails = |code, reach| Err(ExecutorError::new(Refusal::new(code, "by chance"), reach));
         let lucky = life.calm.is_cancelled();
         life.takes(life.dice.millis(WORK)).await;
         match if lucky { 99 } else { life.dice.below(100) } {

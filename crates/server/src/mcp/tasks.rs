@@ -150,7 +150,7 @@ impl Handler {
     }
 
     fn payload(&self, visit: &Visit, view: InvocationView) -> TaskPayload {
-        let InvocationView { record, result, .. } = view;
+        let InvocationView { record, result, failed_run, .. } = view;
         match record.state {
             JobState::Delayed | JobState::Queued | JobState::Running => {
                 let principal = seal::principal(visit.caller.caller());
@@ -178,7 +178,11 @@ impl Handler {
                     return TaskPayload::Failed { error: object(&to_wire::error(&refusal, trace_id)) };
                 }
                 match to_wire::refused(&refusal, trace_id, Some(record.key.id)) {
-                    Ok(result) => TaskPayload::Completed { result: object(&self.dressed(visit, result, None)) },
+                    Ok(result) => {
+                        let checkpoint = failed_run.checkpoint_ref.as_deref();
+                        let result = to_wire::with_run(result, failed_run.execution_metadata, checkpoint);
+                        TaskPayload::Completed { result: object(&self.dressed(visit, result, None)) }
+                    }
                     Err(error) => TaskPayload::Failed { error: object(&error) },
                 }
             }

@@ -21,6 +21,11 @@ const TRACE_ID: &str = "dev.gantry/trace_id";
 const ERROR: &str = "dev.gantry/error";
 const DEPRECATION: &str = "dev.gantry/deprecation";
 const STALE: &str = "dev.gantry/stale";
+const SOURCE: &str = "dev.gantry/source";
+const PROVENANCE: &str = "dev.gantry/provenance";
+const EXECUTION_METADATA: &str = "dev.gantry/execution_metadata";
+const OUTPUT: &str = "dev.gantry/output";
+const CHECKPOINT_REF: &str = "dev.gantry/checkpoint_ref";
 /// Faults of the input that are told in words; all of them are in `_meta`.
 const FAULTS_TOLD_MAX: usize = 20;
 
@@ -29,6 +34,8 @@ pub(crate) fn result(response: InvokeResponse, relayed: bool) -> CallToolResult 
     let mut meta = Map::new();
     meta.insert(INVOCATION_ID.to_owned(), json!(response.invocation_id));
     meta.insert(TRACE_ID.to_owned(), json!(response.trace_id));
+    meta.insert(SOURCE.to_owned(), json!(response.source));
+    meta.insert(PROVENANCE.to_owned(), json!(response.provenance));
     if let Some(notice) = &response.execution_metadata.deprecation {
         meta.insert(DEPRECATION.to_owned(), json!(notice));
     }
@@ -44,6 +51,8 @@ pub(crate) fn kept_result(mut answer: Value, relayed: bool) -> CallToolResult {
     let members = [
         (INVOCATION_ID, part("/invocation_id")),
         (TRACE_ID, part("/trace_id")),
+        (SOURCE, part("/source")),
+        (PROVENANCE, part("/provenance")),
         (DEPRECATION, part("/execution_metadata/deprecation")),
         (STALE, part("/execution_metadata/stale")),
     ];
@@ -115,7 +124,24 @@ pub(crate) fn missing_capability(refusal: &Refusal) -> Option<ErrorData> {
 
 /// A failure, as a result or as an error of the protocol.
 pub(crate) fn failure(failed: &Failed) -> Result<CallToolResult, ErrorData> {
-    refused(&failed.refusal, failed.trace_id, Some(failed.invocation_id))
+    let metadata = failed.execution_metadata.as_ref().map(|metadata| json!(metadata));
+    let result = refused(&failed.refusal, failed.trace_id, Some(failed.invocation_id));
+    let mut result = result.map(|result| with_run(result, metadata, failed.checkpoint_ref.as_deref()))?;
+    let output = failed.output.as_ref().map(|output| (OUTPUT.to_owned(), json!(output)));
+    result.meta.get_or_insert_default().0.extend(output);
+    Ok(result)
+}
+
+/// A failure with the times and usage of its call, and what can be gone on from. (LIFE-014)
+pub(crate) fn with_run(
+    mut result: CallToolResult,
+    metadata: Option<Value>,
+    checkpoint: Option<&str>,
+) -> CallToolResult {
+    let members = &mut result.meta.get_or_insert_default().0;
+    members.extend(metadata.map(|metadata| (EXECUTION_METADATA.to_owned(), metadata)));
+    members.extend(checkpoint.map(|checkpoint| (CHECKPOINT_REF.to_owned(), json!(checkpoint))));
+    result
 }
 
 /// A refusal, as a result or as an error of the protocol.

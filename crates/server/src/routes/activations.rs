@@ -1,17 +1,18 @@
 //! `GET` and `PUT /v1/activations`: which agent may use which tools, and how strictly (VIS-003…005, API-014).
 //!
 //! A PUT adds and replaces the activations it names, each by its tenant, agent and tool, and leaves the others alone. What
-//! a GET answers can be sent back.
+//! a GET answers can be sent back; with its `id` and times in it, it replaces only what nobody has changed since.
 
 use std::sync::Arc;
 
 use contract::error::ErrorCode;
 use contract::ids::{Subject, TenantId};
-use kernel::ActivationWish;
 use kernel::ports::access_store::Activation;
+use kernel::{ActivationWish, ReplacedActivation};
 use policy::{PolicyOverrides, ToolPattern};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::{Access, Asks, Gives, Operation, TENANT, Verb, tenant_asked, to};
 use crate::answer::{Answer, Handled};
@@ -79,6 +80,14 @@ struct ActivationBody {
     /// How the tool is used; only ever stricter than its manifest.
     #[serde(default)]
     policy_overrides: PolicyOverrides,
+    /// If this or one of the two times is given, the activation is replaced only if it still has it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    id: Option<Uuid>,
+    #[serde(default)]
+    created_at: Option<String>,
+    #[serde(default)]
+    updated_at: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -90,6 +99,8 @@ struct Activations {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Activation")]
 struct ActivationView {
+    #[schemars(with = "String")]
+    id: Uuid,
     tenant: TenantId,
     /// `*`: every agent of the tenant.
     agent_id: Subject,
@@ -97,6 +108,9 @@ struct ActivationView {
     tool_id: ToolPattern,
     enabled: bool,
     policy_overrides: PolicyOverrides,
+    /// When it was put for the first time, and last. RFC 3339, UTC.
+    created_at: String,
+    updated_at: String,
 }
 
 fn yes() -> bool {
@@ -126,6 +140,7 @@ impl ActivationBody {
             tool: self.tool_id,
             enabled: self.enabled,
             overrides: self.policy_overrides,
+            replaces: ReplacedActivation { id: self.id, created_at: self.created_at, updated_at: self.updated_at },
         }
     }
 }
@@ -133,8 +148,17 @@ impl ActivationBody {
 impl Activations {
     fn of(records: Vec<Activation>) -> Handled {
         let view = |record: Activation| {
-            let Activation { tenant, agent, tool, enabled, overrides } = record;
-            ActivationView { tenant, agent_id: agent, tool_id: tool, enabled, policy_overrides: overrides }
+            let Activation { id, tenant, agent, tool, enabled, overrides, created_at, updated_at } = record;
+            ActivationView {
+                id,
+                tenant,
+                agent_id: agent,
+                tool_id: tool,
+                enabled,
+                policy_overrides: overrides,
+                created_at: created_at.to_string(),
+                updated_at: updated_at.to_string(),
+            }
         };
         Answer::json(&Self { activations: records.into_iter().map(view).collect() })
     }

@@ -121,8 +121,17 @@ pub(super) struct InvocationAnswer {
     /// The error it ended with, or that of the last attempt while it waits for the next.
     error: Option<Value>,
     result: Option<Value>,
+    /// Times and usage: of the answer, or of the attempt that failed last.
     execution_metadata: Option<Value>,
+    /// The newest state that was still kept when it ended, or when its last attempt failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_ref: Option<String>,
     tool_version: Option<Value>,
+    /// `cache` or `compute`, and what computed the result when, once there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<Value>,
     /// The newest state that the tool has saved, if one was kept.
     latest_checkpoint: Option<Value>,
     /// Has somebody asked for its end?
@@ -272,7 +281,10 @@ fn of_the_ledger(entry: Entry) -> InvocationAnswer {
         error,
         result: part("/success/result").or_else(|| part("/resolved/result")),
         execution_metadata: None,
+        checkpoint_ref: None,
         tool_version: Some(Value::String(intent.version.to_string())),
+        source: None,
+        provenance: None,
         latest_checkpoint: None,
         cancel_requested: false,
         attempts: 1,
@@ -285,12 +297,15 @@ fn of_the_ledger(entry: Entry) -> InvocationAnswer {
 }
 
 fn rendered(view: InvocationView) -> InvocationAnswer {
-    let InvocationView { status, record, mut result } = view;
+    let InvocationView { status, record, mut result, failed_run } = view;
     // The end of a call is kept as its whole answer; other jobs have just a result.
     let is_call = record.kind == kernel::jobs::TOOL_CALL;
     let mut part = |name: &str| result.as_mut().and_then(|whole| whole.get_mut(name)).map(Value::take);
     let (inner, execution_metadata, tool_version) =
         if is_call { (part("result"), part("execution_metadata"), part("tool_version")) } else { (None, None, None) };
+    let (source, provenance) = if is_call { (part("source"), part("provenance")) } else { (None, None) };
+    let kept = if is_call { part("checkpoint_ref") } else { None };
+    let checkpoint_ref = kept.and_then(|id| id.as_str().map(str::to_owned)).or(failed_run.checkpoint_ref);
     let waits_again = record.attempts > 0 && matches!(record.state, JobState::Delayed | JobState::Queued);
     let time = |time: Option<UnixMillis>| time.map(|time| time.to_string());
     InvocationAnswer {
@@ -302,8 +317,11 @@ fn rendered(view: InvocationView) -> InvocationAnswer {
         current_phase: record.phase,
         error: record.error,
         result: if is_call { inner } else { result },
-        execution_metadata,
+        execution_metadata: execution_metadata.or(failed_run.execution_metadata),
+        checkpoint_ref,
         tool_version,
+        source,
+        provenance,
         latest_checkpoint: None,
         cancel_requested: record.cancel_asked.is_some(),
         attempts: record.attempts,

@@ -24,6 +24,7 @@ macro_rules! access_suite {
                 an_agent_keeps_its_first_record_until_a_document_comes,
                 an_agent_is_removed_once_and_from_its_tenant_only,
                 activations_are_replaced_by_tenant_agent_and_tool,
+                an_activation_keeps_its_id_and_its_beginning_when_it_is_replaced,
                 two_tenants_do_not_see_each_other,
                 only_the_next_version_of_policies_is_added,
                 one_of_many_concurrent_versions_wins,
@@ -68,13 +69,22 @@ fn agent(tenant: &str, agent: &str) -> AgentRecord {
     }
 }
 
+/// The same id for the same text.
+fn id_of(text: &str) -> uuid::Uuid {
+    let number = text.bytes().fold(0_u128, |number, byte| number.rotate_left(7) ^ u128::from(byte));
+    uuid::Uuid::from_u128(number)
+}
+
 fn activation(tenant: &str, agent: &str, tool: &str, enabled: bool) -> Activation {
     Activation {
+        id: id_of(&format!("{tenant} {agent} {tool}")),
         tenant: tenant.parse().unwrap(),
         agent: agent.parse().unwrap(),
         tool: tool.parse().unwrap(),
         enabled,
         overrides: PolicyOverrides::default(),
+        created_at: NOON,
+        updated_at: NOON,
     }
 }
 
@@ -186,6 +196,18 @@ pub async fn activations_are_replaced_by_tenant_agent_and_tool(adapter: impl Ada
     };
     store.put_activations(std::slice::from_ref(&tight)).await.unwrap();
     assert_eq!(store.load().await.unwrap().activations, [all, tight, tool]);
+}
+
+pub async fn an_activation_keeps_its_id_and_its_beginning_when_it_is_replaced(adapter: impl Adapter) {
+    let store = adapter.access();
+    let first = activation("acme", "one", "demo.*", true);
+    store.put_activations(std::slice::from_ref(&first)).await.unwrap();
+    let later = UnixMillis(NOON.0 + 5_000);
+    let id = "7d444840-9dc0-41d1-b245-5ffdce74fad2".parse().unwrap();
+    let other = Activation { id, enabled: false, created_at: later, updated_at: later, ..first.clone() };
+    store.put_activations(std::slice::from_ref(&other)).await.unwrap();
+    let expected = Activation { id: first.id, created_at: NOON, ..other };
+    assert_eq!(store.load().await.unwrap().activations, [expected]);
 }
 
 pub async fn two_tenants_do_not_see_each_other(adapter: impl Adapter) {

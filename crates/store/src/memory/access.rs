@@ -79,11 +79,14 @@ impl AccessStore for MemoryStore {
 
     async fn put_activations(&self, activations: &[Activation]) -> Result<u64, StoreError> {
         let mut access = self.access();
-        access.activations.extend(
-            activations
-                .iter()
-                .map(|record| ((record.tenant.clone(), record.agent.clone(), record.tool.to_string()), record.clone())),
-        );
+        for record in activations {
+            let key = (record.tenant.clone(), record.agent.clone(), record.tool.to_string());
+            let mut record = record.clone();
+            if let Some(former) = access.activations.get(&key) {
+                (record.id, record.created_at) = (former.id, former.created_at);
+            }
+            access.activations.insert(key, record);
+        }
         Ok(access.raised())
     }
 

@@ -103,11 +103,24 @@ impl AccessStore for PostgresStore {
         let tools: Vec<&str> = last.keys().map(|key| key.2).collect();
         let enabled: Vec<bool> = last.values().map(|record| record.enabled).collect();
         let overrides = last.values().map(|record| written(&record.overrides)).collect::<Result<Vec<_>, _>>()?;
-        let put = "INSERT INTO access_activations (tenant_id, agent, tool, enabled, overrides)
-                   SELECT * FROM unnest($1, $2, $3, $4, $5)
+        let ids: Vec<String> = last.values().map(|record| record.id.to_string()).collect();
+        let created: Vec<i64> = last.values().map(|record| record.created_at.0).collect();
+        let updated: Vec<i64> = last.values().map(|record| record.updated_at.0).collect();
+        let put = "INSERT INTO access_activations
+                       (tenant_id, agent, tool, enabled, overrides, id, created_at, updated_at)
+                   SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
                    ON CONFLICT (tenant_id, agent, tool) DO UPDATE
-                   SET enabled = excluded.enabled, overrides = excluded.overrides";
-        let values = [texts(&tenants), texts(&agents), texts(&tools), booleans(&enabled), texts(&overrides)];
+                   SET enabled = excluded.enabled, overrides = excluded.overrides, updated_at = excluded.updated_at";
+        let values = [
+            texts(&tenants),
+            texts(&agents),
+            texts(&tools),
+            booleans(&enabled),
+            texts(&overrides),
+            texts(&ids),
+            ints(&created),
+            ints(&updated),
+        ];
         self.change(Scope::System, put, &values).await
     }
 

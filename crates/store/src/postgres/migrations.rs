@@ -41,6 +41,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/postgres/0019_job_flows.sql"),
     include_str!("../../migrations/postgres/0020_checkpoint_attempts.sql"),
     include_str!("../../migrations/postgres/0021_call_owners.sql"),
+    include_str!("../../migrations/postgres/0022_activation_identity.sql"),
 ];
 
 /// "GNTR": the server's lock under which steps are taken.

@@ -24,11 +24,15 @@ async fn furnish(store: &PostgresStore, tenant: &str) {
     let (tenant, by) = (agent.tenant.clone(), agent.added_by.clone());
     store.put_agents(std::slice::from_ref(&agent)).await.unwrap();
     let activation = kernel::ports::access_store::Activation {
+        // Another for each tenant: ids are unique.
+        id: uuid::Uuid::from_u128(tenant.as_str().bytes().fold(1, |id, byte| (id << 8) | u128::from(byte))),
         tenant: tenant.clone(),
         agent: agent.agent.clone(),
         tool: "*".parse().unwrap(),
         enabled: true,
         overrides: policy::PolicyOverrides::default(),
+        created_at: at,
+        updated_at: at,
     };
     store.put_activations(&[activation]).await.unwrap();
     let whole =

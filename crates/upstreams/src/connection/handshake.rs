@@ -16,7 +16,7 @@ use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value, json};
 
 use super::router::relayed;
-use super::{Line, meta, within};
+use super::{Asker, Line, meta, within};
 use crate::fault::{Fault, HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use crate::spec::Relay;
 use crate::wire::{self, RpcError};
@@ -181,7 +181,7 @@ async fn discover(line: Line<'_>, introduction: &Introduction) -> Result<Option<
     let version = ProtocolVersion::V_2026_07_28;
     let mut params = json!({});
     introduce(&mut params, version.as_str(), introduction);
-    let answer = match line.request("server/discover", params, None, None).await {
+    let answer = match line.request("server/discover", params, None, Asker::default()).await {
         Ok(answer) => answer,
         Err(Fault::Refused { error, .. }) => return refused(error),
         // Over HTTP an old server turns away what it does not know by a status.
@@ -225,7 +225,7 @@ async fn initialize(line: Line<'_>, introduction: &Introduction) -> Result<Met, 
         "capabilities": introduction.capabilities,
         "clientInfo": introduction.client,
     });
-    let answer = line.request("initialize", params, None, None).await?;
+    let answer = line.request("initialize", params, None, Asker::default()).await?;
     let version = answer.get("protocolVersion").and_then(Value::as_str).ok_or(Fault::Nonsense("greeting"))?;
     if !is_old(version) {
         return Err(Fault::Version(named([version].into_iter())));

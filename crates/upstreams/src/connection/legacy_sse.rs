@@ -111,7 +111,9 @@ impl Channel for LegacySse {
     async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
         let (mut answer, _) = router.wait_for(request.id)?;
         router.sent(request.id);
-        let posting = post(&self.remote, &self.endpoint, request.bytes());
+        let bytes = request.bytes();
+        router.count_sent(request.id, bytes.len());
+        let posting = post(&self.remote, &self.endpoint, bytes);
         tokio::pin!(posting);
         let outcome = tokio::select! {
             // Some servers answer on the stream before they let the POST go.

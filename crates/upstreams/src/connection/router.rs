@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::Channel;
+use super::{Asker, CallTraffic, Channel};
 use crate::fault::{Fault, INVALID_REQUEST, METHOD_NOT_FOUND};
 use crate::observer::{Reconnect, Unheard, UpstreamEvent};
 use crate::spec::Relay;
@@ -81,7 +81,7 @@ struct Running {
     reply: Option<oneshot::Sender<Outcome>>,
     /// Has its first byte left?
     sent: Arc<AtomicBool>,
-    companion: Option<Arc<dyn Companion>>,
+    asker: Asker,
     /// Cancelled when nobody waits for it any more.
     over: CancellationToken,
 }
@@ -106,14 +106,14 @@ impl Router {
     }
 
     /// Begins a request. Refused if the connection has ended.
-    pub(crate) fn begin(&self, companion: Option<Arc<dyn Companion>>) -> Result<CallId, Fault> {
+    pub(crate) fn begin(&self, asker: Asker) -> Result<CallId, Fault> {
         let mut table = self.table();
         if let Some(why) = table.end {
             return Err(Fault::NotSent(why));
         }
         // WIRE-2.
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let running = Running { reply: None, sent: Arc::default(), companion, over: CancellationToken::new() };
+        let running = Running { reply: None, sent: Arc::default(), asker, over: CancellationToken::new() };
         table.calls.insert(id, running);
         Ok(id)
     }
@@ -135,6 +135,24 @@ impl Router {
         if let Some(running) = self.table().calls.get(&id) {
             running.sent.store(true, Ordering::Release);
         }
+    }
+
+    /// So many bytes of a request are about to leave.
+    pub(crate) fn count_sent(&self, id: CallId, bytes: usize) {
+        if let Some(traffic) = self.traffic_of(id) {
+            traffic.add_sent(bytes);
+        }
+    }
+
+    /// So many bytes came back that belong to a request.
+    pub(crate) fn count_received(&self, id: CallId, bytes: usize) {
+        if let Some(traffic) = self.traffic_of(id) {
+            traffic.add_received(bytes);
+        }
+    }
+
+    fn traffic_of(&self, id: CallId) -> Option<Arc<CallTraffic>> {
+        self.table().calls.get(&id)?.asker.traffic.clone()
     }
 
     /// Ends a request; `true` if it was on its way, so that the server has to be told.
@@ -176,7 +194,15 @@ impl Router {
     /// A text of the other side. `origin` is the request on whose own stream it came.
     pub(crate) fn received(&self, text: &[u8], origin: Option<CallId>) {
         match wire::read(text) {
-            Ok(messages) => messages.into_iter().for_each(|message| self.take(message, origin)),
+            Ok(messages) => {
+                // On a line of its own a request has been charged by whoever reads it.
+                if let (None, [message]) = (origin, messages.as_slice())
+                    && let Some(id) = belongs_to(message)
+                {
+                    self.count_received(id, text.len());
+                }
+                messages.into_iter().for_each(|message| self.take(message, origin));
+            }
             // Servers print to where they should speak; it is their log then.
             Err(_) => {
                 let shown = text.get(..GARBAGE_BYTES_MAX).unwrap_or(text);
@@ -304,13 +330,13 @@ impl Router {
     }
 
     fn companion_of(&self, id: CallId) -> Option<Arc<dyn Companion>> {
-        self.table().calls.get(&id)?.companion.clone()
+        self.table().calls.get(&id)?.asker.companion.clone()
     }
 
     /// The call something belongs to: the one on whose stream it came, or the only one there is.
     fn companion_for(&self, origin: Option<CallId>) -> Option<(Arc<dyn Companion>, CancellationToken)> {
         let table = self.table();
-        let found = |running: &Running| Some((Arc::clone(running.companion.as_ref()?), running.over.clone()));
+        let found = |running: &Running| Some((Arc::clone(running.asker.companion.as_ref()?), running.over.clone()));
         if let Some(origin) = origin {
             return table.calls.get(&origin).and_then(found);
         }
@@ -360,6 +386,15 @@ impl fmt::Debug for Router {
     }
 }
 
+/// The request that a message on a shared line belongs to, as far as it says so itself.
+fn belongs_to(message: &Incoming) -> Option<CallId> {
+    match message {
+        Incoming::Answer { id, .. } => *id,
+        Incoming::Notification { params, .. } => params.get("progressToken").and_then(wire::own),
+        Incoming::Request { .. } => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -380,7 +415,7 @@ mod tests {
     #[test]
     fn an_answer_reaches_its_request_once_and_no_other() {
         let router = router();
-        let (first, second) = (router.begin(None).unwrap(), router.begin(None).unwrap());
+        let (first, second) = (router.begin(Asker::default()).unwrap(), router.begin(Asker::default()).unwrap());
         let (mut one, _) = router.wait_for(first).unwrap();
         let (mut two, _) = router.wait_for(second).unwrap();
         router.received(br#"{"jsonrpc":"2.0","id":99,"result":"wrong"}"#, None);
@@ -395,14 +430,14 @@ mod tests {
     #[test]
     fn at_the_end_what_was_sent_is_lost_and_what_was_not_is_not() {
         let router = router();
-        let (first, second) = (router.begin(None).unwrap(), router.begin(None).unwrap());
+        let (first, second) = (router.begin(Asker::default()).unwrap(), router.begin(Asker::default()).unwrap());
         let (mut one, sent) = router.wait_for(first).unwrap();
         let (mut two, _) = router.wait_for(second).unwrap();
         sent.store(true, Ordering::Release);
         router.end("it died");
         assert_eq!(one.try_recv().unwrap(), Err(Fault::Lost("it died")));
         assert_eq!(two.try_recv().unwrap(), Err(Fault::NotSent("it died")));
-        assert_eq!(router.begin(None), Err(Fault::NotSent("it died")));
+        assert_eq!(router.begin(Asker::default()), Err(Fault::NotSent("it died")));
         assert!(router.over(first) && !router.over(second) && !router.over(first));
     }
 
@@ -410,15 +445,15 @@ mod tests {
     fn of_two_calls_neither_is_asked_in_the_name_of_the_other() {
         let router = router();
         let companion = || Some(kernel::ports::companion::Unaccompanied::new());
-        let first = router.begin(companion()).unwrap();
+        let first = router.begin(Asker { companion: companion(), traffic: None }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the only one");
-        let second = router.begin(companion()).unwrap();
+        let second = router.begin(Asker { companion: companion(), traffic: None }).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_err(), "which of the two?");
         assert!(router.question("elicitation/create", json!({}), Some(second)).is_ok(), "on its own stream");
         assert!(router.question("sampling/createMessage", json!({}), Some(second)).is_err(), "not passed on");
         assert!(router.question("tasks/list", json!({}), Some(second)).is_err(), "unknown");
         router.over(first);
-        router.begin(None).unwrap();
+        router.begin(Asker::default()).unwrap();
         assert!(router.question("elicitation/create", json!({}), None).is_ok(), "the other has no companion");
     }
 

@@ -104,7 +104,9 @@ impl Stdio {
 impl Channel for Stdio {
     async fn exchange(&self, router: &Router, request: Outgoing<'_>) -> Result<Value, Fault> {
         let (answer, sent) = router.wait_for(request.id)?;
-        let line = Line { bytes: request.bytes(), sent: Some(sent) };
+        let bytes = request.bytes();
+        router.count_sent(request.id, bytes.len());
+        let line = Line { bytes, sent: Some(sent) };
         self.writer()?.send(line).await.map_err(|_| Fault::NotSent("the program does not listen any more"))?;
         answer.await.unwrap_or(Err(Fault::Lost("the connection was closed")))
     }
@@ -380,7 +382,7 @@ mod tests {
             (3, Fault::Lost("the program does not listen any more")),
         ] {
             let router = Router::new(Arc::new(Deaf), crate::spec::Relay::careful());
-            let id = router.begin(None).unwrap();
+            let id = router.begin(crate::connection::Asker::default()).unwrap();
             let (answer, sent) = router.wait_for(id).unwrap();
             let (sender, lines) = mpsc::channel(1);
             sender.try_send(Line { bytes: b"a request".to_vec(), sent: Some(sent) }).unwrap();

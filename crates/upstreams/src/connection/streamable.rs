@@ -154,6 +154,7 @@ impl Shared {
         loop {
             let mut events = SseEvents::new(MESSAGE_BYTES_MAX);
             while let Ok(Some(chunk)) = response.chunk().await {
+                router.count_received(id, chunk.len());
                 let found = events.push(&chunk).map_err(|_| Fault::Lost("a message of the server was too long"))?;
                 for SseEvent { data, id: event, retry_ms, .. } in found {
                     last = event.or(last);
@@ -283,6 +284,7 @@ impl Channel for Streamable {
         }
         headers::trace(request.params, &mut standard);
         let body = request.bytes();
+        router.count_sent(request.id, body.len());
         router.sent(request.id);
         let response = shared.remote.send(|| shared.post(body.clone()).headers(standard.clone())).await?;
         match judged(&response, has_session) {
@@ -295,6 +297,7 @@ impl Channel for Streamable {
             Some(Fault::Status(status)) if is_of_type(&response, JSON_MIME_TYPE) => {
                 // One that breaks off, or says something else, changes nothing about the status that came before it.
                 let body = outbound::body(response).await.unwrap_or_default();
+                router.count_received(request.id, body.len());
                 return match answer_in(&body, request.id, router) {
                     Some(Err(Fault::Refused { error, .. })) => {
                         Err(Fault::Refused { error, at_door: Fault::Status(status).reach().is_clean() })
@@ -318,6 +321,7 @@ impl Channel for Streamable {
             return Err(Fault::Nonsense("answer of the protocol"));
         }
         let body = outbound::body(response).await?;
+        router.count_received(request.id, body.len());
         answer_in(&body, request.id, router).unwrap_or(Err(Fault::Nonsense("answer to the request")))
     }
 

@@ -118,6 +118,7 @@ async fn built(schema: &Value, policies: String, now_ms: i64) -> Result<Kernel> 
         tool: "demo.*".parse()?,
         enabled: true,
         overrides: PolicyOverrides::default(),
+        replaces: kernel::ReplacedActivation::default(),
     };
     kernel.put_activations(admin, vec![activation]).await.map_err(|refusal| said(&refusal))?;
     kernel.put_policies(admin, None, policies).await.map_err(|refusal| said(&refusal))?;

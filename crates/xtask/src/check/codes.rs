@@ -27,17 +27,9 @@ pub(super) fn findings(files: &[SourceFile]) -> Vec<String> {
         .collect()
 }
 
-/// Codes that cannot be brought about from outside, and the test inside that shows each.
-const SHOWN_INSIDE: &[(&str, &str)] = &[
-    ("E3000", "crates/server/tests/rest/bad_input.rs"),
-    ("E3002", "crates/kernel/tests/kernel/way_of_a_call.rs"),
-    ("E3409", "crates/kernel/tests/kernel/ledger.rs"),
-    ("E3803", "crates/kernel/src/recorder/tests.rs"),
-    ("E3902", "crates/kernel/tests/kernel/checkpoints.rs"),
-    ("E3904", "crates/kernel/tests/kernel/checkpoints.rs"),
-    ("E3905", "crates/kernel/tests/kernel/checkpoints.rs"),
-    ("E3906", "crates/kernel/tests/kernel/checkpoints.rs"),
-];
+/// Codes that cannot be brought about from outside, and the test inside that shows each. E3803 stands for 8,192 calls that wait
+/// to be recorded while the log can still be written.
+const SHOWN_INSIDE: &[(&str, &str)] = &[("E3803", "crates/kernel/src/recorder/tests.rs")];
 
 /// Codes of work to come: nothing answers them yet, whoever knows how to read them.
 const TO_COME: &[&str] = &[
@@ -48,7 +40,11 @@ const TO_COME: &[&str] = &[
 /// Codes that no test meets (TEST-019): each has a black-box test, stands in one of the two lists, and not in both.
 pub(super) fn unmet(files: &[SourceFile]) -> Vec<String> {
     let text_of = |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str());
-    let met = |code: &str| files.iter().any(|file| file.path.starts_with("tests/") && file.text.contains(code));
+    // What a comment says of a code shows nothing.
+    let says = |file: &SourceFile, code: &str| {
+        file.text.lines().any(|line| line.contains(code) && !line.trim_start().starts_with("//"))
+    };
+    let met = |code: &str| files.iter().any(|file| file.path.starts_with("tests/") && says(file, code));
     let mut found = Vec::new();
     for row in TABLE {
         let code = row.code.as_str();
@@ -116,10 +112,11 @@ mod tests {
 
     #[test]
     fn a_code_without_a_test_is_found_unless_it_is_named() {
-        let found = unmet(&[file("tests/calls.rs", "\"E3301\" \"E3106\""), file("crates/server/tests/a.rs", "E3302")]);
+        let calls = "\"E3301\" \"E3106\"\n    // E3405 is hard to bring about.\n";
+        let found = unmet(&[file("tests/calls.rs", calls), file("crates/server/tests/a.rs", "E3302")]);
         let about = |code: &str| found.iter().any(|finding| finding.starts_with(code));
         assert!(!about("E3301") && !about("E3604"));
-        for code in ["E3302", "E3106", "E3409"] {
+        for code in ["E3302", "E3106", "E3409", "E3405"] {
             assert!(about(code), "{code}: {found:?}");
         }
     }

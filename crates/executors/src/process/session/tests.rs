@@ -115,6 +115,7 @@ fn call() -> Call {
         traceparent: None,
         resume: None,
         idempotency_key: "act-1".into(),
+        user: Some("did:example:ann".parse().unwrap()),
     }
 }
 
@@ -144,7 +145,7 @@ async fn a_call_goes_out_whole_and_its_answer_is_the_result() {
             json!({ "jsonrpc": "2.0", "id": "00000000-0000-7000-8000-000000000001", "method": "invoke", "params": {
                 "invocation_id": "00000000-0000-7000-8000-000000000001", "tool_id": "demo.tool", "tool_version": "1.2.3",
                 "parameters": { "text": "line\nline" }, "deadline_ms": 1500, "trace_id": "01".repeat(16),
-                "idempotency_key": "act-1" } })
+                "idempotency_key": "act-1", "user": "did:example:ann" } })
         );
         tool.stderr.write_all(b"to the log\n").await.unwrap();
         tool.answer(&invoke, json!({ "ok": [1, 2] })).await;

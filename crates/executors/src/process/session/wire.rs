@@ -8,6 +8,7 @@
 
 use contract::cost::Reported;
 use contract::error::Refusal;
+use contract::ids::Subject;
 use contract::json::{self, JsonError, JsonLimits};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -166,6 +167,8 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         trace_id: String,
         idempotency_key: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
+        user: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         traceparent: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         resume: Option<Resume<'a>>,
@@ -179,6 +182,7 @@ pub(super) fn invoke(call: &Call) -> Vec<u8> {
         deadline_ms: u64::try_from(call.time_left.as_millis()).unwrap_or(u64::MAX),
         trace_id: call.trace_id.to_string(),
         idempotency_key: &call.idempotency_key,
+        user: call.user.as_ref().map(Subject::as_str),
         traceparent: call.traceparent.as_deref(),
         resume: call.resume.as_deref().map(Resume::from),
     };

@@ -60,11 +60,14 @@ fn agent(row: &Row) -> Result<AgentRecord, Fault> {
 fn activation(row: &Row) -> Result<Activation, Fault> {
     let of: &str = column(row, "agent")?;
     Ok(Activation {
+        id: word(row, "id", of)?,
         tenant: word(row, "tenant_id", of)?,
         agent: word(row, "agent", of)?,
         tool: word(row, "tool", of)?,
         enabled: column(row, "enabled")?,
         overrides: json(row, "overrides", of)?,
+        created_at: moment(row, "created_at")?,
+        updated_at: moment(row, "updated_at")?,
     })
 }
 

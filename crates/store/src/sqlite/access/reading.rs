@@ -7,6 +7,7 @@ use contract::ids::TenantId;
 use kernel::ports::access_store::{
     AccessState, Activation, AgentRecord, PolicyRecord, Revocation, Revoked, TenantRecord,
 };
+use kernel::ports::clock::UnixMillis;
 use policy::VisibilityDefault;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
@@ -37,7 +38,7 @@ pub(super) fn load(connection: &Connection) -> Result<AccessState, Fault> {
         )?,
         activations: all(
             connection,
-            "SELECT tenant_id, agent, tool, enabled, overrides FROM access_activations
+            "SELECT tenant_id, agent, tool, enabled, overrides, id, created_at, updated_at FROM access_activations
              ORDER BY tenant_id, agent, tool",
             [],
             activation,
@@ -122,11 +123,14 @@ fn activation(row: &Row<'_>) -> Result<Activation, Fault> {
         return Err(unreadable("overrides", &of).into());
     }
     Ok(Activation {
+        id: name(row, "id", &of)?,
         tenant: name(row, "tenant_id", &of)?,
         agent: name(row, "agent", &of)?,
         tool: name(row, "tool", &of)?,
         enabled: row.get("enabled")?,
         overrides: json(row, "overrides", &of)?,
+        created_at: UnixMillis(row.get("created_at")?),
+        updated_at: UnixMillis(row.get("updated_at")?),
     })
 }
 

@@ -51,9 +51,10 @@ pub(super) fn remove_agent(connection: &Connection, tenant: &TenantId, agent: &S
 
 pub(super) fn put_activations(connection: &Connection, activations: &[Activation]) -> Result<u64, Fault> {
     let mut put = connection.prepare_cached(
-        "INSERT INTO access_activations (tenant_id, agent, tool, enabled, overrides) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO access_activations (tenant_id, agent, tool, enabled, overrides, id, created_at, updated_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
          ON CONFLICT (tenant_id, agent, tool) DO UPDATE
-         SET enabled = excluded.enabled, overrides = excluded.overrides",
+         SET enabled = excluded.enabled, overrides = excluded.overrides, updated_at = excluded.updated_at",
     )?;
     for record in activations {
         put.execute(params![
@@ -61,7 +62,10 @@ pub(super) fn put_activations(connection: &Connection, activations: &[Activation
             record.agent.as_str(),
             record.tool.to_string(),
             record.enabled,
-            json(&record.overrides)?
+            json(&record.overrides)?,
+            record.id.to_string(),
+            record.created_at.0,
+            record.updated_at.0,
         ])?;
     }
     raise_epoch(connection)
