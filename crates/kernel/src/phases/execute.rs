@@ -181,6 +181,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         parameters,
         tenant: caller.tenant().clone(),
         subject: caller.subject().clone(),
+        agent: caller.root_subject().clone(),
         endpoint: 0,
         time_left,
         limits,

@@ -45,6 +45,9 @@ pub struct ToolCall {
     pub parameters: Arc<Value>,
     pub tenant: TenantId,
     pub subject: Subject,
+    /// The agent whose places this call takes: the root of the caller's delegation chain, because names below it are of its
+    /// own making.
+    pub agent: Subject,
     /// Which of the addresses of the service behind the tool this is for ([`Executor::endpoints`]).
     pub endpoint: usize,
     /// Time left until the call's deadline. The kernel drops the future at the deadline; an executor with something to

@@ -81,6 +81,8 @@ pub struct Dedupe {
 /// How much may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
+    /// Of one flow of a tenant: one agent, or one address.
+    pub per_flow: u64,
     pub per_tenant: u64,
     pub total: u64,
 }

@@ -289,7 +289,7 @@ async fn what_cannot_be_kept_is_not_begun() {
 
 #[tokio::test]
 async fn a_full_queue_refuses_and_keeps_nothing() {
-    let settings = JobsSettings { bounds: QueueBounds { per_tenant: 2, total: 100 }, ..JobsSettings::default() };
+    let settings = JobsSettings { bounds: QueueBounds { per_flow: 2, per_tenant: 2, total: 100 }, ..JobsSettings::default() };
     let stage = Backstage::with(settings, json!({}), Vec::new()).await;
     stage.submit(json!({})).await;
     stage.submit(json!({})).await;

@@ -36,6 +36,7 @@ macro_rules! jobs_suite {
                 a_tenant_runs_no_more_than_its_share,
                 a_delayed_job_is_taken_when_it_is_due,
                 the_queue_is_bounded_per_tenant_and_in_total,
+                one_flow_fills_no_more_of_its_tenants_queue_than_its_bound,
                 one_dedupe_key_makes_one_job_within_its_window,
                 one_id_makes_one_job_in_each_tenant,
                 concurrent_takers_share_the_jobs_without_overlap,
@@ -100,7 +101,7 @@ fn job(of: &str, number: u128) -> NewJob {
         delay: Duration::ZERO,
         attempts_max: 3,
         dedupe: None,
-        bounds: QueueBounds { per_tenant: 1_000, total: 10_000 },
+        bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
     }
 }
 
@@ -428,7 +429,7 @@ pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapt
 
 pub async fn adopted_work_is_a_running_job(adapter: impl Adapter) {
     let store = ready(&adapter).await;
-    let full = QueueBounds { per_tenant: 0, total: 0 };
+    let full = QueueBounds { per_flow: 0, per_tenant: 0, total: 0 };
     let adopted = store.adopt(NewJob { bounds: full, ..job("local", 1) }, owner(1)).await.unwrap();
     assert_eq!(adopted, Adopted::Running(Fence(1)));
     let fence = Fence(1);

@@ -103,6 +103,15 @@ impl Jobs {
         u64::try_from(self.jobs.values().filter(waits).count()).unwrap_or(u64::MAX)
     }
 
+    fn waiting_in(&self, tenant: &TenantId, flow: &str) -> u64 {
+        let waits = |job: &&Job| {
+            matches!(job.record.state, JobState::Queued | JobState::Delayed)
+                && job.record.key.tenant == *tenant
+                && job.flow == flow
+        };
+        u64::try_from(self.jobs.values().filter(waits).count()).unwrap_or(u64::MAX)
+    }
+
     fn running(&self, tenant: &TenantId) -> u32 {
         let runs = |job: &&Job| job.record.state == JobState::Running && job.record.key.tenant == *tenant;
         u32::try_from(self.jobs.values().filter(runs).count()).unwrap_or(u32::MAX)
@@ -247,7 +256,10 @@ impl JobStore for MemoryStore {
         if let Some((id, same)) = kept.existing(now, &job) {
             return Ok(Enqueued::Existing { id, same });
         }
-        if kept.waiting(Some(&job.key.tenant)) >= job.bounds.per_tenant || kept.waiting(None) >= job.bounds.total {
+        if kept.waiting_in(&job.key.tenant, &job.flow) >= job.bounds.per_flow
+            || kept.waiting(Some(&job.key.tenant)) >= job.bounds.per_tenant
+            || kept.waiting(None) >= job.bounds.total
+        {
             return Ok(Enqueued::Full);
         }
         kept.insert(now, job, None).event(now, "queued", json!({}));

@@ -26,6 +26,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0014_lifecycle.sql"),
     include_str!("../../migrations/0015_job_flows.sql"),
     include_str!("../../migrations/0016_checkpoint_attempts.sql"),
+    include_str!("../../migrations/0017_job_flows_waiting.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

@@ -373,6 +373,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         parameters: Arc::new(parameters),
         tenant: home(),
         subject: "admin".parse().unwrap(),
+        agent: "admin".parse().unwrap(),
         time_left: Duration::from_secs(20),
         limits: ResolvedLimits::default(),
         isolation: Isolation::Builtin,

@@ -68,7 +68,14 @@ pub(super) fn enqueue(
             .optional()?;
         Ok(waiting.unwrap_or_default().unsigned_abs())
     };
-    if waiting(job.key.tenant.as_str())? >= job.bounds.per_tenant || waiting("")? >= job.bounds.total {
+    let of_flow: Option<i64> = connection
+        .prepare_cached("SELECT waiting FROM job_flows WHERE tenant_id = ?1 AND flow = ?2")?
+        .query_row([job.key.tenant.as_str(), &job.flow], |row| row.get(0))
+        .optional()?;
+    if of_flow.unwrap_or_default().unsigned_abs() >= job.bounds.per_flow
+        || waiting(job.key.tenant.as_str())? >= job.bounds.per_tenant
+        || waiting("")? >= job.bounds.total
+    {
         return Ok(Enqueued::Full);
     }
     let (state, ready) = if job.delay.is_zero() { (JobState::Queued, 1) } else { (JobState::Delayed, 0) };
