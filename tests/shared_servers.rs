@@ -23,7 +23,11 @@ impl Pair {
         let postgres = Postgres::start().unwrap();
         let url = postgres.database().unwrap();
         let home = TempDir::new().unwrap();
-        let start = |name: &str| Start::new().env("GANTRY_STORE__URL", &url).data(&home.path().join(name)).run();
+        let start = |name: &str| {
+            let start = Start::new().env("GANTRY_STORE__URL", &url).data(&home.path().join(name));
+            // Nobody looks without being told: whatever the other instance knows, it has heard of.
+            start.env("GANTRY_UPSTREAMS__REREAD_SECONDS", "86400").run()
+        };
         let (one, other) = (start("one").await, start("other").await);
         Self { one, other, _home: home, _postgres: postgres }
     }

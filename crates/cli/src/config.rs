@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::plain_file;
@@ -118,6 +119,7 @@ pub(crate) struct Config {
     pub(crate) secrets: secrets::SecretsSection,
     /// What tenants may put behind this server.
     pub(crate) upstreams: ::upstreams::TenantLists,
+    pub(crate) upstreams_reread: Duration,
     pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
     pub(crate) webhooks: webhooks::WebhooksSection,
@@ -184,6 +186,7 @@ impl Config {
         let isolation = isolation::IsolationSection::read(&settings, &mut problems);
         let secrets = secrets::SecretsSection::read(&settings);
         let upstreams = upstreams::read(&settings, &mut problems);
+        let upstreams_reread = upstreams::reread(&settings);
         let scan = scan::ScanSection::read(&settings);
         let model = model::read(&settings, &mut problems);
         let webhooks = webhooks::WebhooksSection::read(&settings, &mut problems);
@@ -214,6 +217,7 @@ impl Config {
                 isolation,
                 secrets,
                 upstreams,
+                upstreams_reread,
                 scan,
                 model,
                 webhooks,

@@ -117,11 +117,6 @@ impl WasmExecutor {
         Ok(Self { config, homes, confinement, library, places, engine })
     }
 
-    /// How many guests run, and how many calls wait for theirs.
-    pub fn places(&self) -> PlaceUsage {
-        self.places.usage()
-    }
-
     /// Compiles a component of a folder in the background, so that the first call finds it ready. What is wrong with it is
     /// said when it is called.
     pub fn prepare(&self, folder: &Path, binding: &Execution) {
@@ -267,6 +262,10 @@ impl Executor for WasmExecutor {
         let permissions = tool.permissions()?;
         permissions.read.iter().chain(&permissions.write).try_for_each(|path| self.confinement.admitted(path))?;
         self.homes.of(tool).map(drop)
+    }
+
+    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
+        Some(("wasm_guests", self.places.usage()))
     }
 
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {

@@ -29,6 +29,7 @@ use super::companion::Companion;
 use super::redactor::Given;
 use super::tool_origin::ToolOrigin;
 use crate::checkpoints::record::SavedState;
+use crate::fair_places::PlaceUsage;
 use crate::journey::{Outward, OutwardCall, Underway};
 use crate::limits::ResolvedLimits;
 use crate::registry::ToolVersion;
@@ -284,6 +285,11 @@ pub trait Executor: Send + Sync + fmt::Debug {
     fn origin(&self, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
         let _ = tool;
         Ok(None)
+    }
+
+    /// What of its own it shares out among calls, under its name, and how much of that is used; `None`: nothing.
+    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
+        None
     }
 
     /// Runs the call once. Never retries. Dropping the future must stop the work.

@@ -295,6 +295,24 @@ async fn a_tenants_bound_holds_however_many_enqueue_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_flows_bound_holds_however_many_enqueue_at_once() {
+    let stores = two().await;
+    let [first, _] = &stores;
+    let bounds = QueueBounds { per_flow: 10, per_tenant: 1_000, total: 1_000 };
+    // The flow is known, so its counter can be locked.
+    first.enqueue(NewJob { bounds, ..job("local", 1) }).await.unwrap();
+    let entering = (2..=60_u128).map(|number| {
+        let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
+        tokio::spawn(async move { store.enqueue(NewJob { bounds, ..job("local", number) }).await.unwrap() })
+    });
+    let mut new = 1;
+    for entered in entering.collect::<Vec<_>>() {
+        new += u64::from(entered.await.unwrap() == Enqueued::New);
+    }
+    assert_eq!((new, first.counts().await.unwrap().waiting), (10, 10));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn jobs_of_a_lapsed_instance_are_taken_over_by_one_of_many() {
     let first = open().await;
     let second = Arc::new(PostgresStore::open(&first.url, &options(&first.clock)).await.unwrap());

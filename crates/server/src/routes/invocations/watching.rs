@@ -63,7 +63,8 @@ pub(super) async fn events(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     // Before the first look, so that nothing falls between.
     let news = jobs.news();
     let (key, state) = jobs.find(who.actor(), tenant.as_ref(), id).await?;
-    let room = Arc::clone(door.watchers()).try_acquire_owned().map_err(|_| {
+    let caller = door.kernel().recognise(who.actor()).await?;
+    let room = door.watcher(caller.caller()).ok_or_else(|| {
         Refusal::new(ErrorCode::E3001, "too many streams of events are open").hint("ask with GET instead, or later")
     })?;
     let began = door.kernel().clock().monotonic();
