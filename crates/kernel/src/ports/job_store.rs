@@ -19,6 +19,7 @@
 //!   longest ago.
 //! - JOB-7: within a tenant, flows take turns in the same way: the jobs of one agent are a flow, and so are the deliveries to
 //!   one address. Priority orders the jobs *of one flow*. So calling everything urgent takes nothing from others.
+//! - JOB-8: what waits is bounded for each flow, for each tenant and in all. So no agent fills the queue of its tenant.
 //!
 //! Not here: what a job does and whether it may be repeated (`jobs`).
 
