@@ -16,10 +16,11 @@ use bytes::Bytes;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use futures_util::stream;
+use kernel::Place;
 use kernel::jobs::{Jobs, status_told_by};
 use kernel::ports::job_store::{JobEvent, JobKey, JobState};
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
 
 use super::{id_in_path, keeper};
 use crate::answer::{Answer, Handled};
@@ -48,7 +49,7 @@ struct Watch {
     began: Duration,
     /// It has ended; what is left are the events that are kept of it.
     ended: bool,
-    _room: OwnedSemaphorePermit,
+    _room: Place,
 }
 
 pub(super) async fn events(door: Arc<Door>, mut incoming: Incoming) -> Handled {
