@@ -1,6 +1,6 @@
 //! Three tenants, one of them hostile, and everything there is only so much of: calls, connections, places for sandboxed
-//! calls, workers, deliveries, MCP sessions, and turns within a tenant. The hostile one takes all it can get and never lets
-//! go; the others go on.
+//! calls, WASM guests, workers, deliveries, event streams, MCP sessions, and turns within a tenant. The hostile one takes all
+//! it can get and never lets go; the others go on.
 //!
 //! Nothing here depends on speed: what is held is held by a tool that waits for a file, or by a receiver that never answers.
 
@@ -245,46 +245,272 @@ async fn places_in_processes_are_shared_by_tenants_however_many_agents_one_has()
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn idle_strangers_make_room_and_known_clients_stay_connected() {
-    let start = Start::new().env("GANTRY_SERVER__CONNECTIONS_MAX", "20");
-    // Whoever says nothing is not sent away for it: room is made for newcomers, not by time.
-    let gantry = start.env("GANTRY_SERVER__HEADER_READ_TIMEOUT_MS", "600000").run().await;
-    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "6 * 7" } }).to_string();
-    let request = format!(
-        "POST /v1/tools/invoke HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        gantry.address(),
-        gantry.token,
-        body.len()
-    );
-    let ask = |stream: &mut TcpStream| {
-        stream.write_all(request.as_bytes()).unwrap();
+/// A connection, and requests on it that go on where they stopped.
+struct Wire(TcpStream);
+
+impl Wire {
+    fn connect(gantry: &Gantry) -> Self {
+        let stream = TcpStream::connect(gantry.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    /// A request whose body has begun and never ends.
+    fn begin(gantry: &Gantry, path: &str, media: &str, token: Option<&str>) -> Self {
+        let mut wire = Self::connect(gantry);
+        let who = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\n{who}content-type: {media}\r\ncontent-length: 100\r\n\r\n{{",
+            gantry.address()
+        );
+        wire.0.write_all(head.as_bytes()).unwrap();
+        wire
+    }
+
+    /// A call that is answered, on this very connection.
+    fn call(&mut self, gantry: &Gantry, token: &str) {
+        let body = json!({ "tool_id": "calculator", "parameters": { "expression": "6 * 7" } }).to_string();
+        let request = format!(
+            "POST /v1/tools/invoke HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            gantry.address(),
+            body.len()
+        );
+        self.0.write_all(request.as_bytes()).unwrap();
         let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
         while !String::from_utf8_lossy(&bytes).contains("\"status\":\"success\"") {
-            match stream.read(&mut buffer) {
+            match self.0.read(&mut buffer) {
                 Ok(count @ 1..) => bytes.extend_from_slice(&buffer[..count]),
                 end => panic!("{end:?} after {}", String::from_utf8_lossy(&bytes)),
             }
         }
-    };
-    let connect = || {
-        let stream = TcpStream::connect(gantry.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-    };
-    let mut friend = connect();
-    ask(&mut friend);
-    let strangers: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(gantry.address()).unwrap()).collect();
-    let mut slow = TcpStream::connect(gantry.address()).unwrap();
-    slow.write_all(b"GET /health/live HTTP/1.1\r\nx-slow: ").unwrap();
-    for _ in 0..3 {
-        ask(&mut connect());
-        let fresh = Answer::of(client().get(format!("{}/health/live", gantry.url)).send().await.unwrap()).await;
-        assert_eq!(fresh.status, 200);
     }
-    ask(&mut friend);
-    assert!(metric(&gantry, "gantry_server_connections_evicted_total ").await.unwrap() > 0);
+}
+
+/// A door with room for twenty, where nobody is sent away for being slow: room is made for newcomers, not by time.
+async fn narrow_door() -> Gantry {
+    let start = Start::new().env("GANTRY_SERVER__CONNECTIONS_MAX", "20");
+    let start = start.env("GANTRY_SERVER__HEADER_READ_TIMEOUT_MS", "600000");
+    start.env("GANTRY_SERVER__BODY_READ_TIMEOUT_MS", "600000").run().await
+}
+
+/// Two tenants that go on: each stays connected, and comes anew.
+struct Neighbours {
+    known: Vec<(String, Wire)>,
+}
+
+impl Neighbours {
+    async fn connect(gantry: &Gantry) -> Self {
+        let mut known = Vec::new();
+        for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+            let (token, mut wire) = (token(gantry, tenant, agent).await, Wire::connect(gantry));
+            wire.call(gantry, &token);
+            known.push((token, wire));
+        }
+        Self { known }
+    }
+
+    async fn go_on(&mut self, gantry: &Gantry) {
+        for _ in 0..3 {
+            for (token, _) in &self.known {
+                Wire::connect(gantry).call(gantry, token);
+            }
+            let fresh = Answer::of(client().get(format!("{}/health/live", gantry.url)).send().await.unwrap()).await;
+            assert_eq!(fresh.status, 200);
+        }
+        for (token, wire) in &mut self.known {
+            wire.call(gantry, token);
+        }
+        assert!(metric(gantry, "gantry_server_connections_evicted_total ").await.unwrap() > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_strangers_make_room_and_clients_of_tenants_stay_connected() {
+    let gantry = narrow_door().await;
+    let mut neighbours = Neighbours::connect(&gantry).await;
+    let strangers: Vec<Wire> = (0..50).map(|_| Wire::connect(&gantry)).collect();
+    let mut slow = Wire::connect(&gantry);
+    slow.0.write_all(b"GET /health/live HTTP/1.1\r\nx-slow: ").unwrap();
+    neighbours.go_on(&gantry).await;
     drop((strangers, slow));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_whose_bodies_never_end_make_room() {
+    let gantry = narrow_door().await;
+    let mut neighbours = Neighbours::connect(&gantry).await;
+    let form = "application/x-www-form-urlencoded";
+    let strangers: Vec<Wire> = (0..50).map(|_| Wire::begin(&gantry, "/oauth/token", form, None)).collect();
+    neighbours.go_on(&gantry).await;
+    drop(strangers);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_one_tenant_whose_bodies_never_end_make_room_for_those_of_others() {
+    let gantry = narrow_door().await;
+    let mut neighbours = Neighbours::connect(&gantry).await;
+    let mallory = token(&gantry, "mallory", "mallory").await;
+    for path in ["/v1/tools/invoke", "/mcp", "/rpc"] {
+        let slow: Vec<Wire> = (0..50).map(|_| Wire::begin(&gantry, path, "application/json", Some(&mallory))).collect();
+        neighbours.go_on(&gantry).await;
+        drop(slow);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_one_tenant_with_calls_that_never_end_are_three_quarters_of_all_at_most() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_SERVER__CONNECTIONS_MAX", "20").run().await;
+    let mut agents = Vec::new();
+    for number in 0..25 {
+        agents.push(token(&gantry, "mallory", &format!("mallory-{number}")).await);
+    }
+    let mut held: Vec<_> = Vec::new();
+    for (number, agent) in agents.iter().enumerate() {
+        held.push(begin(&gantry, agent, &stage.parameters("gate", "held")));
+        until("the call runs or is refused", async || {
+            let refused = held.iter().filter(|call| call.is_finished()).count();
+            (stage.noted().len() + refused == number + 1).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(stage.noted().len(), 15, "three quarters of twenty");
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let answer = call(&gantry, &other).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    stage.open("gate");
+    let (mut done, mut refused) = (0, 0);
+    for call in held {
+        let answer = call.await.unwrap();
+        match answer.status {
+            200 => done += 1,
+            _ => {
+                assert_eq!(answer.refusal(), (503, "E3001"), "{}", answer.text);
+                assert!(!answer.header("retry-after").is_empty());
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((done, refused), (15, 10));
+}
+
+/// A guest that asks a server and waits for its answer: without an answer it stays.
+fn guest_tool(stage: &Stage, authority: &str) {
+    let tool = stage.path("tools/guest");
+    std::fs::create_dir_all(&tool).unwrap();
+    let component = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/wasm/probe.wasm");
+    std::fs::copy(component, tool.join("probe.wasm")).unwrap();
+    let manifest = json!({
+        "tool_id": "guest", "namespace": "demo", "version": "1.0.0", "name": "Guest",
+        "description": "Asks a server, for tests of what is shared.", "provider": "Demo", "protocol": "native",
+        "side_effect_policy": "pure", "timeout_class": "long_running", "timeout_default": 120,
+        "parameters": { "type": "object" }, "result_schema": {},
+        "required_permissions": [format!("network:http://{authority}")],
+        "resource_limits": { "cpu": "1", "memory": "64Mi", "ephemeral_storage": "8Mi" },
+        "execution": { "type": "wasm", "component": "probe.wasm" },
+    });
+    std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wasm_guests_of_one_tenant_leave_room_for_those_of_others() {
+    // Of 64 guests, one tenant may have 48; its agents may have four calls each.
+    const AGENTS: usize = 16;
+    let tarpit = receiver(false);
+    let authority = tarpit.url.strip_prefix("http://").unwrap();
+    let stage = Stage::new();
+    guest_tool(&stage, authority);
+    let gantry = stage.start().run().await;
+    let asks = |words: Value| {
+        json!({ "tool_id": "demo.guest", "parameters": { "do": words },
+        "resource_limits": { "timeout_seconds": 110 } })
+    };
+    let held = asks(json!(["get", "http", authority, "/held"]));
+    let mut calls = Vec::new();
+    for number in 0..AGENTS {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        for _ in 0..4 {
+            let request = reqwest::Client::new().post(format!("{}/v1/tools/invoke", gantry.url)).bearer_auth(&agent);
+            let request = request.header("content-type", "application/json").body(held.to_string());
+            calls.push(tokio::spawn(async move { request.send().await }));
+        }
+    }
+    until("guests of the hostile tenant", async || (tarpit.asked.load(Ordering::SeqCst) >= 48).then_some(())).await;
+    until("the others wait", async || {
+        (metric(&gantry, "gantry_places_waiting{resource=\"wasm_guests\"}").await? == 16).then_some(())
+    })
+    .await;
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let answer =
+            gantry.request(Method::POST, "/v1/tools/invoke", Some(&other), Some(asks(json!(["raw", "1"])))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    assert_eq!(tarpit.asked.load(Ordering::SeqCst), 48, "three quarters");
+    assert_eq!(metric(&gantry, "gantry_places_held{resource=\"wasm_guests\"}").await, Some(48));
+    calls.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_of_one_tenant_leave_room_for_those_of_others() {
+    // Of 512 streams, one tenant may have 384; two agents of it want 600.
+    let stage = Stage::new();
+    let gantry = stage.start().run().await;
+    let watch = async |token: &str, id: &str| {
+        let url = format!("{}/v1/invocations/{id}/events", gantry.url);
+        reqwest::Client::new().get(url).bearer_auth(token).send().await.unwrap()
+    };
+    let mut open = Vec::new();
+    for number in 0..2 {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        let id = submit(&gantry, &agent, "demo.gated", stage.parameters("gate", "held"), "normal").await;
+        for _ in 0..300 {
+            let stream = watch(&agent, &id).await;
+            if stream.status() != 200 {
+                let refused = Answer::of(stream).await;
+                assert_eq!(refused.refusal(), (503, "E3001"), "{}", refused.text);
+                break;
+            }
+            open.push(stream);
+        }
+    }
+    assert!(open.len() <= 384, "{} streams: three quarters at most", open.len());
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let id = submit(&gantry, &other, "calculator", json!({ "expression": "6 * 7" }), "normal").await;
+        let stream = watch(&other, &id).await;
+        assert_eq!(stream.status(), 200);
+    }
+    assert_eq!(
+        metric(&gantry, "gantry_places_max{resource=\"event_streams\"}").await,
+        Some(512),
+        "what this test is about"
+    );
+    stage.open("gate");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_agent_fills_no_more_than_its_part_of_its_tenants_queue() {
+    let stage = Stage::new();
+    let start = stage.start().env("GANTRY_JOBS__CONCURRENCY", "1").env("GANTRY_JOBS__QUEUE_PER_TENANT", "8");
+    let gantry = start.env("GANTRY_JOBS__QUEUE_PER_AGENT", "3").run().await;
+    let (loud, quiet) = (token(&gantry, "acme", "loud").await, token(&gantry, "acme", "quiet").await);
+    let first = submit(&gantry, &loud, "demo.gated", stage.parameters("gate", "loud"), "high").await;
+    until("the only worker is busy", async || (stage.noted().len() == 1).then_some(())).await;
+    for _ in 0..3 {
+        submit(&gantry, &loud, "calculator", json!({ "expression": "6 * 7" }), "high").await;
+    }
+    let options = json!({ "async_mode": true });
+    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "1" }, "execution_options": options });
+    let full = gantry.request(Method::POST, "/v1/tools/invoke", Some(&loud), Some(body)).await;
+    assert_eq!(full.refusal(), (503, "E3701"), "{}", full.text);
+    let others = submit(&gantry, &quiet, "calculator", json!({ "expression": "6 * 7" }), "low").await;
+    stage.open("gate");
+    succeeds(&gantry, &loud, &first).await;
+    succeeds(&gantry, &quiet, &others).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,6 +530,11 @@ async fn jobs_of_one_tenant_never_hold_all_workers() {
         succeeds(&gantry, &other, &id).await;
     }
     assert_eq!(stage.noted().len(), 3);
+    let workers = [
+        metric(&gantry, "gantry_places_max{resource=\"workers\"}").await,
+        metric(&gantry, "gantry_places_held{resource=\"workers\"}").await,
+    ];
+    assert_eq!(workers, [Some(4), Some(3)]);
     stage.open("gate");
     for (agent, id) in held {
         succeeds(&gantry, &agent, &id).await;
@@ -390,6 +621,7 @@ async fn a_receiver_that_never_answers_holds_up_its_own_deliveries_only() {
     subscribe("mallory", &well.url).await;
     end_a_call("mallory").await;
     until("the neighbour's delivery", async || (well.asked.load(Ordering::SeqCst) >= 3).then_some(())).await;
+    assert_eq!(metric(&gantry, "gantry_places_held{resource=\"deliveries\"}").await, Some(5));
     assert!(tarpit.asked.load(Ordering::SeqCst) <= 5, "one address holds five of eight workers at most");
 }
 
@@ -412,8 +644,10 @@ async fn sessions_of_one_tenant_leave_room_and_exchanged_names_make_no_more_of_t
         begun += u32::from(initialize(&gantry, &agent).await == 200);
     }
     assert_eq!(begun, 6, "three quarters");
-    let zoe = token(&gantry, "zeta", "zoe").await;
-    assert_eq!(initialize(&gantry, &zoe).await, 200);
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        assert_eq!(initialize(&gantry, &other).await, 200, "{tenant}");
+    }
 
     let gantry = Start::new().env("GANTRY_MCP__SESSIONS_PER_PRINCIPAL_MAX", "2").run().await;
     let root = token(&gantry, "acme", "ann").await;

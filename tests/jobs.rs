@@ -238,7 +238,7 @@ async fn an_agent_hands_in_more_than_it_may_run_at_once_and_loses_nothing() {
 #[tokio::test]
 async fn a_full_queue_is_said_with_when_to_come_back() {
     let workshop = Workshop::new();
-    let start = workshop.start().env("GANTRY_JOBS__CONCURRENCY", "1").env("GANTRY_JOBS__QUEUE_PER_TENANT", "2");
+    let start = workshop.start().env("GANTRY_JOBS__CONCURRENCY", "1").env("GANTRY_JOBS__QUEUE_PER_TENANT", "4");
     let gantry = start.run().await;
     let running = submit(&gantry, json!({ "seconds": 100 })).await;
     until(&gantry, &running, &["running"]).await;

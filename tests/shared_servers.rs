@@ -27,6 +27,8 @@ impl Pair {
             Start::new()
                 .env("GANTRY_STORE__URL", &url)
                 .env("GANTRY_STORE__SEAL_KEY", STORE_KEY)
+                // Nobody looks without being told: whatever the other instance knows, it has heard of.
+                .env("GANTRY_UPSTREAMS__REREAD_SECONDS", "86400")
                 .data(&home.path().join(name))
                 .run()
         };

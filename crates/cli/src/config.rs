@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::plain_file;
@@ -121,6 +122,7 @@ pub(crate) struct Config {
     pub(crate) secrets: secrets::SecretsSection,
     /// What tenants may put behind this server.
     pub(crate) upstreams: ::upstreams::TenantLists,
+    pub(crate) upstreams_reread: Duration,
     pub(crate) scan: scan::ScanSection,
     pub(crate) model: Option<executors::ModelConfig>,
     pub(crate) webhooks: webhooks::WebhooksSection,
@@ -187,6 +189,7 @@ impl Config {
         let isolation = isolation::IsolationSection::read(&settings, &mut problems);
         let secrets = secrets::SecretsSection::read(&settings);
         let upstreams = upstreams::read(&settings, &mut problems);
+        let upstreams_reread = upstreams::reread(&settings);
         let scan = scan::ScanSection::read(&settings);
         let model = model::read(&settings, &mut problems);
         let webhooks = webhooks::WebhooksSection::read(&settings, &mut problems);
@@ -217,6 +220,7 @@ impl Config {
                 isolation,
                 secrets,
                 upstreams,
+                upstreams_reread,
                 scan,
                 model,
                 webhooks,

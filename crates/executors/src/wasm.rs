@@ -11,6 +11,7 @@
 //! - WASM-1: a fresh instance for every call, on threads of their own; nothing is shared between two calls but code.
 //! - WASM-2: dropping a call, or its deadline, stops its guest within a tick.
 //! - WASM-3: nothing is compiled twice for the same content, and nobody's request waits for somebody else's compilation.
+//! - WASM-4: however many guests one tenant wants, and however long they run, one of another tenant finds room.
 //!
 //! Not here: the gate itself, where secrets and documents come from, retries.
 
@@ -25,7 +26,7 @@ use contract::manifest::{Execution, Isolation, Manifest, ManifestError};
 use kernel::permissions::Permissions;
 use kernel::ports::executor::{Executor, ExecutorError, ToolCall, ToolOutput};
 use kernel::registry::ToolVersion;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use kernel::{FairPlaces, Place, PlaceUsage};
 use tokio::task::JoinHandle;
 use wasmtime::component::Linker;
 
@@ -76,8 +77,8 @@ pub struct WasmExecutor {
     homes: Homes,
     confinement: Confinement,
     library: Library,
-    /// Never more calls than the pool has room for.
-    turns: Arc<Semaphore>,
+    /// Never more calls than the pool has room for, shared fairly by tenants and agents (WASM-4).
+    places: Arc<FairPlaces>,
     engine: GuestEngine,
 }
 
@@ -112,8 +113,8 @@ impl WasmExecutor {
         });
         let library =
             Library::new(engine.engine().clone(), linker, cache, config.component_bytes_max, config.loaded_max);
-        let turns = Arc::new(Semaphore::new(usize::try_from(config.calls_max).unwrap_or(1)));
-        Ok(Self { config, homes, confinement, library, turns, engine })
+        let places = FairPlaces::new(config.places());
+        Ok(Self { config, homes, confinement, library, places, engine })
     }
 
     /// Compiles a component of a folder in the background, so that the first call finds it ready. What is wrong with it is
@@ -140,7 +141,8 @@ impl WasmExecutor {
     /// # Errors
     /// E3405 if it does not come to life.
     pub async fn instantiate(&self, loaded: &Loaded) -> Result<(), Refusal> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| going())?;
+        let nobody = TenantId::home();
+        let place = self.places.wait(&nobody, "").await.map_err(|_| too_many_wait())?;
         let _ticking = self.engine.ticking();
         let bounds = Bounds {
             memory_bytes: self.config.memory_mb_max << 20,
@@ -158,7 +160,7 @@ impl WasmExecutor {
             Entry::Command(pre) => pre.instantiate_async(&mut store).await.map(drop),
         };
         drop(store);
-        drop(turn);
+        drop(place);
         made.map_err(|error| {
             tracing::warn!(error = %format!("{error:#}"), "a component could not be instantiated");
             Refusal::new(ErrorCode::E3405, "the component could not be instantiated")
@@ -172,7 +174,7 @@ impl WasmExecutor {
         env: &BTreeMap<String, String>,
     ) -> Result<ToolOutput, ExecutorError> {
         call.dispatch.hold();
-        let Ready { turn, guest, scrubber, cpu_millicores } =
+        let Ready { place, guest, scrubber, cpu_millicores } =
             self.prepared(call, component, env).await.map_err(ExecutorError::not_sent)?;
         let threads = self.engine.guest_threads().ok_or_else(|| ExecutorError::not_sent(going()))?;
         let ticking = self.engine.ticking();
@@ -181,7 +183,7 @@ impl WasmExecutor {
         call.dispatch.release();
         let task = threads.spawn(async move {
             // Held until the guest's memory is back in the pool, however it ends.
-            let _held = (turn, ticking);
+            let _held = (place, ticking);
             metered.await
         });
         let ended = Running(task).ended().await.map_err(ExecutorError::may_have_run)?;
@@ -197,7 +199,7 @@ impl WasmExecutor {
         }
     }
 
-    /// Everything up to the first instruction of the guest, its turn included.
+    /// Everything up to the first instruction of the guest, its place included.
     async fn prepared(
         &self,
         call: &ToolCall,
@@ -211,13 +213,14 @@ impl WasmExecutor {
         if matches!(loaded.entry, Entry::Command(_)) && !permissions.credentials.is_empty() {
             return Err(no_way_for_secrets());
         }
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| going())?;
+        let waited = self.places.wait(&call.tenant, call.agent.as_str()).await;
+        let place = waited.map_err(|_| too_many_wait())?;
         let secrets = self.confinement.secrets(call, permissions).await?;
         let scrubber = Arc::new(secrets.scrubber());
         let companion = Arc::new(Scrubbed::new(Arc::clone(&call.companion), Arc::clone(&scrubber)));
         let host = Host::of(companion, Secrets::of(&secrets)?, call);
         let guest = self.guest(call, loaded, host, env, bounds)?;
-        Ok(Ready { turn, guest, scrubber, cpu_millicores: bounds.cpu_millicores })
+        Ok(Ready { place, guest, scrubber, cpu_millicores: bounds.cpu_millicores })
     }
 
     /// Everything one call consists of.
@@ -271,6 +274,10 @@ impl Executor for WasmExecutor {
         self.homes.of(tool).map(drop)
     }
 
+    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
+        Some(("wasm_guests", self.places.usage()))
+    }
+
     async fn execute(&self, call: ToolCall) -> Result<ToolOutput, ExecutorError> {
         let Some(Execution::Wasm { component, env }) = &call.tool.manifest.execution else {
             return Err(ExecutorError::not_sent(unbound()));
@@ -286,7 +293,7 @@ impl Executor for WasmExecutor {
 
 /// A call that can begin.
 struct Ready {
-    turn: OwnedSemaphorePermit,
+    place: Place,
     guest: Guest,
     scrubber: Arc<Scrubber>,
     cpu_millicores: u64,
@@ -320,6 +327,13 @@ fn linker(engine: &GuestEngine) -> wasmtime::Result<Linker<State>> {
 
 fn unbound() -> Refusal {
     Refusal::new(ErrorCode::E3108, "the tool is not bound to a WASM component").retryable(false)
+}
+
+fn too_many_wait() -> Refusal {
+    const RETRY_AFTER_MS: u64 = 1_000;
+    let refusal = Refusal::new(ErrorCode::E3003, "too many calls wait for a WASM guest of this server already")
+        .hint("nothing was run; call again when some of them have ended");
+    Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
 }
 
 fn going() -> Refusal {

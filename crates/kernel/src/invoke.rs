@@ -166,8 +166,9 @@ impl Kernel {
     }
 
     /// How many calls run and wait, of each kind that is bounded.
-    pub fn places(&self) -> [(&'static str, PlaceUsage); 2] {
-        self.concurrency.usage()
+    pub fn places(&self) -> Vec<(&'static str, PlaceUsage)> {
+        let of_executors = self.parts.executors.iter().filter_map(|executor| executor.places());
+        self.concurrency.usage().into_iter().chain(of_executors).collect()
     }
 
     /// Breakers, limits and retries, if there are any.

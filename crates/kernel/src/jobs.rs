@@ -51,9 +51,10 @@ use std::time::Duration;
 use contract::error::Refusal;
 use contract::ids::TenantId;
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore, broadcast};
+use tokio::sync::{Notify, broadcast};
 use tokio_util::task::TaskTracker;
 
+use crate::fair_places::{FairPlaces, PlaceBounds, PlaceUsage};
 use crate::invoke::Kernel;
 use crate::ports::entropy::new_invocation_id;
 use crate::ports::job_store::{Dedupe, JobCounts, JobKey, JobPriority, JobStore, OwnerId};
@@ -68,6 +69,7 @@ pub(crate) use warrant::WarrantKey;
 pub use workers::Workers;
 
 use bench::Hands;
+use handler::Handling;
 use running::RunningJobs;
 
 /// The kind of job that is a call of a tool.
@@ -92,8 +94,10 @@ pub struct Jobs {
     wake: Notify,
     /// Which jobs have changed in this process.
     news: broadcast::Sender<JobKey>,
-    /// Room for calls that have outlived their caller's patience.
-    promotions: Arc<Semaphore>,
+    /// Room for calls that have outlived their caller's patience, shared by tenants and agents.
+    promotions: Arc<FairPlaces>,
+    /// Jobs of other kinds than calls that are being done, by kind.
+    handling: Handling,
     /// What goes on in the background.
     tasks: TaskTracker,
     /// Tells of ends.
@@ -134,7 +138,12 @@ impl Jobs {
         let owner = OwnerId(new_invocation_id(kernel.entropy(), kernel.clock().now()).0);
         store.enlist(owner, settings.lease, settings.alone).await.map_err(|error| error.refusal())?;
         let jobs = Self {
-            promotions: Arc::new(Semaphore::new(settings.promoted_max)),
+            promotions: FairPlaces::new(PlaceBounds {
+                capacity: settings.promoted_max,
+                per_flow: settings.promoted_max,
+                waiting: 0,
+            }),
+            handling: Handling::default(),
             hands: Hands::new(settings.concurrency),
             kernel,
             store,
@@ -158,6 +167,17 @@ impl Jobs {
     /// How much waits and runs.
     pub async fn counts(&self) -> Result<JobCounts, crate::ports::registry_store::StoreError> {
         self.store.counts().await
+    }
+
+    /// How much is used of the workers of this process, and of the room for calls that go on in the background.
+    pub fn places(&self) -> [(&'static str, PlaceUsage); 2] {
+        let workers = self.hands.usage(self.settings.concurrency, self.settings.running_per_flow());
+        [("workers", workers), ("background_calls", self.promotions.usage())]
+    }
+
+    /// How many jobs of this kind, which is not that of calls, the workers of this process do at the moment.
+    pub fn handled_now(&self, kind: &'static str) -> usize {
+        self.handling.count(kind)
     }
 
     /// Which jobs change in this process from now on. What is missed can be read with [`Jobs::events`].

@@ -9,12 +9,14 @@ use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use contract::error::{ErrorCode, Refusal};
 use contract::json;
+use futures_util::FutureExt as _;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::connections::OwnConnection;
 use crate::door::Door;
 use crate::incoming::{Credential, Incoming};
 use crate::members::typed;
@@ -57,8 +59,7 @@ impl Incoming {
     /// The text of a body that is announced as JSON. Nobody's body is read: whoever has not been recognised yet is now.
     pub(crate) async fn json_text(&mut self, door: &Door, who: &Credential) -> Result<Bytes, Refused> {
         if !self.recognised {
-            door.kernel().recognise(who.actor()).await?;
-            self.recognised = true;
+            self.recognise(door, who).await?;
         }
         if self.body.size_hint().exact() != Some(0) {
             json_is_announced(&self.parts.headers)?;
@@ -72,7 +73,12 @@ impl Incoming {
         if usize::try_from(announced.lower()).map_or(true, |bytes| bytes > bytes_max) {
             return Err(too_large(bytes_max).and_hang_up());
         }
-        let reading = read(&mut self.body, announced.exact(), bytes_max);
+        let mut reading = std::pin::pin!(read(&mut self.body, announced.exact(), bytes_max));
+        // Most bodies are there already.
+        if let Some(whole) = reading.as_mut().now_or_never() {
+            return whole;
+        }
+        let _awaited = self.connection.as_ref().map(OwnConnection::awaits_body);
         tokio::time::timeout(door.config().body_read_timeout(), reading)
             .await
             .map_err(|_| too_slow(door).and_hang_up())?

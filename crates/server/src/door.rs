@@ -8,13 +8,14 @@ use affordances::Counters;
 use contract::error::{ErrorCode, Refusal};
 use contract::json::JsonLimits;
 use http::HeaderMap;
-use kernel::Kernel;
 use kernel::crew::Crew;
 use kernel::inbound_jobs::InboundJobs;
 use kernel::jobs::Jobs;
 use kernel::ports::server_desk::ServerDesk;
 use kernel::ports::shared_state::SharedState;
 use kernel::webhooks::Webhooks;
+use kernel::{FairPlaces, Kernel, Place, PlaceBounds, PlaceUsage};
+use policy::Caller;
 use telemetry::LogControl;
 use tokio::sync::Semaphore;
 
@@ -27,7 +28,7 @@ use crate::problem::{Refused, wrong_way};
 use crate::routes::health::Probe;
 use crate::settle::{Orphans, Settling};
 
-/// Streams of events that may be open at once.
+/// Streams of events, and clients that wait for tasks, that may be open at once; three quarters of them one tenant's.
 const WATCHERS_MAX: usize = 512;
 /// How long a caller should wait when too many calls run.
 const BUSY_RETRY_AFTER_MS: u64 = 1000;
@@ -98,8 +99,8 @@ pub struct Door {
     shared_state: OnceLock<Arc<dyn SharedState>>,
     crew: OnceLock<Arc<Crew>>,
     log: OnceLock<LogControl>,
-    /// Room for those who watch jobs.
-    watchers: Arc<Semaphore>,
+    /// Room for those who watch jobs, shared by tenants and agents.
+    watchers: Arc<FairPlaces>,
     mcp: Mcp,
     draining: AtomicBool,
     on_loopback: AtomicBool,
@@ -136,7 +137,7 @@ impl Door {
             shared_state: OnceLock::new(),
             crew: OnceLock::new(),
             log: OnceLock::new(),
-            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            watchers: FairPlaces::new(PlaceBounds { capacity: WATCHERS_MAX, per_flow: WATCHERS_MAX, waiting: 0 }),
             draining: AtomicBool::new(false),
             on_loopback: AtomicBool::new(false),
         })
@@ -221,8 +222,14 @@ impl Door {
         self.log.get()
     }
 
-    pub(crate) fn watchers(&self) -> &Arc<Semaphore> {
-        &self.watchers
+    /// Room for one more who watches a job, if its caller may have it.
+    pub(crate) fn watcher(&self, caller: &Caller) -> Option<Place> {
+        self.watchers.take(caller.tenant(), caller.root_subject().as_str())
+    }
+
+    /// How much is used of what this door itself shares out.
+    pub(crate) fn places(&self) -> [(&'static str, PlaceUsage); 1] {
+        [("event_streams", self.watchers.usage())]
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {

@@ -11,17 +11,20 @@ use contract::trace_context::TraceContext;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use kernel::Actor;
 use kernel::ports::entropy::new_trace_id;
+use kernel::{Actor, Principal};
 use policy::BearerSecret;
 
 use crate::base_url::BaseUrl;
+use crate::connections::OwnConnection;
 use crate::door::Door;
 use crate::problem::{Asked, Refused};
 use crate::query::Query;
 
 /// The one scheme that is understood; its case does not matter (RFC 9110 §11.1).
 const SCHEME: &str = "bearer ";
+/// How long a caller should wait whose tenant has its share of the connections.
+const SHARE_RETRY_AFTER_MS: u64 = 1000;
 
 /// A request whose headers have been read.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Incoming {
     source: Option<IpAddr>,
     /// Has whoever asks been recognised already?
     pub(crate) recognised: bool,
+    /// None in tests that need no socket.
+    pub(crate) connection: Option<OwnConnection>,
 }
 
 /// The other end of a connection, left in each of its requests by the accept loop.
@@ -79,11 +84,12 @@ impl std::fmt::Debug for Credential {
 impl Incoming {
     /// Takes a request apart. The caller's trace is continued if it has one.
     pub(crate) fn new(door: &Door, request: axum::extract::Request) -> Self {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let connection = parts.extensions.remove::<OwnConnection>();
         let fresh = || TraceContext::begun(new_trace_id(door.kernel().entropy()));
         let trace = continued_trace(&parts.headers).unwrap_or_else(fresh);
         let source = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
-        Self { parts, body, trace_id: trace.trace_id, trace, source, recognised: false }
+        Self { parts, body, trace_id: trace.trace_id, trace, source, recognised: false, connection }
     }
 
     /// What the rendering of a refusal needs.
@@ -109,6 +115,18 @@ impl Incoming {
         }
         let shown = header.map_or(Shown::Nothing, |header| Shown::Header(header.clone()));
         Ok(Credential { shown, source: self.source, trace_id: self.trace_id, trace: self.trace.clone() })
+    }
+
+    /// Recognises whoever asks, and counts the connection for its tenant.
+    pub(crate) async fn recognise(&mut self, door: &Door, who: &Credential) -> Result<Arc<Principal>, Refusal> {
+        let caller = door.kernel().recognise(who.actor()).await?;
+        self.recognised = true;
+        let shown = self.connection.as_ref().map_or(Ok(()), |connection| connection.shows(caller.tenant()));
+        shown.map(|()| caller).map_err(|error| {
+            let refusal = Refusal::new(ErrorCode::E3001, error.to_string())
+                .hint("nothing was run; use fewer connections, or try again when one of them is idle");
+            Refusal { retry_after_ms: Some(SHARE_RETRY_AFTER_MS), ..refusal }
+        })
     }
 
     /// A token that came in the body, as a credential.

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use contract::ids::TenantId;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -36,9 +37,11 @@ pub(crate) struct Progress {
     asked: AtomicU32,
     answered: AtomicU32,
     linger: AtomicBool,
-    /// A request of it was answered under a token.
-    known: AtomicBool,
-    /// When it became idle, in the order of all connections.
+    /// Whose token it has shown last; `None`: a stranger's.
+    tenant: Mutex<Option<TenantId>>,
+    /// Its request is under way and the body of it is still awaited.
+    reading: AtomicBool,
+    /// When it became idle, or began to be awaited, in the order of all connections.
     idle_since: AtomicU64,
     /// Another handle on the socket, while a request is on it whose client's going away matters.
     socket: Mutex<Option<OwnedFd>>,
@@ -54,7 +57,8 @@ impl Default for Progress {
             asked: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             linger: AtomicBool::new(false),
-            known: AtomicBool::new(false),
+            tenant: Mutex::default(),
+            reading: AtomicBool::new(false),
             idle_since: AtomicU64::new(IDLE_ORDER.fetch_add(1, Ordering::Relaxed)),
             socket: Mutex::default(),
         }
@@ -62,20 +66,35 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// A request was answered under a token.
-    pub(crate) fn prove(&self) {
-        self.known.store(true, Ordering::Relaxed);
+    /// It shows a token of this tenant.
+    pub(crate) fn belongs_to(&self, tenant: &TenantId) {
+        *self.tenant.lock().unwrap_or_else(PoisonError::into_inner) = Some(tenant.clone());
     }
 
-    /// Was a request of it answered under a token?
-    pub(crate) fn is_known(&self) -> bool {
-        self.known.load(Ordering::Relaxed)
+    /// Whose token it has shown last.
+    pub(crate) fn tenant(&self) -> Option<TenantId> {
+        self.tenant.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// When it became idle, in the order of all connections; `None` while a request is under way.
-    pub(crate) fn idle_since(&self) -> Option<u64> {
-        let is_idle = self.asked.load(Ordering::Acquire) == self.answered.load(Ordering::Acquire);
-        is_idle.then(|| self.idle_since.load(Ordering::Relaxed))
+    /// Was that the token of this tenant?
+    pub(crate) fn is_of(&self, tenant: &TenantId) -> bool {
+        self.tenant.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(tenant)
+    }
+
+    /// What can be told of it to whoever looks for room.
+    pub(crate) fn pause(&self) -> Option<Pause> {
+        let since = || self.idle_since.load(Ordering::Relaxed);
+        if self.asked.load(Ordering::Acquire) == self.answered.load(Ordering::Acquire) {
+            return Some(Pause::Idle(since()));
+        }
+        self.reading.load(Ordering::Acquire).then(|| Pause::Reading(since()))
+    }
+
+    /// The body of its request is awaited from now on, until what is given back is dropped.
+    pub(crate) fn awaits_body(&self) -> AwaitedBody<'_> {
+        self.idle_since.store(IDLE_ORDER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        self.reading.store(true, Ordering::Release);
+        AwaitedBody(self)
     }
 
     /// The headers of a request are complete.
@@ -110,6 +129,26 @@ impl Progress {
     /// Part of the request was left unread.
     pub(crate) fn linger(&self) {
         self.linger.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why a connection can make room, and since when, in the order of all connections. One that does neither has a request
+/// under way that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pause {
+    /// No request is under way, or its headers are not complete.
+    Idle(u64),
+    /// The body of its request is not complete.
+    Reading(u64),
+}
+
+/// A body that is awaited. Dropped, it is no more.
+#[derive(Debug)]
+pub(crate) struct AwaitedBody<'a>(&'a Progress);
+
+impl Drop for AwaitedBody<'_> {
+    fn drop(&mut self) {
+        self.0.reading.store(false, Ordering::Release);
     }
 }
 

@@ -22,9 +22,10 @@ const FAMILIES: [Family; 5] = [
 /// The text.
 pub(crate) fn of(door: &Door) -> String {
     let (sessions, listeners) = door.mcp().places();
-    let of_kernel = door.kernel().places();
-    let resources: Vec<(&str, PlaceUsage)> =
-        of_kernel.into_iter().chain([("mcp_sessions", sessions), ("mcp_listeners", listeners)]).collect();
+    let of_kernel = door.kernel().places().into_iter().chain(door.places());
+    let of_jobs = door.jobs().map(|jobs| jobs.places()).into_iter().flatten();
+    let of_mcp = [("mcp_sessions", sessions), ("mcp_listeners", listeners)];
+    let resources: Vec<(&str, PlaceUsage)> = of_kernel.chain(of_jobs).chain(of_mcp).collect();
     let mut text = String::new();
     for (name, kind, help, number) in FAMILIES {
         let family = family_of(name);
@@ -32,6 +33,14 @@ pub(crate) fn of(door: &Door) -> String {
         let _ = writeln!(text, "# HELP gantry_{family} {help}\n# TYPE gantry_{family} {kind}");
         for (resource, usage) in &resources {
             let _ = writeln!(text, "gantry_{name}{{resource=\"{resource}\"}} {}", number(usage));
+        }
+        // Deliveries are jobs: workers do them, and the queue is where they wait.
+        if let (Some(jobs), "places_max" | "places_held") = (door.jobs(), name) {
+            let number = match name {
+                "places_max" => jobs.settings().concurrency,
+                _ => jobs.handled_now(kernel::webhooks::DELIVERY_JOB),
+            };
+            let _ = writeln!(text, "gantry_{name}{{resource=\"deliveries\"}} {number}");
         }
     }
     let connections = door.connections().usage();
@@ -45,6 +54,7 @@ pub(crate) fn of(door: &Door) -> String {
             wide(connections.strangers),
         ),
         ("connections_evicted_total", "counter", "Idle connections that had to make room.", connections.evicted),
+        ("connections_refused_total", "counter", "Connections beyond the share of their tenant.", connections.refused),
     ];
     for (name, kind, help, number) in of_connections {
         let family = family_of(name);

@@ -294,8 +294,7 @@ async fn let_in(door: &Door, incoming: &mut Incoming, access: Access) -> Result<
     }
     if access == Access::Token {
         let who = incoming.credential()?;
-        door.kernel().recognise(who.actor()).await?;
-        incoming.recognised = true;
+        incoming.recognise(door, &who).await?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! Not here: what signals the end (the caller's future), handshakes (`tls`).
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,7 +16,7 @@ use futures_util::future::{BoxFuture, Either, pending};
 use futures_util::{FutureExt as _, StreamExt as _};
 use http::Response;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,7 +27,7 @@ use crate::connections::Connections;
 use crate::door::Door;
 use crate::incoming::Peer;
 use crate::mcp::front::{self, is_stream};
-use crate::pace::{Answering, Paced, Progress};
+use crate::pace::{Answering, Paced, Pause, Progress};
 use crate::routes;
 use crate::tls::{ClientStream, DoorListener};
 
@@ -141,18 +142,18 @@ impl Serving {
         let config = self.door.config();
         let progress = Arc::new(Progress::default());
         let slot = self.open.enter(peer.address(), Arc::clone(&progress));
-        let (open, of_connection) = (Arc::clone(&self.open), Arc::clone(&progress));
+        let (open, of_connection, own) = (Arc::clone(&self.open), Arc::clone(&progress), slot.own(&progress));
         let io = Paced::new(stream, Arc::clone(&progress), config.header_read_timeout(), config.idle_timeout());
         let (router, door, over_tls) = (self.router.clone(), Arc::clone(&self.door), self.over_tls);
         let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
             progress.asked();
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(own.clone());
             if over_tls {
                 request.extensions_mut().insert(OverTls);
             }
             let request = request.map(Body::new);
             let watched = front::is_conversation(&request);
-            let needs_token = needs_token(&request);
             let leaving = Arc::clone(&door);
             let answering = if routes::is_call(&request) && !door.config().probes_only {
                 Either::Left(routes::call(Arc::clone(&door), request).map(Ok))
@@ -164,11 +165,9 @@ impl Serving {
                 if watched {
                     let until_idle = UntilIdle::new(&progress, open);
                     let answer = Box::pin(converse(answering, Arc::clone(&progress), until_idle)).await;
-                    prove(&progress, needs_token, &answer);
                     return answer.map(|answer| parting(answer, &leaving));
                 }
                 let answer = answering.await;
-                prove(&progress, needs_token, &answer);
                 if answer.as_ref().is_ok_and(|response| response.headers().contains_key(http::header::CONNECTION)) {
                     progress.linger();
                 }
@@ -190,17 +189,7 @@ impl Serving {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
-                () = slot.make_room.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    tokio::select! {
-                        ended = connection.as_mut() => ended,
-                        // Headers that never end are not waited for; a request that came meanwhile is the last.
-                        () = tokio::time::sleep(MAKING_ROOM) => match of_connection.idle_since() {
-                            Some(_) => Ok(()),
-                            None => connection.await,
-                        },
-                    }
-                }
+                () = slot.make_room.cancelled() => make_room(connection, &of_connection).await,
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection broke off");
@@ -221,6 +210,30 @@ impl Serving {
         self.connections.shutdown().await;
         self.door.orphans().wait().await;
         Drained { in_flight, finished: in_flight.saturating_sub(aborted), aborted }
+    }
+}
+
+/// Ends a connection that is to make room, in good order if that takes no longer than it may.
+async fn make_room<S>(
+    mut connection: Pin<&mut http1::Connection<TokioIo<Paced>, S>>,
+    progress: &Progress,
+) -> hyper::Result<()>
+where
+    S: Service<http::Request<hyper::body::Incoming>, Response = Response<Body>, Error = Infallible>,
+{
+    // Nothing of this connection runs meanwhile, so what is cut off here was not read to its end (CONN-2).
+    if matches!(progress.pause(), Some(Pause::Reading(_))) {
+        return Ok(());
+    }
+    connection.as_mut().graceful_shutdown();
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            // Headers and bodies that never end are not waited for; a request that came meanwhile is the last.
+            () = tokio::time::sleep(MAKING_ROOM) => if progress.pause().is_some() {
+                return Ok(());
+            },
+        }
     }
 }
 
@@ -265,19 +278,6 @@ fn lasting(
         });
         Body::from_stream(pieces)
     })
-}
-
-/// Does a request of this kind succeed under a token only? Public are the pages, the probes and what is well known.
-fn needs_token<B>(request: &http::Request<B>) -> bool {
-    let path = request.uri().path();
-    path.starts_with("/v1/") || path == "/rpc" || path.starts_with(front::PATH)
-}
-
-/// A client whose token was good is a stranger no more.
-fn prove(progress: &Progress, needs_token: bool, answer: &Result<Response<Body>, Infallible>) {
-    if needs_token && answer.as_ref().is_ok_and(|response| response.status().is_success()) {
-        progress.prove();
-    }
 }
 
 /// An answer under way. Dropped, its connection is idle, and whoever waits for room hears of it.

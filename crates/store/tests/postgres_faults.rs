@@ -73,7 +73,7 @@ fn job(number: u128) -> NewJob {
         delay: Duration::ZERO,
         attempts_max: 3,
         dedupe: None,
-        bounds: QueueBounds { per_tenant: 100_000, total: 100_000 },
+        bounds: QueueBounds { per_flow: 100_000, per_tenant: 100_000, total: 100_000 },
     }
 }
 

@@ -10,9 +10,10 @@ use crate::spec::Upkeep;
 /// How much and how long.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamBounds {
-    /// Calls on one server at once. Default 64.
+    /// Calls on one server at once, three quarters of them of one tenant at most. Default 64.
     pub calls_max: usize,
-    /// Calls that may wait for their turn; more are refused (E3701). Default 256.
+    /// Calls that may wait for their turn, three quarters of them of one tenant at most; more are refused (E3701).
+    /// Default 256.
     pub queue_max: usize,
     /// Servers that are kept at once, each tenant's counted. Default 1,000.
     pub units_max: usize,

@@ -14,6 +14,7 @@
 //! - CAT-2: a tool is offered only after its pin is durable, and all changes of one look become visible at once.
 //! - CAT-3: one look, or one decision, at a time for each server.
 //! - CAT-5: where several instances share a store, what one has changed is so at all of them ([`Catalogue::follow`]).
+//! - CAT-6: what was judged by pins that another instance has changed since is not kept; it is judged again.
 //! - CAT-4: a published tool of a server without an accepted pin is offered to nobody, from the first moment on; and
 //!   only what is taken in here is published as one (the kernel refuses it by hand).
 //!
@@ -70,6 +71,8 @@ pub struct CatalogueParts {
     pub admission: Arc<Admission>,
     /// Carries changes between instances on one store; none if there can be no others.
     pub bus: Option<Arc<dyn ChangeBus>>,
+    /// How often everything is read again without a word from anybody.
+    pub reread: Duration,
 }
 
 /// What the servers behind Gantry offer.

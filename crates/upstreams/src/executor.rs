@@ -102,7 +102,7 @@ impl Executor for UpstreamExecutor {
         call.dispatch.hold();
         let definition = self.upstreams.definition(&call.tool.tenant, server).map_err(unsent)?;
         let unit = self.upstreams.unit_at(&definition, &call.tenant, call.endpoint).map_err(unsent)?;
-        let _turn = unit.admitted().await.map_err(unsent)?;
+        let _turn = unit.admitted(&call.tenant, call.agent.as_str()).await.map_err(unsent)?;
         let _told = unit.teller.call();
         let traffic = Arc::new(CallTraffic::default());
         let asked = Asked { call: &call, tool, relay: definition.spec.relay, unit: &unit, traffic: &traffic };

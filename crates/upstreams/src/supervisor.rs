@@ -18,7 +18,8 @@
 //! Invariants
 //! - SUP-1: at most one server is started at a time, and a caller never starts one itself.
 //! - SUP-2: whoever waited for a start that failed hears why, and does not wait for the next.
-//! - SUP-3: calls on a server are bounded, and so are those who wait for their turn.
+//! - SUP-3: calls on a server are bounded, and so are those who wait for their turn. Both are shared fairly by the tenants that
+//!   call it and by the agents of each, so none of them holds up the others.
 //! - SUP-4: a server that works is not given up for one that does not: a restart or a change takes it away only after its
 //!   successor has answered. Only what an operator takes from the same server is taken at once.
 //!
@@ -37,7 +38,8 @@ use contract::ids::TenantId;
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::offerings::OfferingChange;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, oneshot, watch};
+use kernel::{FairPlaces, Place, PlaceBounds};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -161,8 +163,7 @@ pub(crate) struct Unit {
     /// Does it serve everybody?
     shared: AtomicBool,
     orders: mpsc::Sender<Order>,
-    room: Semaphore,
-    queued: AtomicUsize,
+    room: Arc<FairPlaces>,
     calls: AtomicU64,
     facts: Mutex<Facts>,
 }
@@ -216,8 +217,7 @@ impl Unit {
             changes: Changes::new(watched),
             shared: AtomicBool::new(spec.shareable),
             orders,
-            room: Semaphore::new(house.bounds.calls_max),
-            queued: AtomicUsize::new(0),
+            room: FairPlaces::new(places(&house.bounds)),
             calls: AtomicU64::new(0),
             facts: Mutex::new(facts),
         });
@@ -230,17 +230,12 @@ impl Unit {
         !self.has_stand_in.swap(now, Ordering::AcqRel)
     }
 
-    /// SUP-3.
-    pub(crate) async fn admitted(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        if let Ok(permit) = self.room.try_acquire() {
-            return Ok(permit);
-        }
-        let queued = Queued::enter(&self.queued);
-        if queued.place > self.house.bounds.queue_max {
-            return Err(Refusal::new(ErrorCode::E3701, format!("too many calls wait for the server `{}`", self.name))
-                .hint("try again later, or call it less often at once"));
-        }
-        self.room.acquire().await.map_err(|_| self.gone())
+    /// SUP-3. A place for a call of this agent of this tenant; the wait is bounded by whoever drops the future.
+    pub(crate) async fn admitted(&self, tenant: &TenantId, agent: &str) -> Result<Place, Refusal> {
+        self.room.wait(tenant, agent).await.map_err(|_| {
+            Refusal::new(ErrorCode::E3701, format!("too many calls wait for the server `{}`", self.name))
+                .hint("try again later, or call it less often at once")
+        })
     }
 
     /// The server, started if need be. The wait is bounded by whoever drops the future.
@@ -393,20 +388,22 @@ impl Hearing for Unit {
     }
 }
 
-/// A place among those who wait.
-struct Queued<'a> {
-    count: &'a AtomicUsize,
-    place: usize,
+fn places(bounds: &UpstreamBounds) -> PlaceBounds {
+    PlaceBounds { capacity: bounds.calls_max, per_flow: bounds.calls_max, waiting: bounds.queue_max }
 }
+
+/// A place among those who wait.
+struct Queued<'a>(&'a AtomicUsize);
 
 impl<'a> Queued<'a> {
     fn enter(count: &'a AtomicUsize) -> Self {
-        Self { count, place: count.fetch_add(1, Ordering::AcqRel) + 1 }
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
     }
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

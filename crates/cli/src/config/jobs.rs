@@ -24,6 +24,13 @@ const RUNNING_PER_TENANT: Key = key(
     "8",
     "Jobs of one tenant that run at once, in all processes; three quarters of them may be of one agent.",
 );
+const QUEUE_PER_AGENT: Key = key(
+    "queue_per_agent",
+    1..=10_000_000,
+    "10000",
+    "Jobs of one agent that may wait, and deliveries to one address; but never more than half of `queue_per_tenant`, so that \
+     no agent fills the queue of its tenant. The next one is refused: E3701.",
+);
 const QUEUE_PER_TENANT: Key = key(
     "queue_per_tenant",
     1..=10_000_000,
@@ -86,6 +93,7 @@ const PROMOTE_AFTER_SECONDS: Key = key(
 pub(super) const KEYS: &[&Key] = &[
     &CONCURRENCY,
     &RUNNING_PER_TENANT,
+    &QUEUE_PER_AGENT,
     &QUEUE_PER_TENANT,
     &QUEUE_TOTAL,
     &PAYLOAD_BYTES,
@@ -114,10 +122,16 @@ pub(super) fn read(settings: &Settings) -> JobsSettings {
     let small = |key: &Key| u32::try_from(settings.integer(key)).unwrap_or(u32::MAX);
     let size = |key: &Key| usize::try_from(settings.integer(key)).unwrap_or(usize::MAX);
     let seconds = |key: &Key| Duration::from_secs(settings.integer(key));
+    let per_tenant = settings.integer(&QUEUE_PER_TENANT);
+    let bounds = QueueBounds {
+        per_flow: settings.integer(&QUEUE_PER_AGENT).min(per_tenant.div_ceil(2)),
+        per_tenant,
+        total: settings.integer(&QUEUE_TOTAL),
+    };
     JobsSettings {
         concurrency: size(&CONCURRENCY),
         running_per_tenant: small(&RUNNING_PER_TENANT),
-        bounds: QueueBounds { per_tenant: settings.integer(&QUEUE_PER_TENANT), total: settings.integer(&QUEUE_TOTAL) },
+        bounds,
         payload_bytes_max: size(&PAYLOAD_BYTES),
         attempts_max: small(&ATTEMPTS),
         backoff_max: seconds(&BACKOFF_MAX_SECONDS),

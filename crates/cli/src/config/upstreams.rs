@@ -4,6 +4,7 @@
 //! the installation add themselves needs no table.
 
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use ::upstreams::{TenantList, TenantLists};
 use contract::ids::TenantId;
@@ -33,8 +34,24 @@ const TENANTS: Key = Key {
     since: "0.2",
 };
 
+const REREAD_SECONDS: Key = Key {
+    section: "upstreams",
+    name: "reread_seconds",
+    kind: Kind::Integer(1..=86_400),
+    default: Some("30"),
+    unset: "",
+    doc: "Seconds after which a server that shares its store reads MCP servers and what was accepted of them again without having \
+          heard of a change. Word of a change comes at once; this is for words that were lost.",
+    since: "0.3",
+};
+
 /// All keys of the section.
-pub(super) const KEYS: &[&Key] = &[&TENANTS];
+pub(super) const KEYS: &[&Key] = &[&TENANTS, &REREAD_SECONDS];
+
+/// How often what other instances have changed is read without a word of them.
+pub(super) fn reread(settings: &Settings) -> Duration {
+    Duration::from_secs(settings.integer(&REREAD_SECONDS))
+}
 
 /// One table as it is written.
 #[derive(Debug, Deserialize)]

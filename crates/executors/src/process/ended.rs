@@ -11,7 +11,7 @@ use super::output::Exit;
 
 /// The program did not start, or nobody can say whether it did.
 pub(super) fn not_started(call: &ToolCall, error: &ContainerError) -> ExecutorError {
-    ExecutorError { refusal: why_not_started(call, error), reach: reach_of_start(error) }
+    ExecutorError::new(why_not_started(call, error), reach_of_start(error))
 }
 
 /// Can a program have begun of which the sandbox says this?

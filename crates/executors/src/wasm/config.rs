@@ -4,6 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kernel::PlaceBounds;
+
+/// Calls that may wait for a guest, as a multiple of those that run.
+const WAITING: usize = 4;
+
 /// Settings of the WASM executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WasmConfig {
@@ -14,7 +19,8 @@ pub struct WasmConfig {
     pub cache_files_max: usize,
     /// Compiled components kept in memory; the longest unused goes first. Default 64, at least 1.
     pub loaded_max: usize,
-    /// Calls that run at once; more wait for their turn until their deadline. Default 64, 1 to 1,000. Each reserves
+    /// Calls that run at once, three quarters of them of one tenant at most; more wait for their turn until their deadline,
+    /// four times as many in all. Default 64, 1 to 1,000. Each reserves
     /// 16 GiB of address space (not memory), because that is what makes bounds checks free.
     pub calls_max: u32,
     /// Threads that run guests, apart from those that serve requests. Default: one per core.
@@ -48,6 +54,12 @@ impl Default for WasmConfig {
 }
 
 impl WasmConfig {
+    /// The places of guests.
+    pub(super) fn places(&self) -> PlaceBounds {
+        let capacity = usize::try_from(self.calls_max).unwrap_or(1);
+        PlaceBounds { capacity, per_flow: capacity, waiting: capacity.saturating_mul(WAITING) }
+    }
+
     /// Whether every number is in its range.
     ///
     /// # Errors

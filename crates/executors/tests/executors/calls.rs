@@ -65,6 +65,7 @@ pub(crate) fn call(tool: &Arc<ToolVersion>, parameters: Value) -> ToolCall {
         tenant: "local".parse().unwrap(),
         subject: "admin".parse().unwrap(),
         user: None,
+        agent: "admin".parse().unwrap(),
         // Time enough also for a component that is still being compiled, by an unoptimised compiler on a busy machine.
         time_left: Duration::from_secs(300),
         limits: ResourceEnvelope::default()

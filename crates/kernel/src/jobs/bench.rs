@@ -14,6 +14,7 @@
 //!
 //! Not here: how long a job that was put back waits (`workers`), how many places an agent has (`concurrency`).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Jobs;
-use crate::fair_places::Place;
+use crate::fair_places::{Place, PlaceBounds, PlaceUsage};
 use crate::identity::Principal;
 use crate::registry::ToolVersion;
 
@@ -34,6 +35,8 @@ const ON_BENCH_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Hands {
     free: Arc<Semaphore>,
     bench: Semaphore,
+    /// Jobs that found the bench full, since the start.
+    refused: AtomicU64,
     /// Nothing is begun any more.
     closing: CancellationToken,
 }
@@ -49,6 +52,7 @@ impl Hands {
         Self {
             free: Arc::new(Semaphore::new(number)),
             bench: Semaphore::new(number * 2),
+            refused: AtomicU64::new(0),
             closing: CancellationToken::new(),
         }
     }
@@ -61,6 +65,21 @@ impl Hands {
     /// Hands that are free.
     pub(super) fn free(&self) -> usize {
         self.free.available_permits()
+    }
+
+    /// How many of so many hands are in use, and how many jobs wait on the bench.
+    pub(super) fn usage(&self, number: usize, per_flow: u32) -> PlaceUsage {
+        let bench = number.saturating_mul(2);
+        PlaceUsage {
+            bounds: PlaceBounds {
+                capacity: number,
+                per_flow: usize::try_from(per_flow).unwrap_or(usize::MAX),
+                waiting: bench,
+            },
+            held: number.saturating_sub(self.free()),
+            waiting: bench.saturating_sub(self.bench.available_permits()),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
     }
 
     /// Hands for new jobs: those that are free, at most `most`, and none while the bench is full.
@@ -97,7 +116,10 @@ impl Jobs {
             Ok(place) => return Ok(Some(place)),
             Err(refusal) => refusal,
         };
-        let Ok(seat) = self.hands.bench.try_acquire() else { return Err(refusal) };
+        let Ok(seat) = self.hands.bench.try_acquire() else {
+            self.hands.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(refusal);
+        };
         if let Some(hand) = hand {
             drop(hand.swap(None));
             self.wake.notify_one();

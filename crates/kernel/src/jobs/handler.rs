@@ -1,6 +1,8 @@
 //! What does a kind of job. `tool_call` is the kernel's own; others are registered by name (ASYNC-009).
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +25,40 @@ pub struct RunningJob {
     pub progress: Progressing,
     /// Of this attempt: higher than that of every one before it.
     pub fence: Fence,
+}
+
+/// How many jobs of each kind are being done.
+#[derive(Debug, Default)]
+pub(super) struct Handling(Mutex<BTreeMap<&'static str, usize>>);
+
+/// One of them. Dropped, it is done.
+#[derive(Debug)]
+pub(super) struct Handled<'a> {
+    handling: &'a Handling,
+    kind: &'static str,
+}
+
+impl Handling {
+    pub(super) fn begin(&self, kind: &'static str) -> Handled<'_> {
+        *self.lock().entry(kind).or_default() += 1;
+        Handled { handling: self, kind }
+    }
+
+    pub(super) fn count(&self, kind: &str) -> usize {
+        self.lock().get(kind).copied().unwrap_or(0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Handled<'_> {
+    fn drop(&mut self) {
+        if let Some(count) = self.handling.lock().get_mut(self.kind) {
+            *count = count.saturating_sub(1);
+        }
+    }
 }
 
 /// Takes reports of progress; too many of them are dropped.

@@ -24,6 +24,7 @@ use super::tool_call::call_end;
 use super::view::Accepted;
 use super::warrant::Errand;
 use crate::administration::Actor;
+use crate::fair_places::Place;
 use crate::identity::Principal;
 use crate::invoke::{Arrival, Failed, Kernel};
 use crate::phases::Returned;
@@ -158,8 +159,8 @@ impl Jobs {
         principal: &Principal,
         request: InvokeRequest,
         trace: &TraceContext,
-    ) -> Option<(JobRecord, bool, Fence, Accepted, tokio::sync::OwnedSemaphorePermit)> {
-        let room = Arc::clone(&self.promotions).try_acquire_owned().ok()?;
+    ) -> Option<(JobRecord, bool, Fence, Accepted, Place)> {
+        let room = self.promotions.take(principal.tenant(), principal.root_subject().as_str())?;
         let now = self.kernel.clock().now();
         let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default()).ok()?;
         let registry = self.kernel.registry().snapshot();

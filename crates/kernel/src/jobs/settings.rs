@@ -51,7 +51,7 @@ impl Default for JobsSettings {
         Self {
             concurrency: 16,
             running_per_tenant: 8,
-            bounds: QueueBounds { per_tenant: 20_000, total: 200_000 },
+            bounds: QueueBounds { per_flow: 10_000, per_tenant: 20_000, total: 200_000 },
             payload_bytes_max: 4 * 1024 * 1024,
             attempts_max: 3,
             backoff_first: Duration::from_secs(1),

@@ -5,7 +5,7 @@
 //! receive ▶ validate ▶ authorize (nothing runs) ─▶ kept as a running job ─▶ answered ─▶ the six phases, heard by the caller
 //! ```
 //!
-//! It does not wait for a worker, so its number is bounded by the room for promoted calls, not by the queue. What cannot be
+//! It does not wait for a worker, so its number is bounded by the room for promoted calls, fairly shared, not by the queue. What cannot be
 //! kept is not begun (JOBS-1). From there on it is a job like any other: a process that dies leaves it to the next, which
 //! has nobody to ask.
 //!
@@ -33,7 +33,7 @@ impl Jobs {
         let (principal, tool, parameters) = authorized.admitted();
         let key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
-        let Ok(room) = Arc::clone(&self.promotions).try_acquire_owned() else {
+        let Some(room) = self.promotions.take(principal.tenant(), principal.root_subject().as_str()) else {
             return Err(self.kernel.turn_away(facts, queue_full()).await);
         };
         let errand = Errand::new(principal, tool, request, &facts.handed_on(), self.kernel.clock().now());

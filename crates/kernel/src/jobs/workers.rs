@@ -264,7 +264,9 @@ impl Jobs {
         let by = system_subject().map_err(|refusal| failed(&refusal, false))?;
         // What cannot be recorded is not done.
         let slot = self.kernel.parts.recorder.reserve().await.map_err(|refusal| failed(&refusal, true))?;
+        let handled = self.handling.begin(handler.kind());
         let outcome = handler.run(job).await;
+        drop(handled);
         let note = format!("{} job, attempt {}", handler.kind(), job.record.attempts);
         let record = AuditRecord {
             trace_id,

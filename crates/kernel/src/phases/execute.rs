@@ -185,6 +185,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
         tenant: caller.tenant().clone(),
         subject: caller.subject().clone(),
         user: caller.user().cloned(),
+        agent: caller.root_subject().clone(),
         endpoint: 0,
         time_left,
         limits,

@@ -29,6 +29,7 @@ use super::companion::Companion;
 use super::redactor::Given;
 use super::tool_origin::ToolOrigin;
 use crate::checkpoints::record::SavedState;
+use crate::fair_places::PlaceUsage;
 use crate::journey::{Outward, OutwardCall, Underway};
 use crate::limits::ResolvedLimits;
 use crate::registry::ToolVersion;
@@ -47,6 +48,9 @@ pub struct ToolCall {
     pub subject: Subject,
     /// The person on whose behalf it is made, if the token names one (`user_did`). Handed to the tool. (LIFE-023)
     pub user: Option<Subject>,
+    /// The agent whose places this call takes: the root of the caller's delegation chain, because names below it are of its
+    /// own making.
+    pub agent: Subject,
     /// Which of the addresses of the service behind the tool this is for ([`Executor::endpoints`]).
     pub endpoint: usize,
     /// Time left until the call's deadline. The kernel drops the future at the deadline; an executor with something to
@@ -331,6 +335,11 @@ pub trait Executor: Send + Sync + fmt::Debug {
     fn origin(&self, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
         let _ = tool;
         Ok(None)
+    }
+
+    /// What of its own it shares out among calls, under its name, and how much of that is used; `None`: nothing.
+    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
+        None
     }
 
     /// Runs the call once. Never retries. Dropping the future must stop the work.

@@ -21,6 +21,7 @@
 //!   one address. Priority orders the jobs *of one flow*. So calling everything urgent takes nothing from others.
 //! - JOB-8: a dedupe key outlives a job that was never begun in no case: one that is cancelled before its first attempt, or
 //!   as its first attempt is put back or handed back, leaves its key free ([`DedupeKey`]).
+//! - JOB-9: what waits is bounded for each flow, for each tenant and in all. So no agent fills the queue of its tenant.
 //!
 //! Not here: what a job does and whether it may be repeated (`jobs`).
 
@@ -84,6 +85,8 @@ pub struct Dedupe {
 /// How much may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
+    /// Of one flow of a tenant: one agent, or one address.
+    pub per_flow: u64,
     pub per_tenant: u64,
     pub total: u64,
 }

@@ -90,6 +90,49 @@ pub struct PinRecord {
     pub seen_at: UnixMillis,
 }
 
+impl PinRecord {
+    /// Is this the record that somebody has read as `read`? Findings follow from the definitions and are not compared.
+    pub fn is_as_read(&self, read: &Self) -> bool {
+        let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest);
+        self.tool == read.tool
+            && self.version == read.version
+            && digest(&self.accepted) == digest(&read.accepted)
+            && digest(&self.proposed) == digest(&read.proposed)
+            && self.state == read.state
+            && self.classification == read.classification
+            && self.seen_at == read.seen_at
+    }
+}
+
+/// What becomes of a pin, and what it was judged by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PinChange {
+    /// The pin that was read; `None`: there was none.
+    pub read: Option<PinRecord>,
+    pub pin: PinRecord,
+}
+
+impl PinChange {
+    /// Is the pin that is there the one it was judged by?
+    pub fn holds_for(&self, there: Option<&PinRecord>) -> bool {
+        match (&self.read, there) {
+            (None, None) => true,
+            (Some(read), Some(there)) => there.is_as_read(read),
+            _ => false,
+        }
+    }
+}
+
+/// What became of changes of pins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinsPut {
+    Kept,
+    /// The server was removed while its tools were being looked at. Nothing was written.
+    ServerGone,
+    /// One of the pins is not what was read any more: another instance was quicker. Nothing was written.
+    Outdated,
+}
+
 /// All servers and all pins.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UpstreamState {
@@ -111,7 +154,8 @@ pub trait UpstreamStore: Send + Sync + fmt::Debug {
     /// Removes a server and all its pins; false if there was none.
     async fn remove_server(&self, tenant: &TenantId, name: &str) -> Result<bool, StoreError>;
 
-    /// Adds or replaces pins of one server, all of them or none. False, and nothing is written, if the server is not
-    /// there: it was removed while its tools were being looked at.
-    async fn put_pins(&self, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, StoreError>;
+    /// Adds or replaces pins of one server, each for one tool of it: all of them or none, and only if the server is there and
+    /// every pin is still the one that was read ([`PinChange::holds_for`]). Whoever is told [`PinsPut::Outdated`] reads and judges
+    /// again: a decision of another instance is not written over by what was judged before it.
+    async fn put_pins(&self, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, StoreError>;
 }

@@ -90,10 +90,19 @@ impl Backstage {
 
     /// Begins a call as a job, for a caller that is there to be asked.
     async fn start(&self, parameters: Value, audience: Arc<dyn Audience>) -> Result<Accepted, Box<Failed>> {
+        self.start_as(ADMIN, parameters, audience).await
+    }
+
+    async fn start_as(
+        &self,
+        secret: &str,
+        parameters: Value,
+        audience: Arc<dyn Audience>,
+    ) -> Result<Accepted, Box<Failed>> {
         let mut request = greet();
         request["parameters"] = parameters;
         let arrival = Arrival {
-            credential: Some(BearerSecret(ADMIN)),
+            credential: Some(BearerSecret(secret)),
             source: None,
             request: serde_json::from_value(request).unwrap(),
             trace: None,
@@ -288,8 +297,29 @@ async fn what_cannot_be_kept_is_not_begun() {
 }
 
 #[tokio::test]
+async fn calls_that_go_on_in_the_background_for_one_tenant_leave_room_for_others() {
+    let settings = JobsSettings { promoted_max: 8, ..JobsSettings::default() };
+    let stage = Backstage::with(settings, json!({}), Vec::new()).await;
+    stage.act(Act::Hang);
+    let begin = async |tenant: &str, number: usize| {
+        let secret = stage.mint(json!({ "sub": format!("{tenant}-{number}"), "tenant": tenant })).await;
+        stage.start_as(&secret, json!({ "name": "Ada" }), Arc::new(Willing)).await
+    };
+    for number in 0..6 {
+        begin("mallory", number).await.unwrap();
+    }
+    assert_eq!(refused(begin("mallory", 6).await), ErrorCode::E3701, "three quarters");
+    for other in ["acme", "zeta"] {
+        begin(other, 0).await.unwrap();
+    }
+    let [_, (name, usage)] = stage.jobs.places();
+    assert_eq!((name, usage.held, usage.refused), ("background_calls", 8, 1));
+}
+
+#[tokio::test]
 async fn a_full_queue_refuses_and_keeps_nothing() {
-    let settings = JobsSettings { bounds: QueueBounds { per_tenant: 2, total: 100 }, ..JobsSettings::default() };
+    let settings =
+        JobsSettings { bounds: QueueBounds { per_flow: 2, per_tenant: 2, total: 100 }, ..JobsSettings::default() };
     let stage = Backstage::with(settings, json!({}), Vec::new()).await;
     stage.submit(json!({})).await;
     stage.submit(json!({})).await;

@@ -140,7 +140,7 @@ async fn the_key_of_a_job_stands_for_what_the_ledger_says_of_its_call() {
     let stage = payments().await;
     for (number, reach) in ExecutionReach::ALL.into_iter().enumerate() {
         let refusal = Refusal::new(ErrorCode::E3502, "no").retryable(false);
-        stage.act(Act::FailAs(ExecutorError { refusal, reach }));
+        stage.act(Act::FailAs(ExecutorError::new(refusal, reach)));
         let key = format!("k{number}");
         let first = stage.submit(pay(&key, true)).await;
         stage.until(first, ended).await;

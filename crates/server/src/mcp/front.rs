@@ -122,7 +122,7 @@ async fn handed_on(
         return Err(wrong_way("origin", "mcp.allowed_origins"));
     }
     let who = incoming.credential()?;
-    let caller = door.kernel().recognise(who.actor()).await?;
+    let caller = incoming.recognise(door, &who).await?;
     let toolset: Option<Arc<str>> = match toolset {
         None => None,
         Some(name) if config.toolsets.contains_key(&name) => Some(Arc::from(name)),

@@ -91,10 +91,9 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
 pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
     if !incoming.recognised {
-        if let Err(refusal) = door.kernel().recognise(who.actor()).await {
+        if let Err(refusal) = incoming.recognise(&door, &who).await {
             return Err(Box::pin(door.kernel().refuse_unread(who.trace().clone(), refusal)).await.into());
         }
-        incoming.recognised = true;
     }
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();

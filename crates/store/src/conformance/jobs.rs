@@ -7,7 +7,8 @@ use std::time::Duration;
 use contract::canonical;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobFilter, JobKey, JobPriority, JobState, JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
+    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobFilter, JobKey,
+    JobPriority, JobState, JobStore, NewJob, OwnerId, PROGRESS_KEPT_MAX, QueueBounds, Renewed, TakeRules, Written,
 };
 use serde_json::{Value, json};
 
@@ -35,6 +36,7 @@ macro_rules! jobs_suite {
                 a_tenant_runs_no_more_than_its_share,
                 a_delayed_job_is_taken_when_it_is_due,
                 the_queue_is_bounded_per_tenant_and_in_total,
+                one_flow_fills_no_more_of_its_tenants_queue_than_its_bound,
                 one_dedupe_key_makes_one_job_within_its_window,
                 a_dedupe_key_is_free_again_where_the_end_of_its_job_says_so,
                 a_job_that_is_cancelled_before_it_began_leaves_its_dedupe_key_free,
@@ -101,7 +103,7 @@ fn job(of: &str, number: u128) -> NewJob {
         delay: Duration::ZERO,
         attempts_max: 3,
         dedupe: None,
-        bounds: QueueBounds { per_tenant: 1_000, total: 10_000 },
+        bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
     }
 }
 
@@ -443,7 +445,7 @@ pub async fn progress_is_kept_within_its_bound_and_changes_of_state_always(adapt
 
 pub async fn adopted_work_is_a_running_job(adapter: impl Adapter) {
     let store = ready(&adapter).await;
-    let full = QueueBounds { per_tenant: 0, total: 0 };
+    let full = QueueBounds { per_flow: 0, per_tenant: 0, total: 0 };
     let adopted = store.adopt(NewJob { bounds: full, ..job("local", 1) }, owner(1)).await.unwrap();
     assert_eq!(adopted, Adopted::Running(Fence(1)));
     let fence = Fence(1);

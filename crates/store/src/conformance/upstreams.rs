@@ -8,7 +8,9 @@ use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::clock::UnixMillis;
-use kernel::ports::upstream_store::{Definition, PinRecord, PinState, ServerRecord, UpstreamState, UpstreamStore};
+use kernel::ports::upstream_store::{
+    Definition, PinChange, PinRecord, PinState, PinsPut, ServerRecord, UpstreamState, UpstreamStore,
+};
 use serde_json::{Value, json};
 
 use super::Adapter;
@@ -25,6 +27,7 @@ macro_rules! upstreams_suite {
                 a_server_is_added_and_replaced_and_its_pins_stay,
                 two_tenants_may_call_a_server_the_same,
                 pins_are_replaced_by_tenant_server_and_tool,
+                a_pin_is_not_written_over_by_what_was_judged_before_it,
                 pins_without_their_server_are_not_kept,
                 pins_are_kept_together_or_not_at_all,
                 a_server_takes_its_pins_with_it_and_no_others,
@@ -76,6 +79,20 @@ async fn with_server(adapter: &impl Adapter, of: &str, name: &str) -> Store {
     store
 }
 
+/// Puts pins as somebody does who has read what is there.
+async fn put(store: &Store, of: &str, server: &str, pins: &[PinRecord]) -> PinsPut {
+    let there = store.load().await.unwrap().pins;
+    let read = |pin: &PinRecord| {
+        let same = |other: &&PinRecord| {
+            (&other.tenant, &other.server, &other.upstream_tool)
+                == (&tenant(of), &server.to_owned(), &pin.upstream_tool)
+        };
+        there.iter().find(same).cloned()
+    };
+    let changes: Vec<PinChange> = pins.iter().map(|pin| PinChange { read: read(pin), pin: pin.clone() }).collect();
+    store.put_pins(&tenant(of), server, &changes).await.unwrap()
+}
+
 // ------------------------------------------------------------------------------------------------------------ cases
 
 pub async fn a_fresh_store_has_no_servers_and_no_pins(adapter: impl Adapter) {
@@ -86,7 +103,7 @@ pub async fn a_fresh_store_has_no_servers_and_no_pins(adapter: impl Adapter) {
 pub async fn a_server_is_added_and_replaced_and_its_pins_stay(adapter: impl Adapter) {
     let store = with_server(&adapter, "local", "files").await;
     let pins = [pin("local", "files", "read", "files.read")];
-    assert!(store.put_pins(&tenant("local"), "files", &pins).await.unwrap());
+    assert_eq!(put(&store, "local", "files", &pins).await, PinsPut::Kept);
     let changed = server("local", "files", json!({ "reach": { "type": "stdio", "command": "node" } }));
     store.put_server(&changed).await.unwrap();
     assert_eq!(store.load().await.unwrap(), UpstreamState { servers: vec![changed], pins: pins.to_vec() });
@@ -95,8 +112,8 @@ pub async fn a_server_is_added_and_replaced_and_its_pins_stay(adapter: impl Adap
 pub async fn two_tenants_may_call_a_server_the_same(adapter: impl Adapter) {
     let store = with_server(&adapter, "local", "files").await;
     store.put_server(&server("acme", "files", json!({ "a": 1 }))).await.unwrap();
-    assert!(store.put_pins(&tenant("acme"), "files", &[pin("acme", "files", "read", "files.read")]).await.unwrap());
-    assert!(store.put_pins(&tenant("local"), "files", &[pin("local", "files", "read", "files.read")]).await.unwrap());
+    assert_eq!(put(&store, "acme", "files", &[pin("acme", "files", "read", "files.read")]).await, PinsPut::Kept);
+    assert_eq!(put(&store, "local", "files", &[pin("local", "files", "read", "files.read")]).await, PinsPut::Kept);
     assert!(store.remove_server(&tenant("acme"), "files").await.unwrap());
     let left = store.load().await.unwrap();
     assert_eq!((left.servers.len(), left.pins.len()), (1, 1));
@@ -107,32 +124,57 @@ pub async fn pins_are_replaced_by_tenant_server_and_tool(adapter: impl Adapter) 
     let store = with_server(&adapter, "local", "files").await;
     let first = pin("local", "files", "read", "files.read");
     let second = pin("local", "files", "write", "files.write");
-    assert!(store.put_pins(&tenant("local"), "files", &[first.clone(), second.clone()]).await.unwrap());
+    assert_eq!(put(&store, "local", "files", &[first.clone(), second.clone()]).await, PinsPut::Kept);
     let held = PinRecord { state: PinState::Quarantined, proposed: Some(definition("other")), ..first };
-    assert!(store.put_pins(&tenant("local"), "files", std::slice::from_ref(&held)).await.unwrap());
+    assert_eq!(put(&store, "local", "files", std::slice::from_ref(&held)).await, PinsPut::Kept);
     assert_eq!(store.load().await.unwrap().pins, [held, second]);
+}
+
+pub async fn a_pin_is_not_written_over_by_what_was_judged_before_it(adapter: impl Adapter) {
+    let store = with_server(&adapter, "local", "files").await;
+    let change = |read: Option<&PinRecord>, pin: &PinRecord| PinChange { read: read.cloned(), pin: pin.clone() };
+    let first = pin("local", "files", "read", "files.read");
+    let other = pin("local", "files", "write", "files.write");
+    let (of, server) = (tenant("local"), "files");
+    assert_eq!(store.put_pins(&of, server, &[change(None, &first)]).await.unwrap(), PinsPut::Kept);
+    let twice = store.put_pins(&of, server, &[change(None, &other), change(None, &first)]).await.unwrap();
+    assert_eq!(twice, PinsPut::Outdated, "it was not there when it was looked for");
+    // Somebody decides about what was read, and somebody else has judged it meanwhile.
+    let classified = PinRecord { classification: Some(SideEffectPolicy::Pure), ..first.clone() };
+    assert_eq!(store.put_pins(&of, server, &[change(Some(&first), &classified)]).await.unwrap(), PinsPut::Kept);
+    let held = PinRecord { state: PinState::Quarantined, proposed: Some(definition("other")), ..first.clone() };
+    let late = [change(None, &other), change(Some(&first), &held)];
+    assert_eq!(store.put_pins(&of, server, &late).await.unwrap(), PinsPut::Outdated);
+    assert_eq!(store.load().await.unwrap().pins, [classified.clone()], "all of them or none");
+    let gone = [change(Some(&other), &other)];
+    assert_eq!(store.put_pins(&of, server, &gone).await.unwrap(), PinsPut::Outdated, "it is not there any more");
+    let held = PinRecord { classification: classified.classification, ..held };
+    let again = [change(None, &other), change(Some(&classified), &held)];
+    assert_eq!(store.put_pins(&of, server, &again).await.unwrap(), PinsPut::Kept);
+    assert_eq!(store.load().await.unwrap().pins, [held, other]);
 }
 
 pub async fn pins_without_their_server_are_not_kept(adapter: impl Adapter) {
     let store = with_server(&adapter, "local", "files").await;
-    assert!(!store.put_pins(&tenant("local"), "gone", &[pin("local", "gone", "read", "gone.read")]).await.unwrap());
-    assert!(!store.put_pins(&tenant("acme"), "files", &[pin("acme", "files", "read", "files.read")]).await.unwrap());
+    assert_eq!(put(&store, "local", "gone", &[pin("local", "gone", "read", "gone.read")]).await, PinsPut::ServerGone);
+    assert_eq!(put(&store, "acme", "files", &[pin("acme", "files", "read", "files.read")]).await, PinsPut::ServerGone);
     assert_eq!(store.load().await.unwrap().pins, []);
 }
 
 pub async fn pins_are_kept_together_or_not_at_all(adapter: impl Adapter) {
     let store = with_server(&adapter, "local", "files").await;
     let pins = [pin("local", "files", "read", "files.read"), pin("local", "files", "Read", "files.read")];
-    store.put_pins(&tenant("local"), "files", &pins).await.unwrap_err();
+    let changes = pins.map(|pin| PinChange { read: None, pin });
+    store.put_pins(&tenant("local"), "files", &changes).await.unwrap_err();
     assert_eq!(store.load().await.unwrap().pins, [], "two tools with one name");
 }
 
 pub async fn a_server_takes_its_pins_with_it_and_no_others(adapter: impl Adapter) {
     let store = with_server(&adapter, "local", "files").await;
     let other = with_server(&adapter, "local", "mail").await;
-    assert!(store.put_pins(&tenant("local"), "files", &[pin("local", "files", "read", "files.read")]).await.unwrap());
+    assert_eq!(put(&store, "local", "files", &[pin("local", "files", "read", "files.read")]).await, PinsPut::Kept);
     let stays = pin("local", "mail", "read", "mail.read");
-    assert!(other.put_pins(&tenant("local"), "mail", std::slice::from_ref(&stays)).await.unwrap());
+    assert_eq!(put(&other, "local", "mail", std::slice::from_ref(&stays)).await, PinsPut::Kept);
     assert!(store.remove_server(&tenant("local"), "files").await.unwrap());
     assert!(!store.remove_server(&tenant("local"), "files").await.unwrap());
     assert_eq!(store.load().await.unwrap().pins, [stays]);
@@ -161,7 +203,7 @@ pub async fn every_state_and_every_member_survives_a_reopening(mut adapter: impl
             ..pin("local", "files", "zzz", "files.zzz")
         }])
         .collect();
-    assert!(store.put_pins(&tenant("local"), "files", &pins).await.unwrap());
+    assert_eq!(put(&store, "local", "files", &pins).await, PinsPut::Kept);
     drop(store);
     adapter.reopen().await;
     let state = adapter.upstreams().load().await.unwrap();
@@ -175,7 +217,7 @@ pub async fn hostile_names_are_kept_as_they_are(adapter: impl Adapter) {
         ["'; DROP TABLE upstream_pins; --", "ä\u{202e}b", "\n", "x".repeat(5_000).as_str()].into_iter().enumerate()
     {
         let record = pin("local", "files", name, &format!("files.tool{index}"));
-        assert!(store.put_pins(&tenant("local"), "files", std::slice::from_ref(&record)).await.unwrap());
+        assert_eq!(put(&store, "local", "files", std::slice::from_ref(&record)).await, PinsPut::Kept);
         assert!(store.load().await.unwrap().pins.contains(&record), "{name}");
     }
 }

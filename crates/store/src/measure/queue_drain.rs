@@ -123,7 +123,7 @@ fn job(number: u64) -> Result<NewJob, Failure> {
         delay: Duration::ZERO,
         attempts_max: 3,
         dedupe: None,
-        bounds: QueueBounds { per_tenant: u64::MAX, total: u64::MAX },
+        bounds: QueueBounds { per_flow: u64::MAX, per_tenant: u64::MAX, total: u64::MAX },
     })
 }
 

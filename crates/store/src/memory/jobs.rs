@@ -10,9 +10,9 @@ use contract::canonical::Digest;
 use contract::ids::{InvocationId, TenantId};
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent, JobFilter, JobKey,
-    JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, PROGRESS_KEPT_MAX, Renewed, TakeRules, Taken,
-    TakenJob, Written, rank,
+    Adopted, CancelAsked, Dedupe, DedupeKey, End, Enqueued, Fence, FoundResult, JobCounts, JobDetail, JobEvent,
+    JobFilter, JobKey, JobPage, JobRecord, JobState, JobStore, NewJob, OwnerId, PAGE_MAX, PROGRESS_KEPT_MAX, Renewed,
+    TakeRules, Taken, TakenJob, Written, rank,
 };
 use kernel::ports::registry_store::StoreError;
 use serde_json::{Value, json};
@@ -102,6 +102,15 @@ impl Jobs {
         let waits = |job: &&Job| {
             matches!(job.record.state, JobState::Queued | JobState::Delayed)
                 && tenant.is_none_or(|tenant| job.record.key.tenant == *tenant)
+        };
+        u64::try_from(self.jobs.values().filter(waits).count()).unwrap_or(u64::MAX)
+    }
+
+    fn waiting_in(&self, tenant: &TenantId, flow: &str) -> u64 {
+        let waits = |job: &&Job| {
+            matches!(job.record.state, JobState::Queued | JobState::Delayed)
+                && job.record.key.tenant == *tenant
+                && job.flow == flow
         };
         u64::try_from(self.jobs.values().filter(waits).count()).unwrap_or(u64::MAX)
     }
@@ -250,7 +259,10 @@ impl JobStore for MemoryStore {
         if let Some((id, same)) = kept.existing(now, &job) {
             return Ok(Enqueued::Existing { id, same });
         }
-        if kept.waiting(Some(&job.key.tenant)) >= job.bounds.per_tenant || kept.waiting(None) >= job.bounds.total {
+        if kept.waiting_in(&job.key.tenant, &job.flow) >= job.bounds.per_flow
+            || kept.waiting(Some(&job.key.tenant)) >= job.bounds.per_tenant
+            || kept.waiting(None) >= job.bounds.total
+        {
             return Ok(Enqueued::Full);
         }
         kept.insert(now, job, None).event(now, "queued", json!({}));

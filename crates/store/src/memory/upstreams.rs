@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use contract::ids::TenantId;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{PinRecord, ServerRecord, UpstreamState, UpstreamStore};
+use kernel::ports::upstream_store::{PinChange, PinRecord, PinsPut, ServerRecord, UpstreamState, UpstreamStore};
 
 use super::MemoryStore;
 
@@ -45,22 +45,26 @@ impl UpstreamStore for MemoryStore {
         Ok(kept.servers.remove(&(tenant.clone(), name.to_owned())).is_some())
     }
 
-    async fn put_pins(&self, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, StoreError> {
+    async fn put_pins(&self, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, StoreError> {
         let mut kept = self.upstreams();
         if !kept.servers.contains_key(&(tenant.clone(), server.to_owned())) {
-            return Ok(false);
+            return Ok(PinsPut::ServerGone);
         }
         let key = |pin: &PinRecord| (tenant.clone(), server.to_owned(), pin.upstream_tool.clone());
+        if !changes.iter().all(|change| change.holds_for(kept.pins.get(&key(&change.pin)))) {
+            return Ok(PinsPut::Outdated);
+        }
+        let pins = || changes.iter().map(|change| &change.pin);
         // Two tools of a tenant never share a name, whichever servers they are of.
         let mut after: BTreeMap<_, &PinRecord> =
             kept.pins.iter().filter(|((of, ..), _)| of == tenant).map(|(key, pin)| (key.clone(), pin)).collect();
-        after.extend(pins.iter().map(|pin| (key(pin), pin)));
+        after.extend(pins().map(|pin| (key(pin), pin)));
         let mut names: Vec<_> = after.values().map(|pin| &pin.tool).collect();
         names.sort_unstable();
         if names.array_windows().any(|[left, right]| left == right) {
             return Err(StoreError::Unavailable("two tools would share a name".into()));
         }
-        kept.pins.extend(pins.iter().map(|pin| (key(pin), pin.clone())));
-        Ok(true)
+        kept.pins.extend(pins().map(|pin| (key(pin), pin.clone())));
+        Ok(PinsPut::Kept)
     }
 }

@@ -1,7 +1,8 @@
 //! `UpstreamStore` on PostgreSQL: MCP servers and the pins of their tools, durable before it is answered. (REG-023)
 //!
-//! Pins are written by one statement that has the row of their server locked, so a look at its tools is kept whole or not
-//! at all, and a server that is being removed gets no more pins.
+//! Pins are written in a transaction that has the row of their server locked before it looks at them, so a look at its tools
+//! is kept whole or not at all, two instances never write over each other's pins unseen, and a server that is being removed
+//! gets no more pins.
 //!
 //! Not here: what a pin means (`upstreams::pins`).
 
@@ -12,7 +13,9 @@ use contract::canonical::Digest;
 use contract::ids::TenantId;
 use contract::version::Version;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{Definition, PinRecord, PinState, ServerRecord, UpstreamState, UpstreamStore};
+use kernel::ports::upstream_store::{
+    Definition, PinChange, PinRecord, PinState, PinsPut, ServerRecord, UpstreamState, UpstreamStore,
+};
 use serde_json::Value;
 use tokio_postgres::Row;
 
@@ -47,38 +50,55 @@ impl UpstreamStore for PostgresStore {
         Ok(self.pool.execute(Scope::Tenant(tenant), statement, &[text(&tenant), text(&name)]).await? > 0)
     }
 
-    async fn put_pins(&self, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, StoreError> {
-        let (tenant, server, columns) = (tenant.as_str(), kept(server), PinColumns::of(pins));
-        let statement = "
-            WITH there AS (SELECT FROM upstream_servers WHERE tenant_id = $1 AND name = $2 FOR UPDATE),
-            put AS (
-                INSERT INTO upstream_pins (tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest,
-                                           proposed, proposed_digest, state, findings, classification, seen_at)
-                SELECT $1, $2, given.*
-                FROM there, unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS given
-                ON CONFLICT (tenant_id, server, upstream_tool) DO UPDATE
-                SET tool_id = excluded.tool_id, version = excluded.version, accepted = excluded.accepted,
-                    accepted_digest = excluded.accepted_digest, proposed = excluded.proposed,
-                    proposed_digest = excluded.proposed_digest, state = excluded.state, findings = excluded.findings,
-                    classification = excluded.classification, seen_at = excluded.seen_at)
-            SELECT 1 FROM there";
-        let values = [
-            text(&tenant),
-            text(&server),
-            texts(&columns.upstream_tools),
-            texts(&columns.tools),
-            texts(&columns.versions),
-            texts(&columns.accepted),
-            texts(&columns.accepted_digests),
-            texts(&columns.proposed),
-            texts(&columns.proposed_digests),
-            texts(&columns.states),
-            texts(&columns.findings),
-            texts(&columns.classifications),
-            ints(&columns.seen_at),
-        ];
-        Ok(!self.pool.query(Scope::Tenant(tenant), statement, &values).await?.is_empty())
+    async fn put_pins(&self, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, StoreError> {
+        let scope = Scope::Tenant(tenant.as_str());
+        let put = in_transaction!(self.pool, scope, |tx| put_pins(tx, tenant.as_str(), server, changes).await);
+        Ok(put?)
     }
+}
+
+async fn put_pins(tx: &Transaction, tenant: &str, server: &str, changes: &[PinChange]) -> Result<PinsPut, Fault> {
+    let columns = PinColumns::of(changes.iter().map(|change| &change.pin));
+    let server = kept(server);
+    let lock = "SELECT 1 FROM upstream_servers WHERE tenant_id = $1 AND name = $2 FOR UPDATE";
+    if tx.query_opt(lock, &[text(&tenant), text(&server)]).await?.is_none() {
+        return Ok(PinsPut::ServerGone);
+    }
+    // A statement of its own: it sees what was written by whoever had the lock before.
+    let find = "SELECT * FROM upstream_pins WHERE tenant_id = $1 AND server = $2 AND upstream_tool = ANY($3)";
+    let found = tx.query(find, &[text(&tenant), text(&server), texts(&columns.upstream_tools)]).await?;
+    let found = found.iter().map(pin).collect::<Result<Vec<PinRecord>, Fault>>()?;
+    let there: BTreeMap<&str, &PinRecord> = found.iter().map(|pin| (pin.upstream_tool.as_str(), pin)).collect();
+    if !changes.iter().all(|change| change.holds_for(there.get(change.pin.upstream_tool.as_str()).copied())) {
+        return Ok(PinsPut::Outdated);
+    }
+    let put = "
+        INSERT INTO upstream_pins (tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest,
+                                   proposed, proposed_digest, state, findings, classification, seen_at)
+        SELECT $1, $2, given.*
+        FROM unnest($3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS given
+        ON CONFLICT (tenant_id, server, upstream_tool) DO UPDATE
+        SET tool_id = excluded.tool_id, version = excluded.version, accepted = excluded.accepted,
+            accepted_digest = excluded.accepted_digest, proposed = excluded.proposed,
+            proposed_digest = excluded.proposed_digest, state = excluded.state, findings = excluded.findings,
+            classification = excluded.classification, seen_at = excluded.seen_at";
+    let values = [
+        text(&tenant),
+        text(&server),
+        texts(&columns.upstream_tools),
+        texts(&columns.tools),
+        texts(&columns.versions),
+        texts(&columns.accepted),
+        texts(&columns.accepted_digests),
+        texts(&columns.proposed),
+        texts(&columns.proposed_digests),
+        texts(&columns.states),
+        texts(&columns.findings),
+        texts(&columns.classifications),
+        ints(&columns.seen_at),
+    ];
+    tx.execute(put, &values).await?;
+    Ok(PinsPut::Kept)
 }
 
 /// Pins, column by column. Of two for one tool the later holds.
@@ -98,8 +118,8 @@ struct PinColumns {
 }
 
 impl PinColumns {
-    fn of(pins: &[PinRecord]) -> Self {
-        let last: BTreeMap<&str, &PinRecord> = pins.iter().map(|pin| (pin.upstream_tool.as_str(), pin)).collect();
+    fn of<'a>(pins: impl Iterator<Item = &'a PinRecord>) -> Self {
+        let last: BTreeMap<&str, &PinRecord> = pins.map(|pin| (pin.upstream_tool.as_str(), pin)).collect();
         let value = |definition: &Option<Definition>| definition.as_ref().map(|it| it.value.to_string());
         let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest.to_string());
         let mut columns = Self::default();

@@ -28,6 +28,7 @@ const STEPS: &[&str] = &[
     include_str!("../../migrations/0016_checkpoint_attempts.sql"),
     include_str!("../../migrations/0017_call_owners.sql"),
     include_str!("../../migrations/0018_activation_identity.sql"),
+    include_str!("../../migrations/0019_job_flows_waiting.sql"),
 ];
 
 /// How many steps this program knows: the `user_version` of an up-to-date file.

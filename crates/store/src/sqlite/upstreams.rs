@@ -1,7 +1,7 @@
 //! `UpstreamStore` on SQLite: MCP servers and the pins of their tools, durable before it is answered. (REG-023)
 //!
-//! Pins of one server are written in one savepoint of the writer, together with the question whether the server is still
-//! there, so a look at its tools is kept whole or not at all.
+//! Pins of one server are written in one savepoint of the writer, together with the questions whether the server is still
+//! there and whether the pins are what was read, so a look at its tools is kept whole or not at all.
 //!
 //! Not here: what a pin means (`upstreams::pins`).
 
@@ -11,13 +11,19 @@ use contract::ids::TenantId;
 use contract::manifest::SideEffectPolicy;
 use contract::version::Version;
 use kernel::ports::registry_store::StoreError;
-use kernel::ports::upstream_store::{Definition, PinRecord, PinState, ServerRecord, UpstreamState, UpstreamStore};
+use kernel::ports::upstream_store::{
+    Definition, PinChange, PinRecord, PinState, PinsPut, ServerRecord, UpstreamState, UpstreamStore,
+};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde_json::Value;
 
 use super::SqliteStore;
 use super::columns::{json, time_of, unreadable, word};
 use super::faults::Fault;
+
+/// What a pin is read from.
+const PIN_COLUMNS: &str = "tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest, proposed,
+                           proposed_digest, state, findings, classification, seen_at";
 
 #[async_trait]
 impl UpstreamStore for SqliteStore {
@@ -35,9 +41,9 @@ impl UpstreamStore for SqliteStore {
         self.writer()?.run(move |connection| remove_server(connection, &tenant, &name)).await
     }
 
-    async fn put_pins(&self, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, StoreError> {
-        let (tenant, server, pins) = (tenant.clone(), server.to_owned(), pins.to_vec());
-        self.writer()?.run(move |connection| put_pins(connection, &tenant, &server, &pins)).await
+    async fn put_pins(&self, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, StoreError> {
+        let (tenant, server, changes) = (tenant.clone(), server.to_owned(), changes.to_vec());
+        self.writer()?.run(move |connection| put_pins(connection, &tenant, &server, &changes)).await
     }
 }
 
@@ -70,13 +76,23 @@ fn remove_server(connection: &Connection, tenant: &TenantId, name: &str) -> Resu
     Ok(removed > 0)
 }
 
-fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, pins: &[PinRecord]) -> Result<bool, Fault> {
+fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, changes: &[PinChange]) -> Result<PinsPut, Fault> {
     let there: Option<i64> = connection
         .prepare_cached("SELECT 1 FROM upstream_servers WHERE tenant_id = ?1 AND name = ?2")?
         .query_row([tenant.as_str(), server], |row| row.get(0))
         .optional()?;
     if there.is_none() {
-        return Ok(false);
+        return Ok(PinsPut::ServerGone);
+    }
+    let mut find = connection.prepare_cached(&format!(
+        "SELECT {PIN_COLUMNS} FROM upstream_pins WHERE tenant_id = ?1 AND server = ?2 AND upstream_tool = ?3"
+    ))?;
+    for change in changes {
+        let mut rows = find.query(params![tenant.as_str(), server, change.pin.upstream_tool])?;
+        let there = rows.next()?.map(pin).transpose()?;
+        if !change.holds_for(there.as_ref()) {
+            return Ok(PinsPut::Outdated);
+        }
     }
     let mut put = connection.prepare_cached(
         "INSERT INTO upstream_pins (tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest,
@@ -88,7 +104,7 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, pins: &[Pi
              proposed_digest = excluded.proposed_digest, state = excluded.state, findings = excluded.findings,
              classification = excluded.classification, seen_at = excluded.seen_at",
     )?;
-    for pin in pins {
+    for PinChange { pin, .. } in changes {
         let text = |definition: &Option<Definition>| definition.as_ref().map(|it| it.value.to_string());
         let digest = |definition: &Option<Definition>| definition.as_ref().map(|it| it.digest.to_string());
         put.execute(params![
@@ -107,7 +123,7 @@ fn put_pins(connection: &Connection, tenant: &TenantId, server: &str, pins: &[Pi
             pin.seen_at.to_string()
         ])?;
     }
-    Ok(true)
+    Ok(PinsPut::Kept)
 }
 
 // ---------------------------------------------------------------------------------------------------------- reading
@@ -121,11 +137,9 @@ fn load(connection: &Connection) -> Result<UpstreamState, Fault> {
     while let Some(row) = rows.next()? {
         state.servers.push(server(row)?);
     }
-    let mut pins = connection.prepare_cached(
-        "SELECT tenant_id, server, upstream_tool, tool_id, version, accepted, accepted_digest, proposed,
-                proposed_digest, state, findings, classification, seen_at
-         FROM upstream_pins ORDER BY tenant_id, server, upstream_tool",
-    )?;
+    let mut pins = connection.prepare_cached(&format!(
+        "SELECT {PIN_COLUMNS} FROM upstream_pins ORDER BY tenant_id, server, upstream_tool"
+    ))?;
     let mut rows = pins.query([])?;
     while let Some(row) = rows.next()? {
         state.pins.push(pin(row)?);

@@ -66,7 +66,7 @@ fn job(of: &str, number: u128) -> NewJob {
         delay: Duration::ZERO,
         attempts_max: 3,
         dedupe: None,
-        bounds: QueueBounds { per_tenant: 1_000, total: 10_000 },
+        bounds: QueueBounds { per_flow: 1_000, per_tenant: 1_000, total: 10_000 },
     }
 }
 
@@ -280,8 +280,26 @@ async fn two_instances_take_every_job_once_and_no_more_than_a_tenants_share() {
 async fn a_tenants_bound_holds_however_many_enqueue_at_once() {
     let stores = two().await;
     let [first, _] = &stores;
-    let bounds = QueueBounds { per_tenant: 10, total: 1_000 };
+    let bounds = QueueBounds { per_flow: 1_000, per_tenant: 10, total: 1_000 };
     // The tenant is known, so its counter can be locked.
+    first.enqueue(NewJob { bounds, ..job("local", 1) }).await.unwrap();
+    let entering = (2..=60_u128).map(|number| {
+        let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());
+        tokio::spawn(async move { store.enqueue(NewJob { bounds, ..job("local", number) }).await.unwrap() })
+    });
+    let mut new = 1;
+    for entered in entering.collect::<Vec<_>>() {
+        new += u64::from(entered.await.unwrap() == Enqueued::New);
+    }
+    assert_eq!((new, first.counts().await.unwrap().waiting), (10, 10));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_flows_bound_holds_however_many_enqueue_at_once() {
+    let stores = two().await;
+    let [first, _] = &stores;
+    let bounds = QueueBounds { per_flow: 10, per_tenant: 1_000, total: 1_000 };
+    // The flow is known, so its counter can be locked.
     first.enqueue(NewJob { bounds, ..job("local", 1) }).await.unwrap();
     let entering = (2..=60_u128).map(|number| {
         let store = Arc::clone(stores.get(usize::try_from(number % 2).unwrap()).unwrap());

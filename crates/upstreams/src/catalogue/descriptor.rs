@@ -46,7 +46,7 @@ pub(super) struct Offer {
 }
 
 /// What is wrong with it, bounded.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Problems(pub(super) Vec<ToolProblem>);
 
 impl Problems {

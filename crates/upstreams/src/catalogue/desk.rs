@@ -9,16 +9,18 @@ use contract::compat::{self, Direction, Verdict};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{TenantId, is_snake_word};
 use contract::manifest::{Manifest, SideEffectPolicy};
+use contract::version::Version;
+use kernel::Actor;
 use kernel::permissions::Permissions;
 use kernel::ports::audit_sink::AuditAction;
 use kernel::ports::server_desk::{Decision, PinReport, ServerDesk, ServerReport};
 use kernel::ports::upstream_store::{PinRecord, PinState, ServerRecord};
-use kernel::{Actor, ServerAct};
 use serde_json::{Value, json};
 
 use super::descriptor::{hints, shown};
 use super::dialect::modern;
 use super::difference::difference;
+use super::taking_in::{JUDGED_MAX, outdated};
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
 use crate::spec::{FALLBACKS_MAX, ServerReach, ServerSpec, SetBy, authority};
@@ -159,26 +161,34 @@ impl ServerDesk for Catalogue {
         let key = (act.tenant().clone(), name.to_owned());
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
-        self.catch_up().await?;
-        let kept = self.known(&key)?;
-        let pin = named(&kept, tool)?;
-        let decided = match decision {
-            Decision::Accept { digest } => self.accept(&kept, pin, digest, act).await?,
-            Decision::Reject => self.reject(&kept, pin, act).await?,
-            Decision::Classify(class) => self.classify(&kept, pin, class, act).await?,
-        };
-        Ok(self.pin_report(&decided))
+        for _ in 0..JUDGED_MAX {
+            self.catch_up().await?;
+            let kept = self.known(&key)?;
+            let pin = named(&kept, tool)?;
+            let Decided { pin, version, note } = match decision {
+                Decision::Accept { digest } => self.accept(&kept, pin, digest).await?,
+                Decision::Reject => self.reject(pin)?,
+                Decision::Classify(class) => self.classify(&kept, pin, class).await?,
+            };
+            if self.store_pins(&kept, vec![pin.clone()], false).await? {
+                act.done(AuditAction::ToolPinChanged, Some((&pin.tool, version.as_ref())), note).await?;
+                return Ok(self.pin_report(&pin));
+            }
+        }
+        Err(outdated(name))
     }
 }
 
+/// What somebody has decided about a tool.
+struct Decided {
+    pin: PinRecord,
+    /// The version that was published for it, and what is noted.
+    version: Option<Version>,
+    note: String,
+}
+
 impl Catalogue {
-    async fn accept(
-        &self,
-        kept: &Kept,
-        pin: &PinRecord,
-        looked_at: Option<Digest>,
-        act: ServerAct<'_>,
-    ) -> Result<PinRecord, Refusal> {
+    async fn accept(&self, kept: &Kept, pin: &PinRecord, looked_at: Option<Digest>) -> Result<Decided, Refusal> {
         let digest = pins::undecided(pin).ok_or_else(|| nothing_to_decide(pin))?;
         if looked_at.is_some_and(|looked_at| looked_at != digest) {
             let message = format!("what the server says about `{}` has changed since it was looked at", pin.tool);
@@ -187,29 +197,19 @@ impl Catalogue {
         }
         let accepted = pins::accept(pin).ok_or_else(|| nothing_to_decide(pin))?;
         let version = self.publish(kept, &accepted).await?;
-        let accepted =
-            PinRecord { version: Some(version.clone()), seen_at: self.parts.kernel.clock().now(), ..accepted };
-        self.store_pins(&key_of(kept), vec![accepted.clone()], false).await?;
-        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, Some(&version))), format!("accepted {digest}")).await?;
-        Ok(accepted)
+        let seen_at = self.parts.kernel.clock().now();
+        let pin = PinRecord { version: Some(version.clone()), seen_at, ..accepted };
+        Ok(Decided { pin, version: Some(version), note: format!("accepted {digest}") })
     }
 
-    async fn reject(&self, kept: &Kept, pin: &PinRecord, act: ServerAct<'_>) -> Result<PinRecord, Refusal> {
+    fn reject(&self, pin: &PinRecord) -> Result<Decided, Refusal> {
         let digest = pins::undecided(pin).ok_or_else(|| nothing_to_decide(pin))?;
         let rejected = pins::reject(pin).ok_or_else(|| nothing_to_decide(pin))?;
-        let rejected = PinRecord { seen_at: self.parts.kernel.clock().now(), ..rejected };
-        self.store_pins(&key_of(kept), vec![rejected.clone()], false).await?;
-        act.done(AuditAction::ToolPinChanged, Some((&pin.tool, None)), format!("rejected {digest}")).await?;
-        Ok(rejected)
+        let pin = PinRecord { seen_at: self.parts.kernel.clock().now(), ..rejected };
+        Ok(Decided { pin, version: None, note: format!("rejected {digest}") })
     }
 
-    async fn classify(
-        &self,
-        kept: &Kept,
-        pin: &PinRecord,
-        class: SideEffectPolicy,
-        act: ServerAct<'_>,
-    ) -> Result<PinRecord, Refusal> {
+    async fn classify(&self, kept: &Kept, pin: &PinRecord, class: SideEffectPolicy) -> Result<Decided, Refusal> {
         if class == SideEffectPolicy::Compensatable {
             return Err(Refusal::new(ErrorCode::E3004, "a tool of a server cannot be `compensatable`")
                 .hint("nothing says which tool undoes it: use `irreversible`, or `idempotent` if twice is as once"));
@@ -220,10 +220,8 @@ impl Catalogue {
             // A version never changes, so another class is another version.
             classified.version = Some(self.publish(kept, &classified).await?);
         }
-        self.store_pins(&key_of(kept), vec![classified.clone()], false).await?;
-        let named = Some((&pin.tool, classified.version.as_ref()));
-        act.done(AuditAction::ToolPinChanged, named, format!("classified as {}", class.as_str())).await?;
-        Ok(classified)
+        let version = classified.version.clone();
+        Ok(Decided { pin: classified, version, note: format!("classified as {}", class.as_str()) })
     }
 
     fn report(&self, kept: &Kept) -> ServerReport {
@@ -278,10 +276,6 @@ impl Catalogue {
             None => Ok(()),
         }
     }
-}
-
-fn key_of(kept: &Kept) -> ServerKey {
-    (kept.record.tenant.clone(), kept.record.name.clone())
 }
 
 /// What accepting would mean for callers.

@@ -21,8 +21,6 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{Catalogue, Kept, ServerKey, key_of, stored};
 use crate::pins;
 
-/// How often everything is read again without a word from anybody.
-const REFRESH: Duration = Duration::from_secs(30);
 /// The shortest time from one reading to the next: of a hundred changes in a row, a few are read.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -44,7 +42,7 @@ impl Catalogue {
             loop {
                 let told = tokio::select! {
                     told = changes.recv() => told,
-                    () = self.parts.kernel.clock().sleep(REFRESH) => Err(RecvError::Lagged(0)),
+                    () = self.parts.kernel.clock().sleep(self.parts.reread) => Err(RecvError::Lagged(0)),
                 };
                 match told {
                     Ok(Change::Access { .. } | Change::Decisions | Change::DecisionsOf { .. }) => {}

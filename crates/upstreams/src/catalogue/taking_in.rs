@@ -11,7 +11,7 @@ use contract::version::Version;
 use futures_util::stream::{self, StreamExt as _};
 use kernel::WhyUnavailable;
 use kernel::ports::server_desk::ToolProblem;
-use kernel::ports::upstream_store::{Definition, PinRecord, PinState};
+use kernel::ports::upstream_store::{Definition, PinChange, PinRecord, PinState, PinsPut};
 use serde_json::Value;
 
 use super::descriptor::{self, NO_ANSWER, NOT_ADMITTED, Offer};
@@ -38,6 +38,9 @@ pub struct Round {
     /// The server does not offer it any more.
     pub withdrawn: Vec<ToolId>,
 }
+
+/// How often a look, or a decision, is judged again because another instance was quicker.
+pub(super) const JUDGED_MAX: usize = 4;
 
 /// A pin that changes, and why.
 struct Change {
@@ -67,21 +70,25 @@ impl Catalogue {
         };
         // Thousands of schemas are compiled here; calls must not wait for it.
         let offer = tokio::task::spawn_blocking(move || descriptor::offer(&listed)).await.map_err(|_| unlooked())?;
-        // What is known is compared after the server has been heard, which may have taken a while.
-        self.catch_up().await?;
-        let kept = self.known(key)?;
-        let mut changes = self.judged(&kept, &offer).await?;
-        self.take_away(&changes);
-        let Offer { mut problems, .. } = offer;
-        let failed = self.publish_new(&kept, &mut changes).await;
-        for (tool, refusal) in failed {
-            changes.retain(|change| change.pin.upstream_tool != tool);
-            problems.add(&tool, NOT_ADMITTED, refusal.message);
+        for _ in 0..JUDGED_MAX {
+            // What is known is compared after the server has been heard, which may have taken a while.
+            self.catch_up().await?;
+            let kept = self.known(key)?;
+            let mut changes = self.judged(&kept, &offer).await?;
+            self.take_away(&changes);
+            let mut problems = offer.problems.clone();
+            let failed = self.publish_new(&kept, &mut changes).await;
+            for (tool, refusal) in failed {
+                changes.retain(|change| change.pin.upstream_tool != tool);
+                problems.add(&tool, NOT_ADMITTED, refusal.message);
+            }
+            self.note(key, problems.0);
+            let round = round(&changes);
+            if self.keep(&kept, changes).await? {
+                return Ok(round);
+            }
         }
-        self.note(key, problems.0);
-        let round = round(&changes);
-        self.keep(key, changes).await?;
-        Ok(round)
+        Err(outdated(&key.1))
     }
 
     /// What follows for each tool from what its server says. Nothing is changed yet.
@@ -199,10 +206,11 @@ impl Catalogue {
         Ok(version)
     }
 
-    /// Makes the changes durable, and then visible, all at once.
-    async fn keep(&self, key: &ServerKey, changes: Vec<Change>) -> Result<(), Refusal> {
+    /// Makes the changes durable, and then visible, all at once. False, and nothing is stored, if they were judged by what is
+    /// not so any more.
+    async fn keep(&self, judged: &Kept, changes: Vec<Change>) -> Result<bool, Refusal> {
         let kernel = &self.parts.kernel;
-        let Some(by) = self.kept(key).map(|kept| kept.record.added_by) else { return Err(gone(key)) };
+        let (tenant, by) = (&judged.record.tenant, &judged.record.added_by);
         for Change { outcome, pin } in &changes {
             let said = match outcome {
                 Outcome::Hold => "held back at first sight",
@@ -212,7 +220,7 @@ impl Catalogue {
                 // Recorded as a registration.
                 Outcome::Admit | Outcome::Keep => continue,
             };
-            let noted = kernel.server_news(&key.0, &by, &pin.tool, said.to_owned()).await;
+            let noted = kernel.server_news(tenant, by, &pin.tool, said.to_owned()).await;
             match noted {
                 Ok(()) => {}
                 // What cannot be recorded is not given back; it is taken away all the same.
@@ -221,17 +229,23 @@ impl Catalogue {
             }
         }
         let pins: Vec<PinRecord> = changes.into_iter().map(|change| change.pin).collect();
-        self.store_pins(key, pins, true).await
+        self.store_pins(judged, pins, true).await
     }
 
-    /// Stores pins of a server and acts upon them. With `answers` the server has just been heard.
-    pub(super) async fn store_pins(&self, key: &ServerKey, pins: Vec<PinRecord>, answers: bool) -> Result<(), Refusal> {
+    /// Stores pins of a server, which were judged by what was known of it then, and acts upon them. False, and nothing is
+    /// stored, if another instance has changed one of them since (CAT-6). With `answers` the server has just been heard.
+    pub(super) async fn store_pins(&self, judged: &Kept, pins: Vec<PinRecord>, answers: bool) -> Result<bool, Refusal> {
+        let key = &(judged.record.tenant.clone(), judged.record.name.clone());
         let has_changed = !pins.is_empty();
         let storing = self.storing.read().await;
         if has_changed {
-            let kept = self.parts.store.put_pins(&key.0, &key.1, &pins).await.map_err(|error| error.refusal())?;
-            if !kept {
-                return Err(gone(key));
+            let read = |pin: &PinRecord| judged.pins.get(&pin.upstream_tool).cloned();
+            let changes: Vec<PinChange> =
+                pins.iter().map(|pin| PinChange { read: read(pin), pin: pin.clone() }).collect();
+            match self.parts.store.put_pins(&key.0, &key.1, &changes).await.map_err(|error| error.refusal())? {
+                PinsPut::Kept => {}
+                PinsPut::ServerGone => return Err(gone(key)),
+                PinsPut::Outdated => return Ok(false),
             }
         }
         {
@@ -245,7 +259,7 @@ impl Catalogue {
         if has_changed {
             self.tell_others().await;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn note(&self, key: &ServerKey, problems: Vec<ToolProblem>) {
@@ -308,6 +322,11 @@ fn round(changes: &[Change]) -> Round {
 fn gone(key: &ServerKey) -> Refusal {
     Refusal::new(ErrorCode::E3101, format!("the server `{}` was removed meanwhile", descriptor::shown(&key.1)))
         .hint("nothing of it is offered")
+}
+
+pub(super) fn outdated(server: &str) -> Refusal {
+    let message = format!("what is known of the server `{}` changes all the time elsewhere", descriptor::shown(server));
+    Refusal::new(ErrorCode::E3408, message).hint("nothing was kept; look again, and decide again")
 }
 
 fn unlooked() -> Refusal {

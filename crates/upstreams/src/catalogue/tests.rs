@@ -18,7 +18,7 @@ use kernel::ports::entropy::Entropy;
 use kernel::ports::key_vault::{KeyVault, KeyVaultError};
 use kernel::ports::observer::Unwatched;
 use kernel::ports::server_desk::{Decision, PinReport, ServerDesk};
-use kernel::ports::upstream_store::PinState;
+use kernel::ports::upstream_store::{PinState, UpstreamStore};
 use kernel::registry::{ListFilter, Registry};
 use kernel::{
     Access, AccessParts, AccessSettings, Actor, Bookkeeper, Identity, IdentitySettings, IsolationPolicy, Kernel,
@@ -128,10 +128,16 @@ fn admission() -> Admission {
 #[derive(Debug, Default)]
 struct Sniffer {
     blocks: AtomicBool,
+    /// Whom the next look tells that it has come this far, and whom it waits for then.
+    pause: Mutex<Option<(std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>)>>,
 }
 
 impl Inspector for Sniffer {
     fn inspect(&self, definitions: &[Value], _: &[String], _: &[String]) -> Vec<Inspection> {
+        if let Some((here, go_on)) = self.pause.lock().unwrap().take() {
+            here.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
         let look = |definition: &Value| {
             let found = definition.to_string().contains("evil");
             let findings = if found { vec![json!({ "kind": "instruction_to_model" })] } else { Vec::new() };
@@ -219,6 +225,7 @@ impl Stage {
             inspector: sniffer.clone(),
             admission: Arc::new(admission()),
             bus,
+            reread: Duration::from_secs(30),
         };
         let catalogue = Catalogue::open(parts).await.unwrap();
         Self { kernel, store, puppets, sniffer, paper, catalogue, _recorder: recorder }
@@ -577,4 +584,28 @@ async fn what_one_instance_changes_is_so_at_the_others() {
     other.catalogue.catch_up().await.unwrap();
     assert_eq!(why(&other), Some(WhyUnavailable::Withdrawn));
     assert!(other.catalogue.names().is_empty() && other.puppets.applied.lock().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_does_not_undo_what_was_decided_elsewhere_while_it_was_under_way() {
+    let (store, bus) = (Arc::new(MemoryStore::default()), Arc::new(MemoryBus::default()));
+    let on = async || Stage::on(Arc::clone(&store), Arc::default(), Some(Arc::clone(&bus) as Arc<dyn ChangeBus>)).await;
+    let (one, other) = (on().await, on().await);
+    one.says("files", vec![tool("read_file", "Reads a file.")]);
+    one.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    one.says("files", vec![tool("read_file", "Reads every file.")]);
+    let (here, come) = std::sync::mpsc::channel();
+    let (go_on, told) = std::sync::mpsc::channel();
+    *one.sniffer.pause.lock().unwrap() = Some((here, told));
+    let catalogue = Arc::clone(&one.catalogue);
+    let look = tokio::spawn(async move { catalogue.refresh(&TenantId::home(), "files").await });
+    tokio::task::spawn_blocking(move || come.recv().unwrap()).await.unwrap();
+    // The look has read the pin and judged it; it has stored nothing.
+    let pure = Decision::Classify(SideEffectPolicy::Pure);
+    other.catalogue.decide(admin(), None, "files", "read_file", pure).await.unwrap();
+    go_on.send(()).unwrap();
+    assert_eq!(look.await.unwrap().unwrap().quarantined.len(), 1);
+    let pins = UpstreamStore::load(&*store).await.unwrap().pins;
+    let [pin] = pins.as_slice() else { panic!("{pins:?}") };
+    assert_eq!((pin.state, pin.classification), (PinState::Quarantined, Some(SideEffectPolicy::Pure)));
 }

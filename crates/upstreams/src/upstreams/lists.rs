@@ -27,6 +27,9 @@ pub const LIST_BYTES_MAX: usize = 64 << 20;
 /// Most pages of one list of a server.
 const PAGES_MAX: usize = 1_000;
 
+/// Whose places it takes within its tenant, beside those of the tenant's agents.
+const LISTS: &str = "lists";
+
 /// Something that may be asked twice.
 enum Errand<'a> {
     Ask {
@@ -212,7 +215,7 @@ impl Upstreams {
 
     async fn run(&self, owner: &TenantId, name: &str, caller: &TenantId, errand: Errand<'_>) -> Result<Value, Refusal> {
         let unit = self.unit(&self.definition(owner, name)?, caller)?;
-        let _turn = unit.admitted().await?;
+        let _turn = unit.admitted(caller, LISTS).await?;
         let mut again = true;
         loop {
             let live = unit.live().await?;

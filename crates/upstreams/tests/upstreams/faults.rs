@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use contract::error::ErrorCode;
-use kernel::ports::executor::{ExecutionReach, Executor as _, ExecutorError};
+use gantry_upstreams::spec::ServerSpec;
+use kernel::ports::executor::{ExecutionReach, Executor as _, ExecutorError, ToolCall};
 use serde_json::json;
 
 use crate::rig::{Rig, call, text};
@@ -118,6 +119,32 @@ async fn who_comes_when_the_queue_is_full_is_turned_away() {
 }
 
 #[tokio::test]
+async fn calls_of_one_tenant_leave_room_on_a_server_that_all_share() {
+    let mut bounds = crate::rig::bounds();
+    (bounds.calls_max, bounds.queue_max) = (8, 8);
+    let rig = Rig::with(bounds);
+    rig.apply(ServerSpec { shareable: true, ..rig.spec(&[]) });
+    let of = |tenant: &str, agent: usize, tool: &str| ToolCall {
+        tenant: tenant.parse().unwrap(),
+        agent: format!("{tenant}-{agent}").parse().unwrap(),
+        ..call(tool, "pure", json!({}))
+    };
+    let held = futures_util::future::join_all((0..12).map(|agent| rig.run(of("mallory", agent, "sleep"))));
+    let others = async {
+        rig.until("calls of the hostile tenant", |rig| rig.marked("sleep") >= 6).await;
+        for tenant in ["acme", "zeta"] {
+            rig.run(of(tenant, 0, "echo")).await.unwrap();
+        }
+        assert_eq!(rig.marked("sleep"), 6, "three quarters of eight");
+    };
+    tokio::select! {
+        outcomes = held => panic!("{outcomes:?}"),
+        () = others => {}
+    }
+    rig.upstreams.apply(Vec::new());
+}
+
+#[tokio::test]
 async fn servers_that_cannot_be_met_are_refused_with_the_reason() {
     for (switches, code, word) in [
         (&["--version", "9999-01-01"][..], ErrorCode::E3502, "Protocol version mismatch"),
@@ -125,7 +152,7 @@ async fn servers_that_cannot_be_met_are_refused_with_the_reason() {
         (&["--exit-at-start"][..], ErrorCode::E3502, "could not be started"),
     ] {
         let rig = Rig::misbehaving(switches);
-        let ExecutorError { refusal: refused, reach } =
+        let ExecutorError { refusal: refused, reach, .. } =
             rig.executor.execute(call("echo", "unclassified", json!({}))).await.unwrap_err();
         assert_eq!((refused.code, reach), (code, ExecutionReach::NotSent), "{refused:?}");
         assert!(refused.message.contains(word), "{refused:?}");

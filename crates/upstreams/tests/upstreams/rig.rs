@@ -374,6 +374,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         tenant: home(),
         subject: "admin".parse().unwrap(),
         user: None,
+        agent: "admin".parse().unwrap(),
         time_left: Duration::from_secs(20),
         limits: ResolvedLimits::default(),
         isolation: Isolation::Builtin,

@@ -227,7 +227,7 @@ static PROSE: &[Entry] = &[
     ]),
     (ErrorCode::E3701, "As many jobs wait as may, for this tenant or in all. Nothing was kept.", &[
         "Wait for `retry_after_ms` and submit the call again.",
-        "Submit fewer, or let the operator raise `[jobs] queue_per_tenant`, `queue_total` or `concurrency`.",
+        "Submit fewer, or let the operator raise `[jobs] queue_per_agent`, `queue_per_tenant`, `queue_total` or `concurrency`.",
     ]),
     (ErrorCode::E3702, "There is no job with this id for this caller. Jobs of other tenants and agents are answered in the same way, and ended jobs are forgotten after their retention.", &[
         "Check the id, and that the token is of the agent that submitted the call.",

@@ -89,6 +89,7 @@ pub(super) async fn open(
         inspector: Arc::new(Scanned { blocks: config.scan.blocks }),
         admission: Arc::clone(upstreams.admission()),
         bus: news.cloned(),
+        reread: config.upstreams_reread,
     };
     let catalogue = Catalogue::open(parts).await.map_err(|refusal| {
         Failure::from(refusal)

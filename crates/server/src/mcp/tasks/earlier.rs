@@ -220,7 +220,7 @@ impl Handler {
         let mut news = jobs.news();
         let mut task = self.task(visit, id).await?;
         if !task.status().is_terminal() {
-            let _room = self.door.watchers().try_acquire().map_err(|_| {
+            let _room = self.door.watcher(visit.caller.caller()).ok_or_else(|| {
                 let refusal =
                     Refusal::new(ErrorCode::E3001, "too many clients wait for tasks").hint("ask with tasks/get");
                 to_wire::error(&refusal, visit.who.trace_id)
@@ -261,7 +261,7 @@ impl Handler {
 
     /// Tells the session of a task whenever it changes, until it has ended or the session has.
     fn tell_changes(&self, visit: Visit, id: InvocationId, peer: Peer<RoleServer>) {
-        let (Some(jobs), Ok(room)) = (self.task_keeper(), Arc::clone(self.door.watchers()).try_acquire_owned()) else {
+        let (Some(jobs), Some(room)) = (self.task_keeper(), self.door.watcher(visit.caller.caller())) else {
             return;
         };
         let (jobs, mut news, kept) = (Arc::clone(jobs), jobs.news(), self.kept_for_ms());

@@ -16,10 +16,11 @@ use bytes::Bytes;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use futures_util::stream;
+use kernel::Place;
 use kernel::jobs::{Jobs, status_told_by};
 use kernel::ports::job_store::{JobEvent, JobKey, JobState};
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
 
 use super::{id_in_path, keeper};
 use crate::answer::{Answer, Handled};
@@ -48,7 +49,7 @@ struct Watch {
     began: Duration,
     /// It has ended; what is left are the events that are kept of it.
     ended: bool,
-    _room: OwnedSemaphorePermit,
+    _room: Place,
 }
 
 pub(super) async fn events(door: Arc<Door>, mut incoming: Incoming) -> Handled {
@@ -63,7 +64,8 @@ pub(super) async fn events(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     // Before the first look, so that nothing falls between.
     let news = jobs.news();
     let (key, state) = jobs.find(who.actor(), tenant.as_ref(), id).await?;
-    let room = Arc::clone(door.watchers()).try_acquire_owned().map_err(|_| {
+    let caller = door.kernel().recognise(who.actor()).await?;
+    let room = door.watcher(caller.caller()).ok_or_else(|| {
         Refusal::new(ErrorCode::E3001, "too many streams of events are open").hint("ask with GET instead, or later")
     })?;
     let began = door.kernel().clock().monotonic();

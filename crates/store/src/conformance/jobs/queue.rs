@@ -135,7 +135,7 @@ pub async fn a_delayed_job_is_taken_when_it_is_due(adapter: impl Adapter) {
 
 pub async fn the_queue_is_bounded_per_tenant_and_in_total(adapter: impl Adapter) {
     let store = ready(&adapter).await;
-    let bounds = QueueBounds { per_tenant: 2, total: 3 };
+    let bounds = QueueBounds { per_flow: 10, per_tenant: 2, total: 3 };
     let bounded = |of: &str, number| NewJob { bounds, ..job(of, number) };
     put(&store, bounded("local", 1)).await;
     put(&store, NewJob { delay: HOUR, ..bounded("local", 2) }).await;
@@ -147,6 +147,27 @@ pub async fn the_queue_is_bounded_per_tenant_and_in_total(adapter: impl Adapter)
     assert_eq!(again, Enqueued::Existing { id: uuid(1), same: true }, "what is there is found in a full queue too");
     take_one(&store).await;
     put(&store, bounded("acme", 5)).await;
+}
+
+pub async fn one_flow_fills_no_more_of_its_tenants_queue_than_its_bound(adapter: impl Adapter) {
+    let store = ready(&adapter).await;
+    let bounds = QueueBounds { per_flow: 2, per_tenant: 4, total: 10 };
+    let of = |flow: &str, number| NewJob { bounds, flow: flow.into(), ..job("local", number) };
+    put(&store, of("loud", 1)).await;
+    put(&store, NewJob { delay: HOUR, ..of("loud", 2) }).await;
+    assert_eq!(store.enqueue(of("loud", 3)).await.unwrap(), Enqueued::Full, "a job that is delayed waits too");
+    assert_eq!(store.find(&key("local", 3)).await.unwrap(), None);
+    let again = store.enqueue(of("loud", 1)).await.unwrap();
+    assert_eq!(again, Enqueued::Existing { id: uuid(1), same: true });
+    put(&store, of("quiet", 4)).await;
+    put(&store, NewJob { key: key("acme", 5), ..of("loud", 5) }).await;
+    assert_eq!(take_one(&store).await.0, key("local", 1));
+    put(&store, of("loud", 6)).await;
+    assert_eq!(store.enqueue(of("loud", 7)).await.unwrap(), Enqueued::Full, "a running job waits no more");
+    store.ask_cancel(&key("local", 2), "", error()).await.unwrap();
+    put(&store, of("loud", 7)).await;
+    assert_eq!(store.enqueue(of("third", 8)).await.unwrap(), Enqueued::New);
+    assert_eq!(store.enqueue(of("third", 9)).await.unwrap(), Enqueued::Full, "the bound of the tenant");
 }
 
 pub async fn one_dedupe_key_makes_one_job_within_its_window(adapter: impl Adapter) {

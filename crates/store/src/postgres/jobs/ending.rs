@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use kernel::ports::job_store::{CancelAsked, DedupeKey, End, Fence, FoundResult, JobKey, JobState, PROGRESS_KEPT_MAX, Written};
+use kernel::ports::job_store::{
+    CancelAsked, DedupeKey, End, Fence, FoundResult, JobKey, JobState, PROGRESS_KEPT_MAX, Written,
+};
 use serde_json::{Value, json};
 
 use super::records::state;

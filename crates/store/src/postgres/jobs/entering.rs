@@ -4,7 +4,7 @@
 //! entered the same job meanwhile, the unique indexes keep it from being there twice, and the statement is tried again, which
 //! then finds it.
 //!
-//! The bound of a tenant is exact, because its counter is locked. The bound in total is a sum over all tenants, which may be
+//! The bounds of a tenant and of a flow of it are exact, because their counters are locked, the tenant's first. The bound in total is a sum over all tenants, which may be
 //! overshot by as many jobs as different tenants enter at the same moment; locking all of them would make one queue of all.
 
 use contract::ids::InvocationId;
@@ -81,6 +81,7 @@ impl PostgresStore {
                     boolean(&owner.is_some()),
                     text(&job.flow),
                     text(&job.owner.delegators()),
+                    int(&bound(job.bounds.per_flow)),
                 ],
             )
             .await?;
@@ -115,8 +116,13 @@ fn entering() -> String {
          own AS MATERIALIZED (
              SELECT waiting FROM job_tenants WHERE tenant_id = $2 AND NOT $21 AND NOT EXISTS (SELECT 1 FROM known) FOR UPDATE
          ),
+         own_flow AS MATERIALIZED (
+             SELECT waiting FROM job_flows
+             WHERE tenant_id = $2 AND flow = $22 AND (SELECT count(*) FROM own) > 0 FOR UPDATE
+         ),
          room AS MATERIALIZED (
              SELECT $21 OR (coalesce((SELECT waiting FROM own), 0) < $19
+                            AND coalesce((SELECT waiting FROM own_flow), 0) < $24
                             AND (SELECT coalesce(sum(waiting), 0) FROM job_tenants) < $20) AS is_there
          ),
          new AS (

@@ -5,8 +5,8 @@ use std::time::Duration;
 use contract::ids::InvocationId;
 use kernel::ports::clock::UnixMillis;
 use kernel::ports::job_store::{
-    Adopted, CancelAsked, DedupeKey, End, Enqueued, Fence, FoundResult, JobKey, JobState, NewJob, OwnerId, PROGRESS_KEPT_MAX,
-    Written, rank,
+    Adopted, CancelAsked, DedupeKey, End, Enqueued, Fence, FoundResult, JobKey, JobState, NewJob, OwnerId,
+    PROGRESS_KEPT_MAX, Written, rank,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::{Value, json};
@@ -69,7 +69,14 @@ pub(super) fn enqueue(
             .optional()?;
         Ok(waiting.unwrap_or_default().unsigned_abs())
     };
-    if waiting(job.key.tenant.as_str())? >= job.bounds.per_tenant || waiting("")? >= job.bounds.total {
+    let of_flow: Option<i64> = connection
+        .prepare_cached("SELECT waiting FROM job_flows WHERE tenant_id = ?1 AND flow = ?2")?
+        .query_row([job.key.tenant.as_str(), &job.flow], |row| row.get(0))
+        .optional()?;
+    if of_flow.unwrap_or_default().unsigned_abs() >= job.bounds.per_flow
+        || waiting(job.key.tenant.as_str())? >= job.bounds.per_tenant
+        || waiting("")? >= job.bounds.total
+    {
         return Ok(Enqueued::Full);
     }
     let (state, ready) = if job.delay.is_zero() { (JobState::Queued, 1) } else { (JobState::Delayed, 0) };
