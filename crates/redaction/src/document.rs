@@ -104,7 +104,9 @@ fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -
             masked_members(member, names, nested) || masked
         }),
         Value::Array(items) => {
-            items.iter_mut().fold(false, |masked, item| masked_members(item, names, nested) || masked)
+            // Every one of them is looked at, also after one that was masked.
+            let masked = items.iter_mut().filter_map(|item| masked_members(item, names, nested).then_some(()));
+            masked.count() > 0
         }
         Value::String(text) => {
             let Some(mut inner) = nested_json(text, nested) else { return false };
