@@ -1,7 +1,6 @@
 //! Whoever takes another agent's name in a token exchange has nothing of what is kept for that agent: no jobs, results, events,
 //! checkpoints or use, and no keys. An agent that was handed a token has what it did with it, and nobody else's.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -11,7 +10,7 @@ use tempfile::TempDir;
 use crate::delegated_rights::renamed;
 use crate::support::{Answer, Gantry, PATIENCE, Start, manifest, open_to_all};
 
-/// Notes that it runs, saves a state, and waits for a file if it is told one.
+/// Saves a state, stands still if it is told to, and says which run of it this is.
 const PROGRAM: &str = r#"
 import json, os, sys, time
 
@@ -20,17 +19,21 @@ def send(**message):
 
 call = json.loads(sys.stdin.readline())
 wish = call["params"]["parameters"]
-with open(wish["note"], "a") as file:
-    file.write("run\n")
 send(id="c", method="checkpoint", params={"name": "step", "state": {"word": wish["word"]}})
 sys.stdin.readline()
-while wish.get("until") and not os.path.exists(wish["until"]):
-    time.sleep(0.02)
-send(id=call["id"], result={"word": wish["word"]})
+if wish["waits"]:
+    time.sleep(600)
+send(id=call["id"], result={"word": wish["word"], "run": os.urandom(8).hex()})
 "#;
 
+/// What a tool is told: its word, and whether it stands still.
+fn wish(word: &str, waits: bool) -> Value {
+    json!({ "word": word, "waits": waits })
+}
+
 struct Office {
-    home: TempDir,
+    /// Held, because the server lives in it.
+    _home: TempDir,
     gantry: Gantry,
 }
 
@@ -43,44 +46,26 @@ impl Office {
             std::fs::write(folder.join("main.py"), PROGRAM).unwrap();
             let manifest = json!({
                 "tool_id": id, "namespace": "demo", "version": "1.0.0", "name": id, "provider": "Demo",
-                "description": "Notes that it runs, saves a state and says a word.", "protocol": protocol,
+                "description": "Saves a state, says a word and which run of it this is.", "protocol": protocol,
                 "side_effect_policy": effects, "timeout_class": "long_running", "timeout_default": 120,
-                "parameters": { "type": "object", "required": ["note", "word"], "properties": {
-                    "note": { "type": "string", "description": "where runs are noted" },
+                "parameters": { "type": "object", "required": ["word", "waits"], "properties": {
                     "word": { "type": "string", "description": "what is said" },
-                    "until": { "type": "string", "description": "the file that is waited for" } } },
+                    "waits": { "type": "boolean", "description": "whether it stands still" } } },
                 "result_schema": { "type": "object" },
                 "checkpoint_config": { "enabled": true, "macro_events": ["step"] },
-                "execution": { "type": "process", "command": ["python3", "main.py"], "protocol": "gantry/1" },
+                "execution": { "type": "process", "command": ["python3", "main.py"], "protocol": "gantry/1",
+                    "isolation": "process" },
             });
             std::fs::write(folder.join("tool.json"), manifest.to_string()).unwrap();
         }
         open_to_all(home.path());
         let (data, tools) = (home.path().join("data"), home.path().join("tools"));
-        let start = Start::new().data(&data).arg("--tools").arg(tools.to_str().unwrap());
-        let gantry = start.arg("--unsandboxed-processes").run().await;
-        Self { home, gantry }
+        let gantry = Start::new().data(&data).arg("--tools").arg(tools.to_str().unwrap()).run().await;
+        Self { _home: home, gantry }
     }
 
     async fn agent(&self, name: &str) -> String {
         self.gantry.mint(json!({ "tenant": "local", "sub": name })).await
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-
-    /// What a tool is told: its word, and whether it waits for ever.
-    fn wish(&self, word: &str, waits: bool) -> Value {
-        let mut wish = json!({ "note": self.path(word), "word": word });
-        if waits {
-            wish["until"] = json!(self.path("never"));
-        }
-        wish
-    }
-
-    fn runs(&self, word: &str) -> usize {
-        std::fs::read_to_string(self.path(word)).unwrap_or_default().lines().count()
     }
 
     async fn call(&self, token: &str, tool: &str, parameters: Value, options: Value) -> Answer {
@@ -136,10 +121,9 @@ impl Office {
         }
         assert!(!self.listed(token).await.contains(&json!(id)));
         assert_eq!(self.checkpoints(token, id).await, Vec::<Value>::new());
-        let (path, body) = (format!("/v1/tools/resume/{id}"), json!({ "parameters": self.wish("stolen", false) }));
+        let (path, body) = (format!("/v1/tools/resume/{id}"), json!({ "parameters": wish("stolen", false) }));
         let resumed = self.gantry.request(Method::POST, &path, Some(token), Some(body)).await;
         assert_eq!(resumed.refusal(), (404, "E3903"), "{}", resumed.text);
-        assert_eq!(self.runs("stolen"), 0);
     }
 }
 
@@ -148,8 +132,13 @@ async fn what_is_kept_for_an_agent_is_not_there_for_whoever_takes_its_name() {
     let office = Office::open().await;
     let (alice, mallory) = (office.agent("alice").await, office.agent("mallory").await);
     let taken = renamed(&office.gantry, &mallory, "alice").await;
-    let id = office.submit(&alice, office.wish("hers", true)).await;
+    let id = office.submit(&alice, wish("hers", true)).await;
     office.until(&alice, &id, "running").await;
+    let began = std::time::Instant::now();
+    while office.checkpoints(&alice, &id).await.is_empty() {
+        assert!(began.elapsed() < PATIENCE, "it has saved nothing");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     office.sees_nothing(&taken, &id).await;
     let cancelled = office.ask(&alice, Method::POST, &format!("/v1/invocations/{id}/cancel")).await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.text);
@@ -176,9 +165,9 @@ async fn an_agent_has_the_jobs_of_its_own_token_and_not_those_of_a_sibling() {
     let office = Office::open().await;
     let boss = office.agent("boss").await;
     let (one, two) = (renamed(&office.gantry, &boss, "one").await, renamed(&office.gantry, &boss, "two").await);
-    let id = office.submit(&two, office.wish("twos", false)).await;
+    let id = office.submit(&two, wish("twos", false)).await;
     let done = office.until(&two, &id, "success").await;
-    assert_eq!(done.body["result"], json!({ "word": "twos" }), "{}", done.text);
+    assert_eq!(done.body["result"]["word"], "twos", "{}", done.text);
     // The same agent, with the next token from the same hand.
     let renewed = renamed(&office.gantry, &boss, "two").await;
     assert_eq!(office.listed(&renewed).await, [json!(id)]);
@@ -198,27 +187,29 @@ async fn the_keys_of_an_agent_do_not_meet_those_of_whoever_takes_its_name() {
     let taken = renamed(&office.gantry, &mallory, "alice").await;
     // A call with effects that is waited for: somebody was there first with her name and her key.
     let pay = async |token: &str, word: &str| {
-        office.call(token, "demo.payment", office.wish(word, false), json!({ "idempotency_key": "order-7" })).await
+        office.call(token, "demo.payment", wish(word, false), json!({ "idempotency_key": "order-7" })).await
     };
     let squatted = pay(&taken, "squatted").await;
     assert_eq!(squatted.status, 200, "{}", squatted.text);
     let hers = pay(&alice, "hers").await;
     assert_eq!((hers.status, &hers.body["result"]["word"]), (200, &json!("hers")), "{}", hers.text);
-    assert_eq!((office.runs("squatted"), office.runs("hers")), (1, 1));
-    for (token, word) in [(&alice, "hers"), (&taken, "squatted")] {
+    for (token, word, first) in [(&alice, "hers", &hers), (&taken, "squatted", &squatted)] {
         let repeated = pay(token, word).await;
-        assert_eq!(repeated.body["result"]["word"], word, "{}", repeated.text);
-        assert_eq!(office.runs(word), 1, "each key still stands for its own call");
+        assert_eq!(repeated.body["result"], first.body["result"], "each key still stands for its own call");
     }
     let id = hers.body["invocation_id"].as_str().unwrap().to_owned();
     // Without a key, under the id of her call.
-    let body = json!({ "tool_id": "demo.payment", "parameters": office.wish("hers", false), "invocation_id": id });
+    let body = json!({ "tool_id": "demo.payment", "parameters": wish("hers", false), "invocation_id": id });
     let copied = office.gantry.request(Method::POST, "/v1/tools/invoke", Some(&taken), Some(body)).await;
-    assert_ne!(copied.body["invocation_id"], json!(id), "her outcome is not answered: {}", copied.text);
+    assert_ne!(
+        copied.body["result"]["run"], hers.body["result"]["run"],
+        "her outcome is not answered: {}",
+        copied.text
+    );
     // The same in the background.
     let submit = async |token: &str, word: &str| {
         let options = json!({ "async_mode": true, "idempotency_key": "morning" });
-        let accepted = office.call(token, "demo.errand", office.wish(word, false), options).await;
+        let accepted = office.call(token, "demo.errand", wish(word, false), options).await;
         assert_eq!(accepted.status, 202, "{}", accepted.text);
         accepted.body["invocation_id"].as_str().unwrap().to_owned()
     };
