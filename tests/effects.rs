@@ -181,14 +181,14 @@ async fn a_server_hears_on_whose_behalf_it_is_called_and_its_messages_are_charge
             "execution_options": { "idempotency_key": "bill" } });
         let paid = gantry.request(Method::POST, "/v1/tools/invoke", Some(&token), Some(call)).await;
         assert_eq!(paid.status, 200, "{}", paid.text);
-        let told = bank.calls.lock().unwrap().last().unwrap()["_meta"]["dev.gantry/user"].clone();
+        let told = bank.counter.calls.lock().unwrap().last().unwrap()["_meta"]["dev.gantry/user"].clone();
         assert_eq!(told, user);
         let bytes = |member: &str| paid.body["execution_metadata"][member].as_u64().unwrap();
         used.push((bytes("network_bytes_sent"), bytes("network_bytes_received")));
     }
     let [(short, answered), (long, as_much)] = used[..] else { panic!("{used:?}") };
     assert!(short > 100 && (4_900..5_100).contains(&(long - short)), "{used:?}");
-    let length = u64::try_from(DONE.body.len()).unwrap();
+    let length = u64::try_from(bank::DONE.body.len()).unwrap();
     for received in [answered, as_much] {
         assert!((length - 2..length + 10).contains(&received), "the answer has {length} bytes: {used:?}");
     }

@@ -18,11 +18,11 @@ pub(super) struct Says {
     /// Where it says to go on.
     location: Option<&'static str>,
     /// `ID` stands for the id of the request.
-    body: &'static str,
+    pub(super) body: &'static str,
 }
 
 /// Does the work.
-const DONE: Says = Says {
+pub(super) const DONE: Says = Says {
     status: "200 OK",
     location: None,
     body: r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[],"structuredContent":{"paid":true},"resultType":"complete"}}"#,

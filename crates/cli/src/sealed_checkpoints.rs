@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use contract::ids::{InvocationId, Subject, TenantId};
+use contract::ids::{InvocationId, TenantId};
 use kernel::ports::checkpoint_store::{
-    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Saved, SealedCheckpoint,
+    CheckpointId, CheckpointStore, Ending, ListPage, ListedCheckpoint, Promoted, Saved, SealedCheckpoint,
 };
 use kernel::ports::registry_store::StoreError;
+use policy::CallOwner;
 
 use crate::store_seal::StoreSeal;
 
@@ -104,18 +105,20 @@ impl CheckpointStore for SealedCheckpoints {
         invocation: InvocationId,
         id: CheckpointId,
         keep: Duration,
-    ) -> Result<bool, StoreError> {
-        self.inner.promote(tenant, invocation, id, keep).await
+        if_idle: bool,
+    ) -> Result<Promoted, StoreError> {
+        self.inner.promote(tenant, invocation, id, keep, if_idle).await
     }
 
     async fn settle(
         &self,
         tenant: &TenantId,
         invocation: InvocationId,
-        owner: &Subject,
+        owner: &CallOwner,
+        fence: Option<u64>,
         ending: Ending,
     ) -> Result<(), StoreError> {
-        self.inner.settle(tenant, invocation, owner, ending).await
+        self.inner.settle(tenant, invocation, owner, fence, ending).await
     }
 
     async fn delete(&self, tenant: &TenantId, invocation: InvocationId, id: CheckpointId) -> Result<bool, StoreError> {

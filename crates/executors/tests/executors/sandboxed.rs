@@ -36,7 +36,7 @@ async fn reach(command: &[&str], protocol: &str, permissions: &[&str]) -> Execut
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let tool = tool(&json!({ "type": "process", "command": command, "protocol": protocol }), permissions);
     let homes = Homes::default();
-    homes.set(&tool.id, &tool.version, home.path().to_owned());
+    homes.set(&tool.id, &tool.version, tool.digest, home.path().to_owned());
     let sandbox = Sandbox::new(Launch { program: LAUNCHER.into(), arguments: Vec::new() }, 8);
     let walls = Walls::new(sandbox, RuntimePrograms::default());
     let confinement = Confinement::new(Reach::default(), Arc::new(NoSecrets), Arc::new(SystemResolver));

@@ -312,7 +312,7 @@ impl Keeper {
         kind: CheckpointKind,
         label: Option<String>,
     ) -> Result<(), SaveError> {
-        let Whose { tenant, invocation, owner, tool, version, fence, .. } = self.whose.clone();
+        let Whose { tenant, invocation, owner, tool, version, fence } = self.whose.clone();
         let Waiting { id, at, state, bytes } = waiting.clone();
         let head = CheckpointHead {
             id,

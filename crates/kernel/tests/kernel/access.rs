@@ -25,7 +25,7 @@ fn activation(tenant: &str, agent: Option<&str>, tool: &str, enabled: bool) -> A
         tool: tool.parse().unwrap(),
         enabled,
         overrides: PolicyOverrides::default(),
-        replaces: kernel::ReplacedActivation::default(),
+        replaces: gantry_kernel::ReplacedActivation::default(),
     }
 }
 

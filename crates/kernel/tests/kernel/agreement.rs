@@ -196,7 +196,7 @@ async fn built(world: &World) -> (Stage, Vec<String>) {
             tool: PATTERNS[switch.pattern].parse().unwrap(),
             enabled: switch.enabled,
             overrides: PolicyOverrides::default(),
-            replaces: kernel::ReplacedActivation::default(),
+            replaces: gantry_kernel::ReplacedActivation::default(),
         })
         .collect();
     stage.kernel.put_activations(admin(), wishes).await.unwrap();

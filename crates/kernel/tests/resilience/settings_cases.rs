@@ -97,7 +97,7 @@ fn nothing_said_means_the_defaults_and_a_manifest_says_it_for_its_own_tools() {
         canary_percent: Some(10),
         ..BreakerConfig::default()
     };
-    let slowly = BreakerConfig { slow_percent: Some(40), canary_step_percent: Some(25), ..own.clone() };
+    let slowly = BreakerConfig { slow_percent: Some(40), canary_step_percent: Some(25), ..own };
     let settings = defaults.overridden(&slowly);
     assert_eq!(settings.slow_percent, Some(40.0));
     assert_eq!(settings.canary, Some(Canary { first_percent: 10, step_percent: 25 }));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gantry_sandbox::{Child, Ended, Launch, Sandbox, Spec};
 use tokio::io::AsyncReadExt as _;
 
-const LAUNCHER: &str = env!("CARGO_BIN_EXE_gantry-test-launcher");
+pub(crate) const LAUNCHER: &str = env!("CARGO_BIN_EXE_gantry-test-launcher");
 
 /// Longest wait for anything; a passing test never waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,14 +21,6 @@ pub(crate) fn sandbox() -> Sandbox {
 pub(crate) fn sandbox_of_an_ordinary_user() -> Sandbox {
     let arguments = ["--reuid=1234", "--regid=1234", "--clear-groups", "--", LAUNCHER];
     Sandbox::new(Launch { program: "/usr/bin/setpriv".into(), arguments: arguments.map(Into::into).into() }, 64)
-}
-
-/// As root on a machine that has no group for memory, and so keeps no limit by groups.
-#[allow(dead_code, reason = "one of the two programs has no use for it")]
-pub(crate) fn sandbox_without_groups() -> Sandbox {
-    let script = "umount /sys/fs/cgroup/memory && exec \"$0\"";
-    let arguments = ["--mount", "--", "/bin/sh", "-c", script, LAUNCHER];
-    Sandbox::new(Launch { program: "/usr/bin/unshare".into(), arguments: arguments.map(Into::into).into() }, 64)
 }
 
 /// Runs to the end; what it wrote, and how it ended.

@@ -90,10 +90,10 @@ pub(super) static OPERATIONS: &[Operation] = &[Operation {
 
 pub(super) async fn invoke(door: Arc<Door>, mut incoming: Incoming) -> Handled {
     let who = incoming.credential()?;
-    if !incoming.recognised {
-        if let Err(refusal) = incoming.recognise(&door, &who).await {
-            return Err(Box::pin(door.kernel().refuse_unread(who.trace().clone(), refusal)).await.into());
-        }
+    if !incoming.recognised
+        && let Err(refusal) = incoming.recognise(&door, &who).await
+    {
+        return Err(Box::pin(door.kernel().refuse_unread(who.trace().clone(), refusal)).await.into());
     }
     let mut body = incoming.json(&door, &who).await?;
     let value = body.value.take();

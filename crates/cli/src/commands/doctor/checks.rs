@@ -135,7 +135,7 @@ fn sealing(config: &Config, dir: &DataDir) -> Finding {
         None => match dir.store_key() {
             Ok(Some(_)) => Finding::new(WHAT, Health::Well, "parameters in the store are sealed with `keys/store.key`"),
             // The first start on a new database makes it; without it, this data directory serves one from before.
-            Ok(None) if config.store.database().is_some() && dir.admin_token_file().exists() => {
+            Ok(None) if config.store.database().is_some() && dir.admin_token_file().try_exists().unwrap_or(true) => {
                 Finding::new(WHAT, Health::Notable, NOT_SEALED)
                     .hint("set `[store] seal_key_file`; docs/postgres.md says how")
             }
