@@ -159,8 +159,8 @@ fn items(source: &str) -> BTreeMap<&str, &str> {
     let mut found = BTreeMap::new();
     let mut start = 0;
     for line in source.split_inclusive('\n') {
-        let (rest, bare) = (&source[start..], line.trim_start());
-        let indent = &line[..line.len() - bare.len()];
+        let (Some((_, rest)), bare) = (source.split_at_checked(start), line.trim_start()) else { continue };
+        let indent = line.strip_suffix(bare).unwrap_or_default();
         start += line.len();
         let plain = bare.trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ").trim_start_matches("pub ");
         let plain = plain.trim_start_matches("async ");
@@ -169,8 +169,8 @@ fn items(source: &str) -> BTreeMap<&str, &str> {
             (None, Some(named)) => (named, ";\n".to_owned()),
             (None, None) => continue,
         };
-        if let (Some(name), Some(end)) = (words(named).next(), rest.find(&end)) {
-            found.insert(name, &rest[..end]);
+        if let (Some(name), Some((body, _))) = (words(named).next(), rest.split_once(&end)) {
+            found.insert(name, body);
         }
     }
     found
