@@ -1,0 +1,145 @@
+//! Work in the background: the queue, workers, turns of agents and deliveries of webhooks are shared.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Stage, metric, submit, succeeds, token, until};
+use crate::support::{Gantry, Start};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_agent_fills_no_more_than_its_part_of_its_tenants_queue() {
+    let stage = Stage::new();
+    let start = stage.start().env("GANTRY_JOBS__CONCURRENCY", "1").env("GANTRY_JOBS__QUEUE_PER_TENANT", "8");
+    let gantry = start.env("GANTRY_JOBS__QUEUE_PER_AGENT", "3").run().await;
+    let (loud, quiet) = (token(&gantry, "acme", "loud").await, token(&gantry, "acme", "quiet").await);
+    let first = submit(&gantry, &loud, "demo.gated", stage.parameters("gate", "loud"), "high").await;
+    until("the only worker is busy", async || (stage.noted().len() == 1).then_some(())).await;
+    for _ in 0..3 {
+        submit(&gantry, &loud, "calculator", json!({ "expression": "6 * 7" }), "high").await;
+    }
+    let options = json!({ "async_mode": true });
+    let body = json!({ "tool_id": "calculator", "parameters": { "expression": "1" }, "execution_options": options });
+    let full = gantry.request(Method::POST, "/v1/tools/invoke", Some(&loud), Some(body)).await;
+    assert_eq!(full.refusal(), (503, "E3701"), "{}", full.text);
+    let others = submit(&gantry, &quiet, "calculator", json!({ "expression": "6 * 7" }), "low").await;
+    stage.open("gate");
+    succeeds(&gantry, &loud, &first).await;
+    succeeds(&gantry, &quiet, &others).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_one_tenant_never_hold_all_workers() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_JOBS__CONCURRENCY", "4").run().await;
+    let mut held = Vec::new();
+    for number in 0..8 {
+        let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
+        let id = submit(&gantry, &agent, "demo.gated", stage.parameters("gate", "held"), "high").await;
+        held.push((agent, id));
+    }
+    until("jobs of the hostile tenant", async || (stage.noted().len() >= 3).then_some(())).await;
+    for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
+        let other = token(&gantry, tenant, agent).await;
+        let id = submit(&gantry, &other, "calculator", json!({ "expression": "6 * 7" }), "low").await;
+        succeeds(&gantry, &other, &id).await;
+    }
+    assert_eq!(stage.noted().len(), 3);
+    let workers = [
+        metric(&gantry, "gantry_places_max{resource=\"workers\"}").await,
+        metric(&gantry, "gantry_places_held{resource=\"workers\"}").await,
+    ];
+    assert_eq!(workers, [Some(4), Some(3)]);
+    stage.open("gate");
+    for (agent, id) in held {
+        succeeds(&gantry, &agent, &id).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn urgent_jobs_of_one_agent_take_no_turns_from_its_neighbour() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_JOBS__CONCURRENCY", "1").run().await;
+    let (loud, quiet) = (token(&gantry, "acme", "loud").await, token(&gantry, "acme", "quiet").await);
+    let other = token(&gantry, "acme", "other").await;
+    let first = submit(&gantry, &other, "demo.gated", stage.parameters("gate", "other"), "normal").await;
+    until("the only worker is busy", async || (stage.noted().len() == 1).then_some(())).await;
+    for _ in 0..30 {
+        submit(&gantry, &loud, "demo.gated", stage.parameters("", "loud"), "high").await;
+    }
+    let waiting = submit(&gantry, &quiet, "demo.gated", stage.parameters("", "quiet"), "low").await;
+    stage.open("gate");
+    succeeds(&gantry, &other, &first).await;
+    succeeds(&gantry, &quiet, &waiting).await;
+    let at = stage.noted().iter().position(|word| word == "quiet").unwrap();
+    assert!(at <= 2, "{} jobs of the loud agent ran before", at - 1);
+}
+
+/// A receiver that answers nobody, and one that answers everybody.
+struct Receiver {
+    url: String,
+    asked: Arc<AtomicUsize>,
+}
+
+fn receiver(answers: bool) -> Receiver {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let held: Mutex<Vec<TcpStream>> = Mutex::default();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut buffer = [0; 8192];
+            let _some = stream.read(&mut buffer);
+            if answers {
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+            } else {
+                held.lock().unwrap().push(stream);
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    Receiver { url, asked }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_never_answers_holds_up_its_own_deliveries_only() {
+    let (tarpit, well) = (receiver(false), receiver(true));
+    let start = Start::new().env("GANTRY_WEBHOOKS__ALLOW", format!("{},{}", tarpit.url, well.url));
+    let start = start.env("GANTRY_WEBHOOKS__TIMEOUT_MS", "300000").env("GANTRY_JOBS__CONCURRENCY", "8");
+    let gantry = start.run().await;
+    let subscribe = async |tenant: &str, url: &str| {
+        let boss = json!({ "sub": format!("did:example:boss-{tenant}"), "tenant": tenant, "roles": ["admin"] });
+        let boss = gantry.mint(boss).await;
+        let body = json!({ "url": format!("{url}/hook"), "events": ["invocation.completed"] });
+        let answer = gantry.request(Method::POST, "/v1/webhooks", Some(&boss), Some(body)).await;
+        assert!(answer.status < 300, "{}", answer.text);
+    };
+    subscribe("mallory", &tarpit.url).await;
+    subscribe("acme", &well.url).await;
+    subscribe("zeta", &well.url).await;
+    let end_a_call = async |tenant: &str| {
+        let agent = token(&gantry, tenant, "agent").await;
+        let id = submit(&gantry, &agent, "calculator", json!({ "expression": "6 * 7" }), "normal").await;
+        succeeds(&gantry, &agent, &id).await;
+    };
+    for _ in 0..12 {
+        end_a_call("mallory").await;
+    }
+    until("deliveries into the tarpit", async || (tarpit.asked.load(Ordering::SeqCst) >= 5).then_some(())).await;
+    for (count, tenant) in [(1, "acme"), (2, "zeta")] {
+        end_a_call(tenant).await;
+        until("the delivery", async || (well.asked.load(Ordering::SeqCst) >= count).then_some(())).await;
+    }
+    // Another receiver of the same tenant, too.
+    subscribe("mallory", &well.url).await;
+    end_a_call("mallory").await;
+    until("the neighbour's delivery", async || (well.asked.load(Ordering::SeqCst) >= 3).then_some(())).await;
+    assert_eq!(metric(&gantry, "gantry_places_held{resource=\"deliveries\"}").await, Some(5));
+    assert!(tarpit.asked.load(Ordering::SeqCst) <= 5, "one address holds five of eight workers at most");
+}
