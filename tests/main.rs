@@ -39,6 +39,7 @@ mod lifecycle;
 mod mcp;
 mod mcp_stdio;
 mod members;
+mod offered_things;
 mod one_installation;
 mod outgrowing;
 mod output_policy;

@@ -251,7 +251,7 @@ fn placed(tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Re
 }
 
 /// Counts the call against the budget of the token and of every token it was delegated from, before it runs.
-async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
+pub(super) async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
     let own = caller.budget().and_then(|budget| budget.calls).zip(caller.token_id());
     let own = own.map(|(calls, token)| (calls, token, caller.issuer()));
     let handed_on = caller.chain().iter().filter_map(|link| {
