@@ -12,6 +12,7 @@ mod authentication;
 mod authorization;
 mod backup;
 mod bad_input;
+mod begun_again;
 mod calls;
 mod checkpoints;
 mod cluster;

@@ -80,7 +80,7 @@ mod validate;
 mod verify;
 
 pub use authorize::{Authorized, authorize};
-pub(crate) use authorize::{authorize_in_theory, context_agrees_with_the_token};
+pub(crate) use authorize::{authorize_in_theory, context_agrees_with_the_token, token_covers};
 pub(crate) use execute::takes_place;
 pub use execute::{Executed, execute};
 pub use facts::Facts;

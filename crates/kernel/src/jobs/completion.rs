@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TenantId;
 use serde_json::Value;
 
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, view};
+use crate::identity::Principal;
 use crate::ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
 use crate::webhooks::{Completion, Webhooks};
 
@@ -32,10 +32,10 @@ impl Jobs {
     }
 
     /// Can this call be answered by a callback, if it wants one?
-    pub(super) async fn check_callback(&self, tenant: &TenantId, request: &InvokeRequest) -> Result<(), Refusal> {
+    pub(super) async fn check_callback(&self, caller: &Principal, request: &InvokeRequest) -> Result<(), Refusal> {
         let Some(callback) = &request.execution_options.callback else { return Ok(()) };
         match self.webhooks.get() {
-            Some(webhooks) => webhooks.check_callback(tenant, callback).await,
+            Some(webhooks) => webhooks.check_callback(caller.tenant(), callback).await,
             None => Err(Refusal::new(ErrorCode::E3010, "this server calls nobody back")
                 .hint("leave `execution_options.callback` out and ask for the status")),
         }

@@ -124,9 +124,7 @@ async fn authorize_uncounted(
         mut conditions,
         access,
     } = validated;
-    token_names_the_tool(&caller, &tool)?;
-    scopes_cover_the_needs(&caller, &tool)?;
-    arguments_are_within_limits(&caller, &tool, &parameters)?;
+    token_covers(&caller, &tool, &parameters)?;
     context_agrees_with_the_token(&caller, &context)?;
     tool_is_enabled(&tool)?;
 
@@ -175,6 +173,13 @@ fn origin_of(kernel: &Kernel, tool: &ToolVersion) -> OriginFound {
     let kind = tool.manifest.execution.as_ref().map(Execution::kind);
     let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
     executor.map_or(Ok(None), |executor| executor.origin(tool))
+}
+
+/// What the token alone says: the tool, its scopes, its limits.
+pub(crate) fn token_covers(caller: &Caller, tool: &ToolVersion, arguments: &Value) -> Result<(), Refusal> {
+    token_names_the_tool(caller, tool)?;
+    scopes_cover_the_needs(caller, tool)?;
+    arguments_are_within_limits(caller, tool, arguments)
 }
 
 fn token_names_the_tool(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {
