@@ -110,3 +110,14 @@ async fn rights_that_have_ended_begin_nothing_again() {
     let own = office.retry(&alice, &path).await;
     assert_eq!(own.status, 202, "its owner has a token that lasts: {}", own.text);
 }
+
+#[tokio::test]
+async fn a_callback_signs_only_with_a_credential_that_the_token_covers() {
+    let office = Office(Gantry::start().await);
+    let agent = office.agent(json!({ "scopes": ["credentials:other"] })).await;
+    let sign = |name: &str| json!({ "callback": { "url": "https://8.8.8.8/hook", "secret": name } });
+    let refused = office.submit(&agent, "1 + 1", sign("apikey")).await;
+    assert_eq!(refused.refusal(), (403, "E3206"), "{}", refused.text);
+    let covered = office.submit(&agent, "1 + 1", sign("other")).await;
+    assert_ne!(covered.code(), "E3206", "{}", covered.text);
+}
