@@ -121,3 +121,44 @@ async fn a_callback_signs_only_with_a_credential_that_the_token_covers() {
     let covered = office.submit(&agent, "1 + 1", sign("other")).await;
     assert_ne!(covered.code(), "E3206", "{}", covered.text);
 }
+
+#[tokio::test]
+async fn what_a_job_came_to_is_masked_as_its_reader_may_see_it_now() {
+    let office = Office(Gantry::start().await);
+    let alice = office.agent(json!({})).await;
+    let accepted = office.submit(&alice, "6 * 7", json!({ "idempotency_key": "once" })).await;
+    let id = accepted.body["invocation_id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/invocations/{id}");
+    let seen = office.until(&alice, &path, "success").await;
+    assert_eq!(seen.body["result"]["result"], 42, "{}", seen.text);
+    let mask = json!({ "activations": [{ "tenant": "acme", "agent_id": "alice", "tool_id": "calculator",
+        "policy_overrides": { "redact": ["result"] } }] });
+    let admin = office.0.token.clone();
+    assert_eq!(office.ask(&admin, Method::PUT, "/v1/activations", Some(mask)).await.status, 200);
+    let again = office.submit(&alice, "6 * 7", json!({ "idempotency_key": "once" })).await;
+    assert_eq!(again.body["invocation_id"], id, "{}", again.text);
+    let seen = office.ask(&alice, Method::GET, &path, None).await;
+    assert_eq!(seen.body["result"]["result"], "[REDACTED]", "{}", seen.text);
+    let unmasked = json!({ "activations": [{ "tenant": "acme", "agent_id": "alice", "tool_id": "calculator" }] });
+    assert_eq!(office.ask(&admin, Method::PUT, "/v1/activations", Some(unmasked)).await.status, 200);
+    let policies = r#"permit(principal, action, resource);
+        @id("m") @obligations("redact=result") permit(principal, action, resource == Tool::"calculator");"#;
+    let put = office.ask(&admin, Method::PUT, "/v1/policies", Some(json!({ "policies": policies }))).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    let seen = office.ask(&alice, Method::GET, &path, None).await;
+    assert_eq!(seen.body["result"]["result"], "[REDACTED]", "{}", seen.text);
+}
+
+#[tokio::test]
+async fn a_call_that_no_budget_is_left_for_is_explained_as_refused() {
+    let office = Office(Gantry::start().await);
+    let call = || Some(json!({ "tool_id": "calculator", "parameters": { "expression": "1 + 1" } }));
+    let one = office.agent(json!({ "budget": { "calls": 1 } })).await;
+    for (status, explained) in [(200, true), (402, false)] {
+        let told = office.ask(&one, Method::POST, "/v1/tools/explain", call()).await;
+        assert_eq!(told.text.contains("E3211"), !explained, "{}", told.text);
+        // Being asked about counts nothing.
+        let made = office.ask(&one, Method::POST, "/v1/tools/invoke", call()).await;
+        assert_eq!(made.status, status, "{}", made.text);
+    }
+}

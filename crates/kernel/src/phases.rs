@@ -90,6 +90,7 @@ pub(crate) use offering::{OfferedTool, OfferingAsked, OfferingCall};
 pub use receive::{Received, receive};
 pub(crate) use receive::{receive_again, receive_in_theory};
 pub use settle::{Settled, settle};
+pub(crate) use shown_output::masked_for;
 pub(crate) use summary::summarise;
 pub use validate::{Validated, validate};
 pub use verify::{Verified, verify};

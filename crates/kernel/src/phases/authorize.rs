@@ -17,6 +17,7 @@ use policy::Caller;
 use serde_json::{Value, json};
 
 use super::conditions::Conditions;
+use super::execute::would_spend;
 use super::validate::Validated;
 use crate::access::{Call, Decision};
 use crate::deadline::{SYNC_MAX, TimeLimits, time_allowed};
@@ -27,7 +28,7 @@ use crate::ports::tool_origin::ToolOrigin;
 use crate::registry::ToolVersion;
 
 /// The server behind a tool, if there is one; or why nobody can say. Then nothing is decided.
-type OriginFound = Result<Option<Arc<ToolOrigin>>, Refusal>;
+pub(super) type OriginFound = Result<Option<Arc<ToolOrigin>>, Refusal>;
 
 /// A call that may run.
 #[derive(Debug)]
@@ -101,6 +102,7 @@ pub(crate) async fn authorize_in_theory(
     if let Some(resilience) = &kernel.resilience {
         resilience.would_count(caller, tool, tool.guard(&resilience.settings)).await?;
     }
+    would_spend(kernel, caller).await?;
     Ok((Arc::clone(&authorized.decision), authorized.estimate()))
 }
 
@@ -169,7 +171,7 @@ async fn authorize_uncounted(
 }
 
 /// The server behind the tool, as the executor that would run it knows it.
-fn origin_of(kernel: &Kernel, tool: &ToolVersion) -> OriginFound {
+pub(super) fn origin_of(kernel: &Kernel, tool: &ToolVersion) -> OriginFound {
     let kind = tool.manifest.execution.as_ref().map(Execution::kind);
     let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
     executor.map_or(Ok(None), |executor| executor.origin(tool))
