@@ -157,6 +157,20 @@ async fn metrics_that_are_not_public_are_for_those_who_look_after_the_installati
 }
 
 #[tokio::test]
+async fn metrics_are_public_only_under_names_of_the_machine_itself() {
+    let named = Start::new().env("GANTRY_SERVER__ALLOWED_HOSTS", "tools.example.com").run().await;
+    // As a proxy on this machine hands on what comes from elsewhere.
+    let scrape = async |host: Option<&str>| {
+        let request = crate::support::client().get(format!("{}/metrics", named.url));
+        let request = host.into_iter().fold(request, |request, host| request.header("host", host));
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(scrape(Some("tools.example.com")).await, 401);
+    assert_eq!(scrape(Some("localhost")).await, 200);
+    assert_eq!(scrape(None).await, 200);
+}
+
+#[tokio::test]
 async fn revoking_what_is_not_one_s_own_is_answered_like_revoking_nothing() {
     let gantry = Gantry::start().await;
     let chief = gantry.mint(json!({ "sub": "chief", "tenant": "acme", "roles": ["admin"] })).await;
