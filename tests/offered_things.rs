@@ -201,3 +201,28 @@ async fn the_record_and_the_use_of_an_agent_name_what_was_read_from_a_server() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+#[tokio::test]
+async fn a_stream_of_news_ends_with_the_token_that_opened_it() {
+    let house = House::with(Start::new()).await;
+    let token = house.gantry.mint(json!({ "tenant": "gina", "sub": "ann" })).await;
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" } });
+    let params = json!({ "notifications": { "toolsListChanged": true }, "_meta": meta });
+    let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params });
+    let request = crate::support::client()
+        .post(format!("{}/mcp", house.gantry.url))
+        .bearer_auth(&token)
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "subscriptions/listen");
+    let mut stream = request.body(ask.to_string()).send().await.unwrap();
+    assert_eq!(stream.headers()["content-type"], "text/event-stream", "{stream:?}");
+    assert!(stream.chunk().await.unwrap().is_some());
+    let revoked = house.gantry.post("/v1/tokens/revoke", json!({ "sub": "ann", "tenant": "gina" })).await;
+    assert_eq!(revoked.status, 200, "{}", revoked.text);
+    let end = async { while stream.chunk().await.unwrap().is_some() {} };
+    tokio::time::timeout(PATIENCE, end).await.expect("the stream goes on");
+}
