@@ -157,6 +157,33 @@ async fn metrics_that_are_not_public_are_for_those_who_look_after_the_installati
 }
 
 #[tokio::test]
+async fn whoever_is_refused_before_the_body_has_come_hears_that_the_line_ends() {
+    let gantry = Gantry::start().await;
+    let mut stream = TcpStream::connect(gantry.address()).await.unwrap();
+    let head = "POST /v1/tools/invoke HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+        authorization: Bearer nonsense\r\ncontent-length: 100\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer).to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 401") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn metrics_are_public_only_under_names_of_the_machine_itself() {
+    let named = Start::new().env("GANTRY_SERVER__ALLOWED_HOSTS", "tools.example.com").run().await;
+    // As a proxy on this machine hands on what comes from elsewhere.
+    let scrape = async |host: Option<&str>| {
+        let request = crate::support::client().get(format!("{}/metrics", named.url));
+        let request = host.into_iter().fold(request, |request, host| request.header("host", host));
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(scrape(Some("tools.example.com")).await, 401);
+    assert_eq!(scrape(Some("localhost")).await, 200);
+    assert_eq!(scrape(None).await, 200);
+}
+
+#[tokio::test]
 async fn revoking_what_is_not_one_s_own_is_answered_like_revoking_nothing() {
     let gantry = Gantry::start().await;
     let chief = gantry.mint(json!({ "sub": "chief", "tenant": "acme", "roles": ["admin"] })).await;

@@ -253,3 +253,19 @@ async fn a_job_that_is_begun_again_counts_against_the_limits_of_its_call() {
     }
     assert_eq!(ask("/v1/tools/invoke".to_owned(), call).await.refusal(), (429, "E3003"));
 }
+
+#[tokio::test]
+async fn a_stream_of_events_ends_with_the_token_that_opened_it() {
+    let office = Office::open().await;
+    let alice = office.agent("alice").await;
+    let id = office.submit(&alice, wish("hers", true)).await;
+    office.until(&alice, &id, "running").await;
+    let request = crate::support::client().get(format!("{}/v1/invocations/{id}/events", office.gantry.url));
+    let mut stream = request.bearer_auth(&alice).send().await.unwrap();
+    assert!(stream.chunk().await.unwrap().is_some(), "it tells what has happened");
+    let revoked = office.gantry.post("/v1/tokens/revoke", json!({ "sub": "alice" })).await;
+    assert_eq!((revoked.status, &revoked.body["revoked"]), (200, &json!(true)), "{}", revoked.text);
+    // The job goes on, and nothing of it is told any more.
+    let end = async { while stream.chunk().await.unwrap().is_some() {} };
+    tokio::time::timeout(PATIENCE, end).await.expect("the stream goes on");
+}

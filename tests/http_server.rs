@@ -102,11 +102,21 @@ async fn request(stream: &mut TcpStream) -> Option<(String, Value)> {
 
 fn answered(message: &Value, shared: &Shared) -> String {
     let result = match message["method"].as_str().unwrap_or_default() {
-        "initialize" => json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
-            "serverInfo": { "name": "hello", "version": "1" } }),
+        "initialize" => {
+            json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {}, "resources": {}, "prompts": {} },
+            "serverInfo": { "name": "hello", "version": "1" } })
+        }
         "tools/list" => json!({ "tools": [{ "name": "hello", "inputSchema": { "type": "object" },
             "description": *shared.description.lock().unwrap() }] }),
         "tools/call" => json!({ "content": [{ "type": "text", "text": "hello" }] }),
+        "resources/list" => json!({ "resources": [{ "uri": "note://1", "name": "one" }] }),
+        "resources/templates/list" => json!({ "resourceTemplates": [] }),
+        "prompts/list" => json!({ "prompts": [{ "name": "greet" }] }),
+        "resources/read" => json!({ "contents": [{ "uri": message["params"]["uri"], "mimeType": "application/json",
+            "text": json!({ "email": "ada@example.org", "note": "buy milk" }).to_string() }] }),
+        "prompts/get" => {
+            json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": "greet Ada" } }] })
+        }
         "ping" => json!({}),
         _ if message.get("id").is_none() => return format!("HTTP/1.1 202 Accepted\r\n{}", ended("")),
         _ => {

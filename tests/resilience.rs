@@ -344,3 +344,43 @@ async fn while_a_service_is_left_alone_a_tool_that_asks_for_it_answers_with_what
     let metrics = gantry.get("/metrics").await.text;
     assert!(metrics.contains(r#"gantry_stale_results_total{answer="given"} 1"#), "{metrics}");
 }
+
+#[tokio::test]
+async fn calls_that_their_caller_gave_no_time_do_not_close_a_service_to_anybody() {
+    // It takes whoever comes, and says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    tokio::spawn(async move {
+        let mut silent = Vec::new();
+        loop {
+            silent.push(listener.accept().await.unwrap());
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let gantry = Start::new()
+        .env("GANTRY_MODEL__BASE_URL", format!("http://{address}"))
+        .env("GANTRY_MODEL__MODEL", "test-model")
+        .env("GANTRY_RESILIENCE__FAILURE_THRESHOLD", "2")
+        .run()
+        .await;
+    let quick = json!({ "timeout_default": 2 });
+    assert_eq!(gantry.register(asking(&quick)).await.status, 201);
+    let call = async |limits: Value| {
+        let body = json!({ "tool_id": "demo.ask", "parameters": { "problem": "why?" }, "resource_limits": limits });
+        gantry.post("/v1/tools/invoke", body).await
+    };
+    for _ in 0..6 {
+        let answer = call(json!({ "timeout_seconds": 0.05 })).await;
+        assert!(["E3402", "E3503"].contains(&answer.code()), "{}", answer.text);
+    }
+    assert_eq!(breaker(&gantry).await["state"], "closed", "the caller's haste is not the service's failure");
+    // With the tool's own time it is.
+    for _ in 0..2 {
+        let answer = call(json!({})).await;
+        assert!(["E3402", "E3503"].contains(&answer.code()), "{}", answer.text);
+    }
+    assert_eq!(call(json!({})).await.code(), "E3501");
+    assert!(asked.load(Ordering::SeqCst) > 0);
+}

@@ -174,3 +174,27 @@ async fn what_was_configured_outlives_the_process() {
     assert_eq!(call(&agent, "datetime", "").await, (404, "E3101".into()));
     assert_eq!(call(&gone, "calculator", "1").await, (401, "E3201".into()));
 }
+
+#[tokio::test]
+async fn the_administrator_of_a_tenant_gives_nobody_the_name_of_somebody_else_s_agent() {
+    let gantry = Gantry::start().await;
+    let chief = gantry.mint(json!({ "sub": "chief", "tenant": "bob", "roles": ["admin"] })).await;
+    let mint = async |token: &str, sub: &str| {
+        let wish = json!({ "sub": sub, "tenant": "bob", "roles": ["agent"], "ttl_seconds": 60,
+            "tools": [{ "tool_id": "calculator" }], "scopes": [] });
+        gantry.request(Method::POST, "/v1/tokens", Some(token), Some(wish)).await
+    };
+    gantry.mint(json!({ "sub": "cfo", "tenant": "local" })).await;
+    gantry.mint(json!({ "sub": "did:example:cfo", "tenant": "local" })).await;
+    gantry.mint(json!({ "sub": "did:example:ann", "tenant": "acme" })).await;
+    gantry.mint(json!({ "sub": "ann", "tenant": "acme" })).await;
+    for taken in ["cfo", "did:example:cfo", "did:example:ann"] {
+        let refused = mint(&chief, taken).await;
+        assert_eq!(refused.refusal(), (403, "E3206"), "{taken}: {}", refused.text);
+    }
+    // A name that is no DID is each tenant's own, and whoever administers the installation may do as it likes.
+    for (token, sub) in [(&chief, "ann"), (&chief, "did:example:own"), (&gantry.token, "did:example:cfo")] {
+        let minted = mint(token, sub).await;
+        assert_eq!(minted.status, 201, "{sub}: {}", minted.text);
+    }
+}

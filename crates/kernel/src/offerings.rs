@@ -1,8 +1,9 @@
 //! Resources and prompts of servers behind Gantry: who may see and ask for them.
 //!
-//! They are governed as if each server had two pure tools, `NAMESPACE.resources` and `NAMESPACE.prompts`: a token must name
-//! them, the agent must reach them, and whoever asks for one is judged by the policies. Every reading leaves a record, and so does the beginning of a watch; listings do
-//! not, like those of tools.
+//! They are governed as if each server had two pure tools, `NAMESPACE.resources` and `NAMESPACE.prompts`: the tenant must have
+//! them, a token must name them, the agent must reach them, and whoever asks for one goes through what a call goes through
+//! (`phases::offering`). Every reading leaves a record, and so does the beginning of a watch; listings do not, like those of
+//! tools.
 //!
 //! Not here: what servers are and how they are asked (`upstreams`), under which names they are shown (the door).
 
@@ -20,11 +21,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use crate::access::Call;
 use crate::administration::Actor;
 use crate::attendant::{asks_too_much, is_too_much};
 use crate::invoke::Kernel;
-use crate::ports::audit_sink::{AuditAction, AuditRecord};
+use crate::phases::{OfferedTool, OfferingAsked, OfferingCall};
 use crate::ports::clock::UnixMillis;
 use crate::ports::companion::{
     Answer, Audience, Companion, LogLevel, Progress, Question, QuestionKind, Snapshot, Unaccompanied, no_checkpoints,
@@ -38,6 +38,8 @@ use crate::registry::{Lifecycle, ToolVersion};
 
 /// Longest time a server may take over one of these. The time that its caller takes to answer is not the server's.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Most of a server's name that a record tells.
+const NAME_CHARS_MAX: usize = 128;
 /// Servers that are asked for a list at once.
 const LISTED_AT_ONCE: usize = 16;
 
@@ -55,8 +57,8 @@ impl Kernel {
     pub fn offering_servers(&self, caller: &Caller) -> Vec<OfferingServer> {
         let mut servers = self.parts.offerings.servers(caller.tenant());
         for server in &mut servers {
-            server.resources &= self.may_ask(caller, &server.namespace, Offering::Resources);
-            server.prompts &= self.may_ask(caller, &server.namespace, Offering::Prompts);
+            server.resources = server.resources && self.may_ask(caller, server, Offering::Resources);
+            server.prompts = server.prompts && self.may_ask(caller, server, Offering::Prompts);
         }
         servers.retain(|server| server.resources || server.prompts);
         servers.sort();
@@ -123,54 +125,47 @@ impl Kernel {
         audience: Option<Arc<dyn Audience>>,
     ) -> Result<Value, Refusal> {
         let caller = self.recognise(actor).await?;
-        let slot = self.parts.recorder.reserve().await?;
-        let answer = if let Some(known) = self.offered_by(&caller, server, request.of()) {
-            let asked = Arc::new(AtomicU64::new(0));
-            let companion: Arc<dyn Companion> = match audience {
-                Some(audience) => Arc::new(Questioner { audience, moves: Arc::clone(&asked) }),
-                None => Unaccompanied::new(),
-            };
-            match self.policies_allow(&caller, &known, request.of(), &parameters).await {
-                Ok(()) => tokio::select! {
+        let asked = self.asked(server, request.method(), judged(&parameters));
+        let found = self.offered_by(&caller, server, request.of());
+        let call = OfferingCall::begin(self, actor, Arc::clone(&caller), found, asked).await?;
+        let answer = match call.admitted(self) {
+            Ok(most) => {
+                let moves = Arc::new(AtomicU64::new(0));
+                let companion: Arc<dyn Companion> = match audience {
+                    Some(audience) => Arc::new(Questioner { audience, moves: Arc::clone(&moves) }),
+                    None => Unaccompanied::new(),
+                };
+                tokio::select! {
                     answer = self.parts.offerings.ask(caller.tenant(), server, request, parameters, &companion) => answer,
-                    () = self.run_out_of_patience(&asked) => Err(too_slow(server)),
-                },
-                Err(refusal) => Err(refusal),
+                    () = self.run_out_of_patience(&moves) => Err(too_slow(server)),
+                    () = self.time_is_up(most) => Err(out_of_time(server)),
+                }
             }
-        } else {
-            // The same words whether there is none or it is not for this caller.
-            Err(unknown_server(server))
+            Err(refusal) => Err(refusal),
         };
-        let note = Some(request.method().to_owned());
-        slot.record(AuditRecord {
-            code: answer.as_ref().err().map(|refusal| refusal.code),
-            ..self.act(actor, &caller, AuditAction::OfferingAsked, None, note)
-        })
-        .await?;
-        answer
+        call.end(self, answer).await
     }
 
     /// Watches one resource of a server for the caller, and records that it does.
     pub async fn watch_resource(&self, actor: Actor<'_>, server: &str, uri: &str) -> Result<Watch, Refusal> {
         let caller = self.recognise(actor).await?;
-        let slot = self.parts.recorder.reserve().await?;
-        let watch = if let Some(known) = self.offered_by(&caller, server, Offering::Resources) {
-            match self.policies_allow(&caller, &known, Offering::Resources, &json!({ "uri": uri })).await {
-                Ok(()) => tokio::select! {
-                    watch = self.parts.offerings.watch(caller.tenant(), server, uri) => watch,
-                    () = self.clock().sleep(PATIENCE) => Err(too_slow(server)),
-                },
-                Err(refusal) => Err(refusal),
-            }
-        } else {
-            Err(unknown_server(server))
+        let asked = self.asked(server, "resources/subscribe", json!({ "uri": uri }));
+        let found = self.offered_by(&caller, server, Offering::Resources);
+        let call = OfferingCall::begin(self, actor, Arc::clone(&caller), found, asked).await?;
+        let watch = match call.admitted(self) {
+            Ok(most) => tokio::select! {
+                watch = self.parts.offerings.watch(caller.tenant(), server, uri) => watch,
+                () = self.clock().sleep(PATIENCE) => Err(too_slow(server)),
+                () = self.time_is_up(most) => Err(out_of_time(server)),
+            },
+            Err(refusal) => Err(refusal),
         };
-        slot.record(AuditRecord {
-            code: watch.as_ref().err().map(|refusal| refusal.code),
-            ..self.act(actor, &caller, AuditAction::OfferingAsked, None, Some("resources/subscribe".to_owned()))
-        })
-        .await?;
-        watch
+        let (watch, ended) = match watch {
+            Ok(watch) => (Some(watch), Ok(Value::Null)),
+            Err(refusal) => (None, Err(refusal)),
+        };
+        call.end(self, ended).await?;
+        watch.ok_or_else(|| unknown_server(server))
     }
 
     /// What changes on any server from now on. Whoever follows holds it against what its own caller may see.
@@ -189,49 +184,43 @@ impl Kernel {
         }
     }
 
-    fn offered_by(&self, caller: &Caller, server: &str, what: Offering) -> Option<OfferingServer> {
-        let known = self.parts.offerings.servers(caller.tenant()).into_iter().find(|known| known.name == server)?;
-        (known.offers(what) && self.may_ask(caller, &known.namespace, what)).then_some(known)
-    }
-
-    /// What the policies say, who hear what they would hear of a tool of that server. What they demand besides is kept by
-    /// executions, and this is none: then it is refused.
-    async fn policies_allow(
-        &self,
-        caller: &Caller,
-        server: &OfferingServer,
-        what: Offering,
-        arguments: &Value,
-    ) -> Result<(), Refusal> {
-        let tool = offering_tool(server, what)?;
-        let origin = self.parts.offerings.origin(caller.tenant(), &server.name)?;
-        let call = Call {
-            caller,
-            tool: &tool,
-            origin: origin.as_deref(),
-            arguments,
-            arguments_digest: canonical::digest(arguments),
-            now: self.clock().now(),
-        };
-        let access = self.access().snapshot().clone();
-        match self.access().decide(&access, call).await?.obligations.first() {
-            None => Ok(()),
-            Some(demanded) => Err(Refusal::new(
-                ErrorCode::E3206,
-                format!("policies demand `{demanded}`, which cannot be kept for `{}`", tool.id),
-            )
-            .hint("ask an administrator for a policy that permits it without an obligation")),
+    /// Comes back when so much time is over, if there is such a bound.
+    async fn time_is_up(&self, most: Option<Duration>) {
+        match most {
+            Some(most) => self.clock().sleep(most).await,
+            None => std::future::pending().await,
         }
     }
 
-    fn may_ask(&self, caller: &Caller, namespace: &str, what: Offering) -> bool {
-        let Some(id) = offering_id(namespace, what) else { return false };
+    /// How the record tells of it. What somebody calls a server may be something that must not be seen.
+    fn asked(&self, server: &str, method: &str, arguments: Value) -> OfferingAsked {
+        let server: String = server.chars().take(NAME_CHARS_MAX).collect();
+        let note = self.parts.redactor.text(&format!("{method} of server {server}")).into_owned();
+        OfferingAsked { note, arguments }
+    }
+
+    /// What a server offers, as the tool it stands for, if it is there for this caller.
+    fn offered_by(&self, caller: &Caller, server: &str, what: Offering) -> Result<OfferedTool, Refusal> {
+        // The same words whether there is none or it is not for this caller.
+        let known = self.parts.offerings.servers(caller.tenant()).into_iter().find(|known| known.name == server);
+        let known = known
+            .filter(|known| known.offers(what) && self.may_ask(caller, known, what))
+            .ok_or_else(|| unknown_server(server))?;
+        Ok(OfferedTool {
+            tool: Arc::new(offering_tool(&known, what)?),
+            origin: self.parts.offerings.origin(caller.tenant(), &known.name)?,
+            access: self.access().snapshot().clone(),
+        })
+    }
+
+    fn may_ask(&self, caller: &Caller, server: &OfferingServer, what: Offering) -> bool {
+        let Some(id) = offering_id(&server.namespace, what) else { return false };
         let access = self.access().snapshot().clone();
         let hands = std::iter::once(caller.subject()).chain(caller.chain().iter().map(|link| &link.sub));
         caller.names(&id)
             && hands
                 .map(|hand| access.view(caller.tenant(), hand))
-                .all(|view| view.reach(&id, || SideEffectPolicy::Pure).is_ok())
+                .all(|view| view.has(&server.owner, &id) && view.reach(&id, || SideEffectPolicy::Pure).is_ok())
     }
 }
 
@@ -263,6 +252,24 @@ fn offering_tool(server: &OfferingServer, what: Offering) -> Result<ToolVersion,
         published_at: UnixMillis::default(),
         published_by: server.owner.as_str().parse().map_err(|_| unusable())?,
     }))
+}
+
+/// What is asked, as limits of tokens and policies hear of it: a completion is about what it names.
+fn judged(parameters: &Value) -> Value {
+    let mut arguments = parameters.clone();
+    if let (Some(members), Some(about)) = (arguments.as_object_mut(), parameters.get("ref")) {
+        for word in ["uri", "name"] {
+            if let Some(named) = about.get(word) {
+                members.insert(word.to_owned(), named.clone());
+            }
+        }
+    }
+    arguments
+}
+
+fn out_of_time(server: &str) -> Refusal {
+    Refusal::new(ErrorCode::E3402, format!("server `{server}` did not answer in the time that was left"))
+        .hint("a policy or the end of the token leaves no more time")
 }
 
 fn too_slow(server: &str) -> Refusal {

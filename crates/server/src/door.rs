@@ -281,9 +281,11 @@ impl Door {
         JsonLimits { bytes_max, string_bytes_max: bytes_max, ..JsonLimits::default() }
     }
 
-    /// May metrics be read without a token?
-    pub(crate) fn metrics_are_public(&self) -> bool {
-        self.config.metrics_public.unwrap_or_else(|| self.on_loopback.load(Ordering::Relaxed))
+    /// May metrics be read without a token? Unless the operator says so, only by whoever is on this machine and calls it by a
+    /// name of its own: under another name a proxy hands on what comes from elsewhere.
+    pub(crate) fn metrics_are_public(&self, headers: &HeaderMap) -> bool {
+        let from_here = || self.is_on_loopback() && origin::names_loopback(headers);
+        self.config.metrics_public.unwrap_or_else(from_here)
     }
 
     pub(crate) fn is_on_loopback(&self) -> bool {

@@ -8,9 +8,9 @@ use axum::extract::{FromRequestParts as _, RawPathParams};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TraceId;
 use contract::trace_context::TraceContext;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Version};
 use kernel::ports::entropy::new_trace_id;
 use kernel::{Actor, Principal};
 use policy::BearerSecret;
@@ -98,6 +98,9 @@ impl Incoming {
         Asked {
             trace_id: self.trace_id,
             showed_credential: headers.contains_key(AUTHORIZATION),
+            has_body: self.parts.version < Version::HTTP_2
+                && (headers.contains_key(TRANSFER_ENCODING)
+                    || headers.get(CONTENT_LENGTH).is_some_and(|length| length.as_bytes() != b"0")),
             base: BaseUrl::of_request(&self.parts),
             resource: String::new(),
         }

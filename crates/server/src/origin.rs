@@ -74,6 +74,13 @@ pub(crate) fn host_is_fine(headers: &HeaderMap, names: HostNames<'_>) -> bool {
         || names.allowed.iter().any(|allowed| allowed.contains(&given))
 }
 
+/// Is the server called by a name of the machine itself, and by nothing else?
+pub(crate) fn names_loopback(headers: &HeaderMap) -> bool {
+    let mut shown = headers.get_all(HOST).iter();
+    let (Some(first), None) = (shown.next(), shown.next()) else { return false };
+    first.to_str().ok().and_then(host_of).is_some_and(|given| is_loopback(&given))
+}
+
 fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host.ends_with(".localhost")

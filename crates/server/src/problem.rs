@@ -53,6 +53,8 @@ pub(crate) struct Asked {
     pub(crate) showed_credential: bool,
     /// Where the caller has found this server.
     pub(crate) base: BaseUrl,
+    /// Does the request have a body that a connection is closed over, if it is not read?
+    pub(crate) has_body: bool,
     /// The path of the resource, where it has metadata of its own (RFC 9728 §3.1); else empty.
     pub(crate) resource: String,
 }
@@ -153,7 +155,8 @@ impl Refused {
             Some(error) => ("application/json", serde_json::to_vec(&self.oauth_body(error, asked.trace_id))),
         };
         let mut response = Response::new(Body::from(body.unwrap_or_default()));
-        *response.status_mut() = http_status(code);
+        let status = http_status(code);
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
         dress(headers, asked.trace_id);
@@ -164,7 +167,8 @@ impl Refused {
         if let Some(challenge) = challenge(code, showed_credential, &asked.base, &asked.resource) {
             headers.insert(WWW_AUTHENTICATE, challenge);
         }
-        if self.0.hang_up {
+        // Who asks is judged before the body has come; what is left of it ends the connection, so that is said.
+        if self.0.hang_up || (asked.has_body && status == StatusCode::UNAUTHORIZED) {
             headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
         response

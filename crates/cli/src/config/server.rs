@@ -79,7 +79,7 @@ const METRICS_PUBLIC: Key = Key {
     name: "metrics_public",
     kind: Kind::Flag,
     default: None,
-    unset: "true on a loopback address, false elsewhere",
+    unset: "true on a loopback address for requests to a name of the machine itself, false elsewhere",
     doc: "May `/metrics` be read without a token? Otherwise only by a token of the home tenant that may look at the use of \
           others (admin, operator, auditor): the numbers are those of every tenant.",
     since: "0.1",

@@ -268,6 +268,11 @@ impl Access {
         self.parts.store.spend(spendings).await
     }
 
+    /// Whether [`Access::spend`] would count one. Nothing is counted.
+    pub(crate) async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+        self.parts.store.would_spend(spendings).await
+    }
+
     /// ACC-1: in force here, then told to the others.
     async fn settle(&self, epoch: u64) -> Result<(), StoreError> {
         self.reload().await?;

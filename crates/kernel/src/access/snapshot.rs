@@ -168,6 +168,14 @@ impl AccessSnapshot {
         self.grounds.get(tenant).is_some_and(|ground| ground.agents.contains_key(subject))
     }
 
+    /// Is this the name of somebody else's agent? One of the home tenant, or, if it is a DID, which is one name for
+    /// everybody, one of any other tenant.
+    pub(crate) fn is_known_elsewhere(&self, tenant: &TenantId, subject: &Subject) -> bool {
+        let is_did = subject.as_str().starts_with("did:");
+        let mut others = self.grounds.iter().filter(|(other, _)| *other != tenant && (is_did || other.is_home()));
+        !tenant.is_home() && others.any(|(_, ground)| ground.agents.contains_key(subject))
+    }
+
     /// The policies that apply to everybody.
     pub fn platform(&self) -> &Arc<PolicyLayer> {
         &self.platform

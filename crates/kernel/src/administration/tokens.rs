@@ -47,6 +47,12 @@ impl Kernel {
         let caller = self.permitted(actor, Action::MintToken).await?;
         self.tenant_for(actor, &caller, Some(&request.tenant)).await?;
         limits_make_sense(&request.limits)?;
+        // Policies of the platform may name agents: nobody but the installation's people gives such a name to somebody else.
+        if !caller.tenant().is_home() && self.access().snapshot().is_known_elsewhere(&request.tenant, &request.sub) {
+            let refusal = Refusal::new(ErrorCode::E3206, "this subject is an agent of somebody else")
+                .hint("use a name of the tenant's own, or ask whoever administers the installation to mint the token");
+            return Err(self.refuse(actor, &caller, "may not mint this subject".to_owned(), refusal).await);
+        }
         let slot = self.parts.recorder.reserve().await?;
         let now = self.clock().now();
         let minted = self.parts.mint.make(request, self.entropy(), now)?;

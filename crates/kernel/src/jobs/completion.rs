@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use contract::envelope::InvokeRequest;
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::TenantId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, view};
+use crate::identity::Principal;
 use crate::ports::job_store::{JobDetail, JobFilter, JobKey, PAGE_MAX};
 use crate::webhooks::{Completion, Webhooks};
 
@@ -32,10 +32,19 @@ impl Jobs {
     }
 
     /// Can this call be answered by a callback, if it wants one?
-    pub(super) async fn check_callback(&self, tenant: &TenantId, request: &InvokeRequest) -> Result<(), Refusal> {
+    pub(super) async fn check_callback(&self, caller: &Principal, request: &InvokeRequest) -> Result<(), Refusal> {
         let Some(callback) = &request.execution_options.callback else { return Ok(()) };
+        // What it signs with is a credential, as tools have them. Asked before anybody looks whether there is one.
+        if let Some(secret) = &callback.secret {
+            let needed = format!("credentials:{secret}");
+            if caller.missing_scope([needed.as_str()]).is_some() {
+                return Err(Refusal::new(ErrorCode::E3206, format!("scope `{needed}` is not granted"))
+                    .hint("a callback signs with a credential: ask for a token whose `scopes` cover it, or name a `webhook_id`")
+                    .details(json!({ "missing_scope": needed })));
+            }
+        }
         match self.webhooks.get() {
-            Some(webhooks) => webhooks.check_callback(tenant, callback).await,
+            Some(webhooks) => webhooks.check_callback(caller.tenant(), callback).await,
             None => Err(Refusal::new(ErrorCode::E3010, "this server calls nobody back")
                 .hint("leave `execution_options.callback` out and ask for the status")),
         }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, TenantId};
+use contract::trace_context::TraceContext;
 use contract::version::VersionSpec;
 use policy::Action;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::looking::unknown;
 use super::submitting::{other_call, queue_full};
@@ -16,6 +18,8 @@ use super::warrant::Errand;
 use super::{Jobs, TOOL_CALL, warrant};
 use crate::administration::Actor;
 use crate::identity::Principal;
+use crate::invoke::Arrival;
+use crate::phases::token_covers;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_invocation_id;
 use crate::ports::job_store::{CancelAsked, Enqueued, JobDetail, JobKey, JobState, NewJob};
@@ -57,7 +61,9 @@ impl Jobs {
         Ok(state)
     }
 
-    /// Begins an ended job that came to nothing again, as a new job with the same warrant.
+    /// Begins an ended job that came to nothing again, as a new job. Whoever owns it makes its call anew, with the rights of
+    /// the token shown now. Whoever manages it for another needs a token that covers the call, and the job goes on with the
+    /// rights it was let in with, if they could still be shown. (decision 0072)
     pub async fn retry(
         &self,
         actor: Actor<'_>,
@@ -77,13 +83,18 @@ impl Jobs {
             return Err(Refusal::new(ErrorCode::E3413, format!("nobody knows whether job `{id}` had its effect"))
                 .hint(format!("find out and say so first: `gantry jobs resolve {id}`")));
         }
-        if former.kind == TOOL_CALL {
-            // What cannot be read cannot be done.
-            self.count_again(&Errand::read(&payload)?).await?;
-        }
         let new_id = new_invocation_id(self.kernel.entropy(), self.kernel.clock().now());
         let key = JobKey { tenant: former.key.tenant.clone(), id: new_id };
-        let payload = warrant::under_new_id(payload, new_id);
+        let mut payload = warrant::under_new_id(payload, new_id);
+        if former.kind == TOOL_CALL {
+            // What cannot be read cannot be done.
+            let errand = Errand::read(&payload)?;
+            if former.owner == caller.owner() {
+                payload = self.let_in_again(actor, errand).await?;
+            } else {
+                self.may_go_on(&caller, &errand).await?;
+            }
+        }
         let new = NewJob {
             key: key.clone(),
             // Jobs of releases that had no flows have none.
@@ -115,11 +126,36 @@ impl Jobs {
         Ok(Accepted::pending(new_id, 0, actor.trace_id))
     }
 
-    /// A job that is begun again is one more call of whoever it is for: what limits calls holds it up here, because nobody
-    /// counts it when it runs.
-    async fn count_again(&self, errand: &Errand) -> Result<(), Refusal> {
-        let Some(resilience) = &self.kernel.resilience else { return Ok(()) };
+    /// The same call, let in as a new one of whoever asks now: nothing is left of the rights it had.
+    async fn let_in_again(&self, actor: Actor<'_>, errand: Errand) -> Result<Value, Refusal> {
+        let arrival = Arrival {
+            credential: actor.credential,
+            source: actor.source,
+            request: errand.request.clone(),
+            trace: Some(TraceContext::begun(actor.trace_id)),
+            parent_left: None,
+            audience: None,
+            cancellation: CancellationToken::new(),
+        };
+        let (facts, authorized) = self.kernel.admit(arrival).await.map_err(|failed| failed.refusal)?;
+        let (principal, tool, _) = authorized.admitted();
+        if let Err(refusal) = Box::pin(self.check_callback(principal, &errand.request)).await {
+            return Err(self.kernel.turn_away(facts, refusal).await.refusal);
+        }
+        let now = self.kernel.clock().now();
+        Errand::new(principal, tool, errand.request, &facts.handed_on(), now).to_value()
+    }
+
+    /// A job of somebody else: the manager's token must cover the call, and the owner's must still be one. It is one more
+    /// call of whoever it is for: what limits calls holds it up here, because nobody counts it when it runs.
+    async fn may_go_on(&self, manager: &Principal, errand: &Errand) -> Result<(), Refusal> {
+        let now = self.kernel.clock().now();
         let caller = errand.principal(self.kernel.identity());
+        self.kernel.identity().welcome(self.kernel.access(), &caller, now).await?;
+        if !errand.caller.is_current(now.0) {
+            return Err(Refusal::new(ErrorCode::E3206, "the token that this job was submitted with has ended")
+                .hint("whoever owns the job can begin it again with a token of its own, or make the call anew"));
+        }
         let request = &errand.request;
         let spec = VersionSpec::parse(request.tool_version.as_deref().unwrap_or_default())
             .map_err(|error| Refusal::new(ErrorCode::E3004, format!("tool_version: {error}")))?;
@@ -127,8 +163,12 @@ impl Jobs {
         let tool = registry
             .find(caller.tenant(), &request.tool_id)
             .ok_or_else(|| registry.not_found(caller.tenant(), &request.tool_id, |_| false))?
-            .resolve(&spec, self.kernel.clock().now())?;
-        resilience.count(&caller, tool, tool.guard(&resilience.settings)).await
+            .resolve(&spec, now)?;
+        token_covers(manager, tool, &Value::Object(request.parameters.clone()))?;
+        match &self.kernel.resilience {
+            Some(resilience) => resilience.count(&caller, tool, tool.guard(&resilience.settings)).await,
+            None => Ok(()),
+        }
     }
 
     /// A job that the caller may decide about: its own, or with the right to manage those of others.

@@ -1,13 +1,14 @@
 //! Who may look at which job, and what is seen of it.
 
 use contract::error::{ErrorCode, Refusal};
-use contract::ids::{InvocationId, TenantId};
+use contract::ids::{InvocationId, TenantId, ToolId};
 use policy::Action;
 
-use super::Jobs;
 use super::view::{InvocationView, JobListing};
+use super::{Jobs, TOOL_CALL};
 use crate::administration::Actor;
 use crate::identity::Principal;
+use crate::phases::masked_for;
 use crate::ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
 use crate::ports::ledger::{Entry, EntryState};
 
@@ -20,7 +21,16 @@ impl Jobs {
         id: InvocationId,
     ) -> Result<InvocationView, Refusal> {
         let caller = self.kernel.recognise(actor).await?;
-        Ok(InvocationView::of(self.seen(&caller, tenant, id).await?))
+        let mut view = InvocationView::of(self.seen(&caller, tenant, id).await?);
+        if let (TOOL_CALL, Ok(tool)) = (view.record.kind.as_str(), view.record.label.parse::<ToolId>()) {
+            // Of the answer only what the tool has said.
+            let said = view.result.as_mut().and_then(|answer| answer.get_mut("result"));
+            let details = view.record.error.as_mut().and_then(|error| error.get_mut("details"));
+            for words in [said, details].into_iter().flatten() {
+                *words = masked_for(&self.kernel, &caller, &tool, words.take()).await;
+            }
+        }
+        Ok(view)
     }
 
     /// What has happened to a job after an event, in order; and whether more can happen.

@@ -42,12 +42,12 @@ impl Jobs {
         let request = arrival.request.clone();
         let trace_id = new_trace_id(self.kernel.entropy());
         let actor = Actor { credential: arrival.credential, source: arrival.source, trace_id };
-        let tenant = self.kernel.recognise(actor).await?.tenant().clone();
+        let caller = self.kernel.recognise(actor).await?;
         let explanation = self.kernel.explain_as(arrival, |_| Ok(())).await?;
         if explanation.refusal.is_some() {
             return Ok(explanation);
         }
-        let checked = self.check_callback(&tenant, &request).await;
+        let checked = self.check_callback(&caller, &request).await;
         Ok(checked.map_or_else(Explanation::of_refused, |()| explanation))
     }
 
@@ -60,7 +60,7 @@ impl Jobs {
         let mut key = JobKey { tenant: principal.tenant().clone(), id: facts.invocation_id() };
         request.invocation_id = Some(key.id);
         // Boxed: few calls have one, and every call would carry its room.
-        if let Err(refusal) = Box::pin(self.check_callback(&key.tenant, &request)).await {
+        if let Err(refusal) = Box::pin(self.check_callback(principal, &request)).await {
             return Err(self.kernel.turn_away(facts, refusal).await);
         }
         let waits = tool_seconds(tool);

@@ -11,6 +11,9 @@
 //! - ATT-5: of several addresses of a service the first is asked whose breaker lets it through; after a failure that may be
 //!   repeated, the next one. (RES-012, RES-019)
 //! - ATT-4: a former result is given only if the breaker refuses, and only for what `resilience::last_results` keeps. (RES-019)
+//! - ATT-6: an attempt that had less time than the tool takes for itself, because its caller, a token, a parent, a policy or a
+//!   queue left no more, and that ended with that time, says nothing about the service. Else whoever sends a few calls with
+//!   no time would close a service to everybody.
 //!
 //! Not here: how long to wait (`resilience::retry`), what counts as a failure of the service (`resilience::outcome`).
 
@@ -145,12 +148,16 @@ impl<'a> Run<'a> {
                 }
             };
             let endpoint = entered.as_ref().map_or(0, |(endpoint, _)| *endpoint);
-            let began = self.kernel.clock().monotonic();
+            let (began, time_given) = (self.kernel.clock().monotonic(), self.time_left());
             let result = self.once(facts, ToolCall { endpoint, time_left: self.time_left(), ..call.clone() }).await;
             if let Some((_, entered)) = &entered {
                 let took = self.kernel.clock().monotonic().saturating_sub(began);
                 let health = || self.kernel.insights.as_ref()?.score(&tool);
-                resilience.leave(entered, result.as_ref(), took, health).await;
+                if result.is_err() && is_cut_short(&tool, time_given, took) {
+                    resilience.give_back(entered).await;
+                } else {
+                    resilience.leave(entered, result.as_ref(), took, health).await;
+                }
             }
             let refusal = match result {
                 Ok(output) => return Ok(Output::Fresh(output)),
@@ -223,6 +230,13 @@ impl<'a> Run<'a> {
     fn time_left(&self) -> Duration {
         self.deadline.saturating_sub(self.kernel.clock().monotonic())
     }
+}
+
+/// ATT-6. A little less than the tool's own time is what is left of it after everything that is asked before.
+fn is_cut_short(tool: &ToolVersion, time_given: Duration, took: Duration) -> bool {
+    let nearly = |time: Duration| time.mul_f64(0.9);
+    let own = Duration::from_millis(tool.manifest.timeout_default_ms());
+    time_given < nearly(own) && took >= nearly(time_given)
 }
 
 /// A failure in the words of the manifest (MAN-010): whether it may be retried, and what to do about it, unless the executor

@@ -17,6 +17,7 @@ use policy::Caller;
 use serde_json::{Value, json};
 
 use super::conditions::Conditions;
+use super::execute::would_spend;
 use super::validate::Validated;
 use crate::access::{Call, Decision};
 use crate::deadline::{SYNC_MAX, TimeLimits, time_allowed};
@@ -25,6 +26,9 @@ use crate::invoke::Kernel;
 use crate::ledger::{self, CallKey};
 use crate::ports::tool_origin::ToolOrigin;
 use crate::registry::ToolVersion;
+
+/// The server behind a tool, if there is one; or why nobody can say. Then nothing is decided.
+pub(super) type OriginFound = Result<Option<Arc<ToolOrigin>>, Refusal>;
 
 /// A call that may run.
 #[derive(Debug)]
@@ -62,7 +66,21 @@ impl Authorized {
 
 /// Runs the phase, and counts the call against its limits.
 pub async fn authorize(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
-    let authorized = authorize_uncounted(kernel, validated).await?;
+    let origin = origin_of(kernel, &validated.tool);
+    authorize_by(kernel, validated, origin).await
+}
+
+/// Runs the phase for what no executor runs, and so none knows the origin of.
+pub(super) async fn authorize_from(
+    kernel: &Kernel,
+    validated: Validated,
+    origin: Option<Arc<ToolOrigin>>,
+) -> Result<Authorized, Refusal> {
+    authorize_by(kernel, validated, Ok(origin)).await
+}
+
+async fn authorize_by(kernel: &Kernel, validated: Validated, origin: OriginFound) -> Result<Authorized, Refusal> {
+    let authorized = authorize_uncounted(kernel, validated, origin).await?;
     // RES-017, RES-018: last, so that nothing is taken by a call that is refused anyway. A background call was counted when
     // it was let in.
     let Authorized { caller, tool, .. } = &authorized;
@@ -78,15 +96,21 @@ pub(crate) async fn authorize_in_theory(
     kernel: &Kernel,
     validated: Validated,
 ) -> Result<(Arc<Decision>, Estimate), Refusal> {
-    let authorized = authorize_uncounted(kernel, validated).await?;
+    let origin = origin_of(kernel, &validated.tool);
+    let authorized = authorize_uncounted(kernel, validated, origin).await?;
     let Authorized { caller, tool, .. } = &authorized;
     if let Some(resilience) = &kernel.resilience {
         resilience.would_count(caller, tool, tool.guard(&resilience.settings)).await?;
     }
+    would_spend(kernel, caller).await?;
     Ok((Arc::clone(&authorized.decision), authorized.estimate()))
 }
 
-async fn authorize_uncounted(kernel: &Kernel, validated: Validated) -> Result<Authorized, Refusal> {
+async fn authorize_uncounted(
+    kernel: &Kernel,
+    validated: Validated,
+    origin: OriginFound,
+) -> Result<Authorized, Refusal> {
     let Validated {
         caller,
         tool,
@@ -102,14 +126,12 @@ async fn authorize_uncounted(kernel: &Kernel, validated: Validated) -> Result<Au
         mut conditions,
         access,
     } = validated;
-    token_names_the_tool(&caller, &tool)?;
-    scopes_cover_the_needs(&caller, &tool)?;
-    arguments_are_within_limits(&caller, &tool, &parameters)?;
+    token_covers(&caller, &tool, &parameters)?;
     context_agrees_with_the_token(&caller, &context)?;
     tool_is_enabled(&tool)?;
 
     let now = kernel.clock().now();
-    let origin = origin_of(kernel, &tool)?;
+    let origin = origin?;
     let call = Call {
         caller: &caller,
         tool: &tool,
@@ -149,10 +171,17 @@ async fn authorize_uncounted(kernel: &Kernel, validated: Validated) -> Result<Au
 }
 
 /// The server behind the tool, as the executor that would run it knows it.
-fn origin_of(kernel: &Kernel, tool: &ToolVersion) -> Result<Option<Arc<ToolOrigin>>, Refusal> {
+pub(super) fn origin_of(kernel: &Kernel, tool: &ToolVersion) -> OriginFound {
     let kind = tool.manifest.execution.as_ref().map(Execution::kind);
     let executor = kernel.parts.executors.iter().find(|executor| Some(executor.kind()) == kind);
     executor.map_or(Ok(None), |executor| executor.origin(tool))
+}
+
+/// What the token alone says: the tool, its scopes, its limits.
+pub(crate) fn token_covers(caller: &Caller, tool: &ToolVersion, arguments: &Value) -> Result<(), Refusal> {
+    token_names_the_tool(caller, tool)?;
+    scopes_cover_the_needs(caller, tool)?;
+    arguments_are_within_limits(caller, tool, arguments)
 }
 
 fn token_names_the_tool(caller: &Caller, tool: &ToolVersion) -> Result<(), Refusal> {

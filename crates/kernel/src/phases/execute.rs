@@ -27,6 +27,7 @@ use crate::ports::access_store::Spending;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::executor::{CallTrace, Executor, ToolCall, ToolOutput, no_executor};
 use crate::ports::observer::Step;
+use crate::ports::registry_store::StoreError;
 use crate::registry::ToolVersion;
 use crate::resilience::last_results::{LastResult, ResultKey};
 
@@ -251,26 +252,43 @@ fn placed(tool: &ToolVersion, place: Result<Place, NoPlace>) -> Result<Place, Re
 }
 
 /// Counts the call against the budget of the token and of every token it was delegated from, before it runs.
-async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
+pub(super) async fn spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
+    let spendings = spendings(caller);
+    if spendings.is_empty() {
+        return Ok(());
+    }
+    within_budget(kernel.access().spend(&spendings).await)
+}
+
+/// Whether [`spend`] would let the call run. Nothing is counted.
+pub(super) async fn would_spend(kernel: &Kernel, caller: &Caller) -> Result<(), Refusal> {
+    let spendings = spendings(caller);
+    if spendings.is_empty() {
+        return Ok(());
+    }
+    within_budget(kernel.access().would_spend(&spendings).await)
+}
+
+/// Every budget that a call of this caller counts against.
+fn spendings(caller: &Caller) -> Vec<Spending> {
     let own = caller.budget().and_then(|budget| budget.calls).zip(caller.token_id());
     let own = own.map(|(calls, token)| (calls, token, caller.issuer()));
     let handed_on = caller.chain().iter().filter_map(|link| {
         let calls = link.budget.as_ref()?.calls?;
         Some((calls, link.jti.as_deref()?, link.iss.as_deref()))
     });
-    let spendings: Vec<Spending> = own
-        .into_iter()
+    own.into_iter()
         .chain(handed_on)
         // A token's id is unique among those of its issuer only.
         .map(|(calls_max, token, issuer)| {
             let issuer = issuer.or_else(|| caller.issuer()).unwrap_or_default();
             Spending { token: format!("{issuer} {token}"), calls_max }
         })
-        .collect();
-    if spendings.is_empty() {
-        return Ok(());
-    }
-    match kernel.access().spend(&spendings).await.map_err(|error| error.refusal())? {
+        .collect()
+}
+
+fn within_budget(answer: Result<Result<(), String>, StoreError>) -> Result<(), Refusal> {
+    match answer.map_err(|error| error.refusal())? {
         Ok(()) => Ok(()),
         Err(_) => Err(Refusal::new(ErrorCode::E3211, "the calls this token allows are used up")
             .hint("ask for a new token; the call was not run")),

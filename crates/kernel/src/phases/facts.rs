@@ -89,6 +89,8 @@ pub struct Facts {
     pub(super) shows_output: bool,
     /// Times that it was tried again.
     pub(super) repeats: u32,
+    /// What is asked of a server, if that is no call of one of its tools: what the record says of it.
+    pub(super) offering: Option<String>,
     /// How far it has come.
     pub(crate) journey: Journey,
 }
@@ -131,6 +133,7 @@ impl Facts {
             failed_program: None,
             shows_output: false,
             repeats: 0,
+            offering: None,
             journey,
         }
     }

@@ -79,7 +79,11 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
     told(&facts, status, took);
     let mut recorded = Ok(());
     if let Some(slot) = facts.slot.take() {
-        let mut record = facts.record(AuditAction::InvocationFinished, completed_at, Some((status, code, took)));
+        let action = match facts.offering {
+            None => AuditAction::InvocationFinished,
+            Some(_) => AuditAction::OfferingAsked,
+        };
+        let mut record = facts.record(action, completed_at, Some((status, code, took)));
         record.note = match (&facts.replay_of, &facts.stale) {
             (Some(first), _) => Some(format!("answered with the outcome of {}", first.invocation)),
             (None, Some((former, StaleNotice { age_ms }))) => {
@@ -95,6 +99,9 @@ pub async fn finish(kernel: &Kernel, mut facts: Facts, settled: Settled) -> Resu
             if let (Some(decided), Some(note)) = (judged.decision.as_mut().filter(|d| !d.allowed), &record.note) {
                 decided.reason = note.clone().into();
             }
+        }
+        if let Some(asked) = facts.offering.take() {
+            record.note = Some(record.note.map_or_else(|| asked.clone(), |note| format!("{asked}; {note}")));
         }
         record.usage = carried.as_ref().ok().map(|verified| verified.usage).or(facts.used).or(facts.failed_usage);
         record.cost = (carried.is_ok() || !costs.is_zero()).then_some(costs);

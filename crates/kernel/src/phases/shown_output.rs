@@ -10,13 +10,20 @@
 //!
 //! Not here: what is sensitive (`ports::redactor`), and cutting (`verify`).
 
+use contract::canonical;
 use contract::error::Refusal;
-use contract::manifest::OutputPolicy;
+use contract::ids::ToolId;
+use contract::manifest::{OutputPolicy, SideEffectPolicy};
+use contract::version::VersionSpec;
 use serde_json::Value;
 
+use super::authorize::origin_of;
 use super::conditions::Conditions;
 use super::summary::unredactable;
+use crate::access::Call;
 use crate::discretion;
+use crate::identity::Principal;
+use crate::invoke::Kernel;
 use crate::ports::redactor::{RedactError, Redactor};
 use crate::registry::ToolVersion;
 
@@ -56,6 +63,45 @@ pub(super) fn redacted_failure(
         output.mask_words(details, 0);
     }
     refusal
+}
+
+/// What this reader may see, now, of what a call of a tool came to before: whatever activations and policies mask for it by
+/// now is masked. The parameters of the call may be gone, so a policy that looks at them hears of none.
+pub(crate) async fn masked_for(kernel: &Kernel, reader: &Principal, tool: &ToolId, said: Value) -> Value {
+    let access = kernel.access().snapshot().clone();
+    let mut conditions = Conditions::default();
+    let hands = std::iter::once(reader.subject()).chain(reader.chain().iter().map(|link| &link.sub));
+    for hand in hands {
+        // Out of reach is out of calling; what was called before is still its own.
+        if let Ok(Some(overrides)) = access.view(reader.tenant(), hand).reach(tool, || SideEffectPolicy::Pure) {
+            conditions.add_overrides(overrides);
+        }
+    }
+    let now = kernel.clock().now();
+    let registry = kernel.registry().snapshot().clone();
+    let found = registry.find(reader.tenant(), tool.as_str()).zip(VersionSpec::parse("").ok());
+    if let Some(version) = found.and_then(|(found, newest)| found.resolve(&newest, now).ok()) {
+        let arguments = Value::Object(serde_json::Map::new());
+        let origin = origin_of(kernel, version).ok().flatten();
+        let call = Call {
+            caller: reader,
+            tool: version,
+            origin: origin.as_deref(),
+            arguments_digest: canonical::digest(&arguments),
+            arguments: &arguments,
+            now,
+        };
+        if let Ok(decision) = kernel.access().decide(&access, call).await {
+            decision.obligations.iter().for_each(|obligation| conditions.add(obligation));
+        }
+    }
+    if !conditions.masks() {
+        return said;
+    }
+    let own = kernel.parts.redactor.of_tenant(reader.tenant());
+    let mut shown = said.clone();
+    conditions.redact(own.as_deref().unwrap_or(&*kernel.parts.redactor), &mut shown);
+    discretion::everywhere(&said, shown)
 }
 
 /// What decides about the words of one tool.

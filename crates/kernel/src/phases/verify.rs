@@ -111,7 +111,7 @@ fn fits_the_schema(tool: &ToolVersion, result: &Value) -> Result<(), Refusal> {
     .details(serde_json::json!({ "paths": violations.iter().map(|v| &v.path).take(10).collect::<Vec<_>>() })))
 }
 
-fn fits_the_size(tool: &ToolVersion, result: &Value, lowered: Option<u64>) -> Result<(), Refusal> {
+pub(super) fn fits_the_size(tool: &ToolVersion, result: &Value, lowered: Option<u64>) -> Result<(), Refusal> {
     let lowered = lowered.map_or(OUTPUT_BYTES_MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let bytes_max = OUTPUT_BYTES_MAX.min(lowered);
     let mut counter = ByteCounter { left: bytes_max };

@@ -136,4 +136,7 @@ pub trait AccessStore: Send + Sync + fmt::Debug {
 
     /// Counts one call against every budget, or against none: answers the first token whose budget is used up.
     async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError>;
+
+    /// What [`AccessStore::spend`] would answer. Nothing is counted.
+    async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError>;
 }

@@ -222,7 +222,8 @@ impl Resilience {
         }
     }
 
-    async fn give_back(&self, entered: &Entered<'_>) {
+    /// Takes back that the service was asked: nothing is said about it.
+    pub(crate) async fn give_back(&self, entered: &Entered<'_>) {
         let Entered { service, permit } = entered;
         if let Err(error) = self.breakers.release(&service.key, &service.settings, *permit).await {
             tracing::warn!(breaker = %service.key, %error, "a permit could not be given back; its lease will end it");

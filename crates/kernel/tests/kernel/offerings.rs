@@ -120,7 +120,8 @@ async fn policies_judge_what_is_read_from_a_server_as_they_judge_calls_of_its_to
             (OfferingRequest::CompleteResource, resources),
             (OfferingRequest::GetPrompt, prompts),
         ] {
-            let expected = if allowed { Ok(()) } else { Err(ErrorCode::E3206) };
+            let denied = if objection.contains("approval") { ErrorCode::E3208 } else { ErrorCode::E3206 };
+            let expected = if allowed { Ok(()) } else { Err(denied) };
             assert_eq!(read(request).await.map(drop).map_err(|refusal| refusal.code), expected, "{objection}");
         }
         let watched = stage.kernel.watch_resource(as_holder(&reader), "notes", "note://1").await;

@@ -47,9 +47,21 @@ struct HeldClaims {
     token_id: Option<String>,
     issued_at: Option<i64>,
     chain: Vec<Delegator>,
+    /// When the token ends. What was let in goes on without it; what is begun anew does not. Absent in warrants of earlier
+    /// releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at_ms: Option<i64>,
 }
 
 impl Warrant {
+    /// Could the token be shown at this moment, in milliseconds since the epoch? Not if nobody knows when it ends.
+    pub fn is_current(&self, now_ms: i64) -> bool {
+        match &self.0 {
+            Held::Administrator => true,
+            Held::Token(held) => held.expires_at_ms.is_some_and(|end| now_ms < end),
+        }
+    }
+
     /// Writes a verified caller down.
     pub fn of(caller: &Caller) -> Self {
         if caller.kind == CallerKind::AdminToken {
@@ -69,6 +81,7 @@ impl Warrant {
             token_id: caller.token_id.clone(),
             issued_at: caller.issued_at,
             chain: caller.chain.clone(),
+            expires_at_ms: caller.expires_at_ms,
         })))
     }
 

@@ -18,6 +18,8 @@ use crate::scope::Scope;
 
 /// 9999-12-31T23:59:59Z.
 const DATE_MAX: i64 = 253_402_300_799;
+/// Longest life of a token, whoever issued it.
+const LIFE_SECONDS_MAX: i64 = 31_536_000;
 /// Most entries of `aud`.
 const AUDIENCES_MAX: usize = 64;
 
@@ -82,6 +84,9 @@ impl Claims {
         let session = claims.session_id.as_deref().is_none_or(is_printable_name);
         if !is_printable_name(&claims.jti) || !session {
             return Err(TokenError::Malformed("`jti` and `session_id` must be 1 to 256 printable characters"));
+        }
+        if claims.exp.saturating_sub(claims.iat) > LIFE_SECONDS_MAX {
+            return Err(TokenError::Malformed("it lives longer than a year (`iat` to `exp`)"));
         }
         Ok(claims)
     }

@@ -46,7 +46,9 @@ fn times(forge: &Forge) -> Vec<Case> {
         expired("exp a minute ago, under a minute of leeway", exp(NOW - 60)).lenient(),
         accepted("exp 59 seconds ago, under a minute of leeway", exp(NOW - 59)).lenient(),
         expired("exp, seen later", exp(NOW + 60)).at(NOW + 60),
-        accepted("exp in the year 9999", exp(253_402_300_799)),
+        accepted("a life of a year", exp(NOW + 31_536_000)),
+        malformed("a life of a year and a second", exp(NOW + 31_536_001)),
+        malformed("exp in the year 9999", exp(253_402_300_799)),
         malformed("exp in the year 10000", exp(253_402_300_800)),
         malformed("nbf in a second", nbf(NOW + 1)),
         accepted("nbf is now", nbf(NOW)),
@@ -55,7 +57,8 @@ fn times(forge: &Forge) -> Vec<Case> {
         malformed("iat in a second", iat(NOW + 1)),
         accepted("iat in a minute, under a minute of leeway", iat(NOW + 60)).lenient(),
         malformed("iat in 61 seconds, under a minute of leeway", iat(NOW + 61)).lenient(),
-        accepted("iat long ago", iat(0)),
+        accepted("iat almost a year ago", iat(NOW + 60 - 31_536_000)),
+        malformed("iat more than a year before exp", iat(NOW + 59 - 31_536_000)),
     ];
     let shapes = [
         ("a text", json!((NOW + 60).to_string())),

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use bytes::Bytes;
 use contract::error::{ErrorCode, Refusal};
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -31,7 +31,7 @@ use super::sessions::{Owner, Sessions};
 use super::{Visit, moving, seal};
 use crate::answer::dress;
 use crate::door::Door;
-use crate::incoming::Incoming;
+use crate::incoming::{Credential, Incoming};
 use crate::origin;
 use crate::problem::{RESOURCE_METADATA, Refused, wrong_way};
 
@@ -142,10 +142,12 @@ async fn handed_on(
         }
         Method::GET => {
             let place = door.mcp().listeners.take(visit.caller.caller()).map_err(|why| no_place(why, "listen"))?;
+            let who = visit.who.clone();
             let response = service(door, &visit, &door.mcp().ending)
                 .handle(without_token(incoming.parts, visit, Bytes::new()))
                 .await;
-            Ok(holding(as_message(response.map(Body::new), &Value::Null).await, place))
+            let response = as_message(response.map(Body::new), &Value::Null).await;
+            Ok(holding(while_welcome(door, who, response), place))
         }
         Method::DELETE => {
             let request = without_token(incoming.parts, visit.clone(), Bytes::new());
@@ -201,8 +203,12 @@ async fn posted(
     let base = crate::base_url::BaseUrl::of_request(&parts);
     let resource = resource(visit.toolset.as_deref());
     let service = service(door, &visit, &CancellationToken::new());
+    let listener = (peek.method.as_deref() == Some("subscriptions/listen")).then(|| visit.who.clone());
     let response = service.handle(without_token(parts, visit, body)).await.map(Body::new);
     let mut response = as_message(response, peek.id.as_ref().unwrap_or(&Value::Null)).await;
+    if let Some(who) = listener {
+        response = while_welcome(door, who, response);
+    }
     if let Some(place) = place
         && let Some(id) = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok())
     {
@@ -222,6 +228,22 @@ async fn posted(
         challenge(&mut response, scope, &base, &resource);
     }
     Ok(response)
+}
+
+/// A stream of news, which ends when the token that opened it is revoked or ends: asked before each piece is sent, and there
+/// is one every [`KEEP_ALIVE`] at least.
+fn while_welcome(door: &Arc<Door>, who: Credential, response: Response<Body>) -> Response<Body> {
+    if !is_stream(&response) {
+        return response;
+    }
+    let door = Arc::clone(door);
+    response.map(|body| {
+        Body::from_stream(stream::unfold((body.into_data_stream(), door, who), |(mut pieces, door, who)| async move {
+            let piece = pieces.next().await?;
+            door.kernel().recognise(who.actor()).await.ok()?;
+            Some((piece, (pieces, door, who)))
+        }))
+    })
 }
 
 /// Each message goes its own way; the answers come on one stream.

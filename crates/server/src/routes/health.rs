@@ -184,7 +184,7 @@ fn server(status: &serde_json::Value) -> Check {
 }
 
 async fn metrics(door: Arc<Door>, incoming: Incoming) -> Handled {
-    if !door.metrics_are_public() {
+    if !door.metrics_are_public(&incoming.parts.headers) {
         door.kernel().may_see_metrics(incoming.credential()?.actor()).await?;
     }
     let held = door.mcp_state().await.text() + &queue_depth(&door).await + &crate::places_text::of(&door);

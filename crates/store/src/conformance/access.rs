@@ -115,7 +115,10 @@ fn spending(budgets: &[(&str, u64)]) -> Vec<Spending> {
 }
 
 async fn spend(store: &Store, budgets: &[(&str, u64)]) -> Result<(), String> {
-    store.spend(&spending(budgets)).await.unwrap()
+    let told = store.would_spend(&spending(budgets)).await.unwrap();
+    let spent = store.spend(&spending(budgets)).await.unwrap();
+    assert_eq!(told, spent, "what would be answered is what is answered, and asking counts nothing");
+    spent
 }
 
 // ------------------------------------------------------------------------------------------------------------ cases
@@ -389,7 +392,7 @@ pub async fn concurrent_spending_never_exceeds_the_maximum(adapter: impl Adapter
     let calls: Vec<_> = (0..100)
         .map(|_| {
             let store = Arc::clone(&store);
-            tokio::spawn(async move { spend(&store, &[("token", MAXIMUM)]).await.is_ok() })
+            tokio::spawn(async move { store.spend(&spending(&[("token", MAXIMUM)])).await.unwrap().is_ok() })
         })
         .collect();
     let mut counted = 0;
@@ -410,7 +413,7 @@ pub async fn concurrent_spending_of_a_chain_counts_all_or_none(adapter: impl Ada
             let store = Arc::clone(&store);
             tokio::spawn(async move {
                 let child = format!("child-{}", call % 10);
-                let counted = spend(&store, &[(&child, CHILD), ("parent", PARENT)]).await.is_ok();
+                let counted = store.spend(&spending(&[(&child, CHILD), ("parent", PARENT)])).await.unwrap().is_ok();
                 (child, counted)
             })
         })

@@ -123,17 +123,30 @@ impl AccessStore for MemoryStore {
         Ok(access.raised())
     }
 
+    async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+        Ok(counted(&self.access().spending, spendings).map(drop))
+    }
+
     async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
         let mut access = self.access();
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for Spending { token, calls_max } in spendings {
-            let calls = counts.get(token.as_str()).or_else(|| access.spending.get(token)).copied().unwrap_or(0);
-            if calls >= *calls_max {
-                return Ok(Err(token.clone()));
-            }
-            counts.insert(token, calls + 1);
-        }
+        let counts = match counted(&access.spending, spendings) {
+            Ok(counts) => counts,
+            Err(token) => return Ok(Err(token)),
+        };
         access.spending.extend(counts.into_iter().map(|(token, calls)| (token.to_owned(), calls)));
         Ok(Ok(()))
     }
+}
+
+/// What is counted after one call more, or the first token whose budget is used up.
+fn counted<'s>(spending: &BTreeMap<String, u64>, spendings: &'s [Spending]) -> Result<BTreeMap<&'s str, u64>, String> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for Spending { token, calls_max } in spendings {
+        let calls = counts.get(token.as_str()).or_else(|| spending.get(token)).copied().unwrap_or(0);
+        if calls >= *calls_max {
+            return Err(token.clone());
+        }
+        counts.insert(token, calls + 1);
+    }
+    Ok(counts)
 }

@@ -153,6 +153,27 @@ impl AccessStore for PostgresStore {
         Ok(done?)
     }
 
+    async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+        if spendings.is_empty() {
+            return Ok(Ok(()));
+        }
+        let tokens: Vec<_> = spendings.iter().map(|spending| kept(&spending.token)).collect();
+        let maximum = |spending: &Spending| i64::try_from(spending.calls_max).unwrap_or(i64::MAX);
+        let maxima: Vec<i64> = spendings.iter().map(maximum).collect();
+        // As `access_spend` asks, without its locks and rows.
+        let statement = "SELECT asked.token AS refused \
+            FROM (SELECT named.token, named.calls_max, named.place, \
+                         row_number() OVER (PARTITION BY named.token ORDER BY named.place) AS time \
+                  FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS named (token, calls_max, place)) AS asked \
+            LEFT JOIN access_spending AS kept ON kept.token = asked.token \
+            WHERE coalesce(kept.calls, 0) + asked.time > asked.calls_max ORDER BY asked.place LIMIT 1";
+        let rows = self.pool.query(Scope::System, statement, &[texts(&tokens), ints(&maxima)]).await?;
+        match rows.first() {
+            Some(row) => Ok(Err(given(column(row, "refused")?))),
+            None => Ok(Ok(())),
+        }
+    }
+
     async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
         if spendings.is_empty() {
             return Ok(Ok(()));

@@ -69,6 +69,11 @@ impl AccessStore for SqliteStore {
         self.writer()?.run(move |connection| writing::revoke(connection, &revocation)).await
     }
 
+    async fn would_spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
+        let spendings = spendings.to_vec();
+        self.writer()?.run(move |connection| Ok(writing::counted(connection, &spendings)?.map(drop))).await
+    }
+
     async fn spend(&self, spendings: &[Spending]) -> Result<Result<(), String>, StoreError> {
         if spendings.is_empty() {
             return Ok(Ok(()));

@@ -4,8 +4,8 @@
 //! from any number. What happens in this process wakes the stream; what happens in others is found by looking.
 //!
 //! Bounds: so many streams at once (`door`), each for [`STREAM_MAX`] at most; a reader that does not read holds up only
-//! itself, because the next events are read when it has taken the last. The credential is asked again with every sign of
-//! life.
+//! itself, because the next events are read when it has taken the last. The credential is asked again before every piece
+//! and at every look: a token that was revoked or has ended ends the stream.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -94,6 +94,7 @@ impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         let mut looks = 0;
         loop {
+            self.door.kernel().recognise(self.who.actor()).await.ok()?;
             if let Some(event) = self.unsent.pop_front() {
                 self.after = event.seq;
                 // What a person found out may come after an end.

@@ -112,6 +112,25 @@ pub(super) fn revoke(connection: &Connection, revocation: &Revocation) -> Result
 
 /// ACCESS-2: nothing is written before every budget has been asked. A token that is named twice is counted twice.
 pub(super) fn spend(connection: &Connection, spendings: &[Spending]) -> Result<Result<(), String>, Fault> {
+    let counts = match counted(connection, spendings)? {
+        Ok(counts) => counts,
+        Err(token) => return Ok(Err(token)),
+    };
+    let mut write = connection.prepare_cached(
+        "INSERT INTO access_spending (token, calls) VALUES (?1, ?2)
+         ON CONFLICT (token) DO UPDATE SET calls = excluded.calls",
+    )?;
+    for (token, calls) in counts {
+        write.execute(params![token, i64::try_from(calls).unwrap_or(i64::MAX)])?;
+    }
+    Ok(Ok(()))
+}
+
+/// What is counted after one call more, or the first token whose budget is used up. Writes nothing.
+pub(super) fn counted<'s>(
+    connection: &Connection,
+    spendings: &'s [Spending],
+) -> Result<Result<BTreeMap<&'s str, u64>, String>, Fault> {
     let mut read = connection.prepare_cached("SELECT calls FROM access_spending WHERE token = ?1")?;
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for spending in spendings {
@@ -128,14 +147,7 @@ pub(super) fn spend(connection: &Connection, spendings: &[Spending]) -> Result<R
         }
         counts.insert(token, calls.saturating_add(1));
     }
-    let mut write = connection.prepare_cached(
-        "INSERT INTO access_spending (token, calls) VALUES (?1, ?2)
-         ON CONFLICT (token) DO UPDATE SET calls = excluded.calls",
-    )?;
-    for (token, calls) in counts {
-        write.execute(params![token, i64::try_from(calls).unwrap_or(i64::MAX)])?;
-    }
-    Ok(Ok(()))
+    Ok(Ok(counts))
 }
 
 // --------------------------------------------------------------------------------------------------- private parts
