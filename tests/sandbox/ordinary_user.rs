@@ -133,6 +133,16 @@ async fn what_sockets_hold_is_memory_of_the_call() {
 }
 
 #[tokio::test]
+async fn tools_go_before_the_server_where_the_machine_has_no_memory_left() {
+    for start in both() {
+        let workshop = Workshop::with([Tool::python("score", "result = int(open('/proc/self/oom_score_adj').read())")]);
+        let gantry = workshop.open_with(start).await;
+        let answer = gantry.invoke_to_the_end("t.score", json!({})).await;
+        assert_eq!((answer.status, &answer.body["result"]), (200, &json!(1000)), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn ten_children_together_have_the_memory_of_one_call() {
     for start in both() {
         let mut tool = Tool::python("crowd", CROWD);
