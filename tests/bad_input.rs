@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{Gantry, Start, manifest};
+use crate::support::{Answer, Gantry, Start, client, manifest};
 
 const INVOKE: &str = "/v1/tools/invoke";
 
@@ -82,8 +82,19 @@ async fn wrong_content_types_methods_and_paths_have_codes_of_their_own() {
         let answer = gantry.post_raw(INVOKE, content_type, body.clone()).await;
         assert_eq!(answer.refusal(), (415, "E3006"), "{content_type}");
     }
-    let answer = gantry.post_raw(INVOKE, "application/json; charset=utf-8", body).await;
+    let answer = gantry.post_raw(INVOKE, "application/json; charset=utf-8", body.clone()).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
+    for (coding, expected) in [("gzip", 415), ("br, identity", 415), ("identity", 200)] {
+        let asked = client().post(format!("{}{INVOKE}", gantry.url)).bearer_auth(&gantry.token);
+        let asked = asked.header("content-type", "application/json").header("content-encoding", coding);
+        let answer = Answer::of(asked.body(body.clone()).send().await.unwrap()).await;
+        assert_eq!(answer.status, expected, "{coding}: {}", answer.text);
+        assert!(
+            expected == 200 || answer.code() == "E3006" && answer.text.contains("content-encoding"),
+            "{}",
+            answer.text
+        );
+    }
     let answer = gantry.get(INVOKE).await;
     assert_eq!(answer.refusal(), (405, "E3007"));
     assert_eq!(answer.header("allow"), "POST");

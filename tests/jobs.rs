@@ -213,6 +213,44 @@ async fn a_call_is_cancelled_before_during_and_after_and_twice() {
     assert_eq!(noted(&note), 0, "what was cancelled before its start never starts");
 }
 
+/// A cancel that was asked and not yet kept when the server dies. Whether the one or the other came first, what was begun may
+/// have been done.
+#[tokio::test]
+async fn a_cancel_and_a_crash_do_not_make_an_unknown_effect_one_that_can_be_repeated() {
+    const JOBS: usize = 4;
+    let workshop = Workshop::new();
+    let note = workshop.path("runs");
+    let gantry = workshop.open().await;
+    let wish = json!({ "seconds": 100, "note": note });
+    let mut ids = Vec::new();
+    for _ in 0..JOBS {
+        let answer = submit_as(&gantry, &gantry.token, "demo.once", wish.clone(), json!({})).await;
+        ids.push(answer.body["invocation_id"].as_str().unwrap_or_else(|| panic!("{}", answer.text)).to_owned());
+    }
+    wait_for("all runs", || (noted(&note) == JOBS).then_some(()));
+    let asked = tokio::join!(
+        cancel(&gantry, &ids[0]),
+        cancel(&gantry, &ids[1]),
+        cancel(&gantry, &ids[2]),
+        cancel(&gantry, &ids[3])
+    );
+    gantry.kill();
+    assert!(asked.0.0 && asked.1.0 && asked.2.0 && asked.3.0, "{asked:?}");
+
+    let gantry = workshop.open().await;
+    for id in &ids {
+        let body = until(&gantry, id, &["cancelled", "error", "success", "indeterminate"]).await;
+        assert_eq!((&body["status"], &body["error"]["code"]), (&json!("indeterminate"), &json!("E3413")), "{body}");
+        let again = gantry.post(&format!("/v1/invocations/{id}/retry"), json!({})).await;
+        assert_eq!(again.code(), "E3413", "{}", again.text);
+    }
+    assert_eq!(noted(&note), JOBS, "nothing was done twice");
+    let found = ["jobs", "resolve", &ids[0], "--happened", "--result", r#"{"slept": 100}"#, "--note", "it did"];
+    gantry.cli(&found).ok();
+    let body = status(&gantry, &ids[0]).await;
+    assert_eq!((&body["status"], &body["result"]), (&json!("success"), &json!({ "slept": 100 })), "{body}");
+}
+
 /// With the settings as they come: eight workers, and four calls of one agent at once.
 #[tokio::test]
 async fn an_agent_hands_in_more_than_it_may_run_at_once_and_loses_nothing() {

@@ -280,6 +280,10 @@ async fn what_is_it(bench: &Bench, member: &str) -> bool {
             let (one, other) =
                 (json!({ "parameters": parameters }), json!({ "parameters": parameters, "input_guard": "off" }));
             bench.differs(one, other, json!({ "parameters": { "expression": "1; rm -rf x" } }), "/status").await;
+            for guard in ["reject", "strip"] {
+                let parameters = expression(json!({ "type": "string" }));
+                bench.refused(json!({ "parameters": parameters, "input_guard": guard }), "/input_guard").await;
+            }
         }
         "output_policy" => {
             let parser = |policy: &str| {
@@ -862,6 +866,8 @@ async fn of_a_call(bench: &Bench, member: &str) -> bool {
             assert_eq!(answer.refusal(), (404, "E3903"), "{}", answer.text);
         }
         "checkpoint_config.enable_checkpointing" => {
+            let wish = json!({ "checkpoint_config": { "enable_checkpointing": true } });
+            assert_eq!(call(wish).await.refusal(), (501, "E3010"), "a built-in tool has no way to save");
             Bench::shown_by(member, "crates/kernel/tests/kernel/checkpoints.rs", "only_calls_that_want_it_save")
         }
         "checkpoint_config.checkpoint_interval_seconds" => {

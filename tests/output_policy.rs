@@ -16,7 +16,9 @@ fn answer() -> Value {
         "patient": "Ada Lovelace", "password": "hunter2", "accessToken": "abc123def", "next_page_token": "page-2",
         "open_token": "shown", "notes": ["seen by ada@example.org", null], "codes": ["x1", "x2"],
         "nested": { "client_secret": { "value": "s3cr3t" }, "tokensUsed": 17 },
-        "raw": "{\"api_key\":\"k3y\",\"n\":1}", "long": "y".repeat(10_001),
+        "raw": "{\"api_key\":\"k3y\",\"n\":1}",
+        "twice": json!(json!({ "api_key": "k3y" }).to_string()).to_string(),
+        "lines": "{\"api_key\":\"k3y\"}\nread {2}\n{\"n\":2}\n", "marked": "\u{feff}{\"api_key\":\"k3y\"}", "long": "y".repeat(10_001),
     })
 }
 
@@ -70,6 +72,11 @@ async fn a_result_is_shown_as_its_profile_says_and_standard_is_what_is_not_said(
     assert_eq!(standard["nested"], json!({ "client_secret": HIDDEN, "tokensUsed": 17 }));
     let inner: Value = serde_json::from_str(standard["raw"].as_str().unwrap()).unwrap();
     assert_eq!(inner, json!({ "api_key": HIDDEN, "n": 1 }));
+    for embedded in ["twice", "lines", "marked"] {
+        let text = standard[embedded].as_str().unwrap();
+        assert!(text.contains(HIDDEN) && !text.contains("k3y"), "{embedded}: {text}");
+    }
+    assert!(standard["lines"].as_str().unwrap().ends_with("\nread {2}\n{\"n\":2}\n"), "{standard}");
     for same in ["next_page_token", "open_token", "notes", "long"] {
         assert_eq!(standard[same], answer()[same], "{same} is no sensitive field");
     }

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use super::{Stage, begin, call, metric, token, until};
+use super::{Stage, begin, call, metric, submit, token, until};
 use crate::support::{Gantry, Start};
 
 /// A connection, and requests on it that go on where they stopped.
@@ -156,4 +156,32 @@ async fn connections_of_one_tenant_with_calls_that_never_end_are_three_quarters_
         }
     }
     assert_eq!((done, refused), (15, 10));
+}
+
+/// There is room for more streams than for connections, and each has a connection to itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_of_one_agent_leave_connections_for_other_tenants() {
+    let stage = Stage::new();
+    let gantry = stage.start().env("GANTRY_SERVER__CONNECTIONS_MAX", "20").run().await;
+    let (agent, other) = (token(&gantry, "mallory", "mallory").await, token(&gantry, "acme", "ann").await);
+    let id = submit(&gantry, &agent, "demo.gated", stage.parameters("gate", "held"), "normal").await;
+    let (mut streams, mut refused) = (Vec::new(), 0);
+    for _ in 0..30 {
+        let mut wire = Wire::connect(&gantry);
+        let head = format!(
+            "GET /v1/invocations/{id}/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {agent}\r\n\r\n",
+            gantry.address()
+        );
+        wire.0.write_all(head.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        match wire.0.read_exact(&mut status) {
+            Ok(()) if status.ends_with(b" 200") => streams.push(wire),
+            _ => refused += 1,
+        }
+    }
+    assert!(streams.len() <= 15 && refused >= 15, "{} streams, {refused} refused", streams.len());
+    for _ in 0..3 {
+        Wire::connect(&gantry).call(&gantry, &other);
+    }
+    stage.open("gate");
 }

@@ -78,6 +78,70 @@ result = sum(int(os.read(reader, 9)) for reader in readers)
 for _ in range(5): os.wait()
 ";
 
+/// Fills local sockets that nobody reads, up to 256 megabytes, and waits to be found out.
+const SOCKETS: &str = "
+import socket
+held, kept = 0, []
+while held < (256 << 20) and len(kept) < 110:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    one.setblocking(False)
+    kept.append((one, other))
+    try: one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+    except OSError: pass
+    try:
+        while held < (256 << 20): held += one.send(b'x' * 100000)
+    except OSError: pass
+time.sleep(60)
+";
+
+/// Connections that nobody accepts, of clients that are gone: one descriptor for all of them.
+const UNACCEPTED: &str = "
+import socket
+door = socket.socket(socket.AF_UNIX)
+door.bind('/tmp/door')
+door.listen(4096)
+for _ in range(1000):
+    one = socket.socket(socket.AF_UNIX)
+    one.setblocking(False)
+    one.connect('/tmp/door')
+    try:
+        while True: one.send(b'x' * 50000)
+    except OSError: pass
+    one.close()
+time.sleep(60)
+";
+
+/// What ordinary programs have of them.
+const FEW: &str = "
+import socket
+kept = [socket.socketpair() for _ in range(8)] + [os.pipe() for _ in range(30)]
+for one, _ in kept[:8]: one.send(b'x' * 1000)
+result = len(kept)
+";
+
+#[tokio::test]
+async fn what_sockets_hold_is_memory_of_the_call() {
+    for (program, code) in [(SOCKETS, "E3403"), (UNACCEPTED, "E3403"), (FEW, "")] {
+        let mut tool = Tool::python("sockets", program);
+        tool.manifest["resource_limits"] = json!({ "cpu": "1", "memory": "64Mi", "ephemeral_storage": "8Mi" });
+        let workshop = Workshop::with([tool]);
+        let gantry = workshop.open_with(Start::new().running_as_ordinary_user()).await;
+        let answer = gantry.invoke_to_the_end("t.sockets", json!({})).await;
+        assert_eq!(if answer.status == 200 { "" } else { answer.code() }, code, "{}", answer.text);
+        assert!(code.is_empty() || answer.text.contains("64 MB of memory"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn tools_go_before_the_server_where_the_machine_has_no_memory_left() {
+    for start in both() {
+        let workshop = Workshop::with([Tool::python("score", "result = int(open('/proc/self/oom_score_adj').read())")]);
+        let gantry = workshop.open_with(start).await;
+        let answer = gantry.invoke_to_the_end("t.score", json!({})).await;
+        assert_eq!((answer.status, &answer.body["result"]), (200, &json!(1000)), "{}", answer.text);
+    }
+}
+
 #[tokio::test]
 async fn ten_children_together_have_the_memory_of_one_call() {
     for start in both() {

@@ -154,6 +154,31 @@ async fn a_declared_host_and_port_can_be_reached_and_nothing_else() {
     wait_for("the record of the violation", || std::fs::read_to_string(&log).ok()?.contains(&said).then_some(()));
 }
 
+/// As other languages escape JSON and addresses, one character this way and the next that way.
+#[tokio::test]
+async fn a_credential_is_found_however_its_characters_are_escaped() {
+    let shows = r#"
+import urllib.parse
+s = open("/run/secrets/api_key").read().strip()
+result = [json.dumps(s).replace("/", "\\/"), s.replace("=", "\\u003d").replace("&", "\\u0026"),
+          json.dumps(s).replace("\\u00e9", "\\u00E9"), urllib.parse.quote(s, safe=";,/?:@&=+$-_.!~*'()#"),
+          s.replace(" ", "%20"), s.replace(" ", "+"), urllib.parse.quote(urllib.parse.quote(s, safe=""), safe=""),
+          json.dumps({"a": json.dumps({"b": json.dumps(s)})})]
+"#;
+    let workshop = Workshop::with([Tool::python("escapes", shows).may(&["credentials:api_key".to_owned()])]);
+    let data = PathBuf::from(workshop.path("data"));
+    let gantry = workshop.open_with(Start::new().data(&data)).await;
+    let place = data.join("secrets/local");
+    std::fs::create_dir_all(&place).unwrap();
+    write(&place.join("api_key"), "correct/h\u{e9}rse=b&tt ry\"staple\n".as_bytes(), 0o600);
+    let known = result(&gantry, "escapes", json!({})).await;
+    for said in known.as_array().unwrap() {
+        let said = said.as_str().unwrap();
+        assert!(said.contains("[secret api_key]") && !said.contains("correct") && !said.contains("staple"), "{known}");
+    }
+    assert_eq!(known.as_array().unwrap().len(), 8, "{known}");
+}
+
 #[tokio::test]
 async fn a_declared_credential_is_given_as_a_file_and_taken_out_of_what_the_tool_says() {
     let shows = r#"

@@ -95,6 +95,10 @@ impl Executor for BuiltinExecutor {
         Err(ManifestError::one("/execution/handler", said))
     }
 
+    fn saves(&self, _tool: &ToolVersion) -> bool {
+        false
+    }
+
     fn ready(&self, _tool: &ToolVersion, binding: &Execution, _demand: Isolation) -> Result<(), Refusal> {
         match handler(binding)? {
             Handler::DeepReasoning if self.model.is_none() => Err(not_configured("`deep_reasoning`")),

@@ -60,6 +60,10 @@ impl Executor for OciExecutor {
         self.homes.admit(tenant, manifest)
     }
 
+    fn saves(&self, tool: &ToolVersion) -> bool {
+        matches!(tool.manifest.execution, Some(Execution::Oci { protocol: ProcessProtocol::Session, .. }))
+    }
+
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
         let Execution::Oci { image, .. } = binding else { return Err(unbound()) };
         self.walls.around_image(demand)?;

@@ -148,6 +148,10 @@ impl Executor for ProcessExecutor {
         self.homes.admit(tenant, manifest)
     }
 
+    fn saves(&self, tool: &ToolVersion) -> bool {
+        matches!(tool.manifest.execution, Some(Execution::Process { protocol: ProcessProtocol::Session, .. }))
+    }
+
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
         let Execution::Process { protocol, .. } = binding else { return Err(unbound()) };
         self.admitted(demand, *protocol)?;

@@ -22,6 +22,8 @@
 //!   put back with a pause, within its age.
 //! - JOBS-7: the key of a job that came to nothing is free wherever the ledger would set the key of its call free: a call that
 //!   was not sent or was refused before execution can be submitted again under its key.
+//! - JOBS-8: a call that is not safe to repeat and has a line in the ledger is neither called cancelled nor dead after an
+//!   interruption, and is not begun again by hand, before somebody knows what became of it.
 //!
 //! Not here: the queue itself (`ports::job_store`), checkpoints and webhooks (others build on [`JobHandler`]).
 

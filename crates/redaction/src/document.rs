@@ -4,20 +4,18 @@
 //! a card number is one without quotes too.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
+use crate::embedded::EmbeddedJson;
 use crate::engine::{Engine, Room};
 use crate::finding::REDACTED;
 use crate::numbers::Hint;
 
 /// Deepest value that is redacted. The readers of requests allow less.
 const DEPTH_MAX: usize = 128;
-/// Strings of JSON inside of strings of JSON that are opened.
-const NESTED_MAX: usize = 4;
-/// Longest string that is tried as JSON.
-const NESTED_BYTES_MAX: usize = 1024 * 1024;
 /// References of a schema that are followed in a row.
 const REFERENCES_MAX: usize = 16;
 /// Alternatives of a schema that are looked at for one value.
@@ -109,21 +107,14 @@ fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -
             masked.count() > 0
         }
         Value::String(text) => {
-            let Some(mut inner) = nested_json(text, nested) else { return false };
-            let masked = masked_members(&mut inner, names, nested + 1);
-            if masked {
-                *text = inner.to_string();
-            }
-            masked
+            let Some(inner) = EmbeddedJson::of(text, nested) else { return false };
+            let masked = inner.changed(|document| Ok::<_, Infallible>(masked_members(document, names, nested + 1)));
+            let Ok(Some(masked)) = masked else { return false };
+            *text = masked;
+            true
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
-}
-
-/// The object or list that a text is the JSON of, if it is one and not too many of them stand in each other.
-fn nested_json(text: &str, nested: usize) -> Option<Value> {
-    let may_be = nested < NESTED_MAX && text.len() <= NESTED_BYTES_MAX && text.trim_start().starts_with(['{', '[']);
-    may_be.then(|| serde_json::from_str(text).ok())?
 }
 
 /// Where in a document something stands.
@@ -261,10 +252,15 @@ impl<'a> Walk<'a> {
 
     /// What is shown in place of a text, the JSON in it looked at if it is some; nothing if it can be shown as it is.
     fn text(&mut self, text: &str, place: Place) -> Result<Option<String>, RedactionError> {
-        if let Some(inner) = nested_json(text, place.nested) {
+        if let Some(inner) = EmbeddedJson::of(text, place.nested) {
             let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };
-            if let Some(redacted) = self.value(&inner, &[], below)? {
-                let redacted = redacted.to_string();
+            let redacted = inner.changed(|document| {
+                let redacted = self.value(document, &[], below)?;
+                let is_changed = redacted.is_some();
+                redacted.into_iter().for_each(|redacted| *document = redacted);
+                Ok::<_, RedactionError>(is_changed)
+            })?;
+            if let Some(redacted) = redacted {
                 if self.fields_only {
                     return Ok(Some(redacted));
                 }

@@ -16,6 +16,7 @@ mod addresses;
 mod boundary;
 mod document;
 mod email;
+mod embedded;
 mod engine;
 mod finding;
 mod iban;

@@ -200,6 +200,7 @@ fn common(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedFd, StepFai
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(namespace)?;
     rustix::process::setsid().map_err(namespace)?;
     let proc = identity::machine_proc()?;
+    first_to_go(proc.as_fd());
     if let Some((uid, gid)) = user {
         // A runtime insists on being root, if only of a namespace in which there is nobody else.
         identity::map(proc.as_fd(), if kind.runtime { 0 } else { identity::NOBODY }, uid, gid)?;
@@ -209,6 +210,13 @@ fn common(kind: &BirthKind, user: Option<(u32, u32)>) -> Result<OwnedFd, StepFai
         .map_err(|error| StepFailure::new(Step::Namespaces, error, "making a control group namespace"))?;
     rustix::system::sethostname(b"sandbox").map_err(namespace)?;
     Ok(proc)
+}
+
+/// Where the machine has no memory left, the kernel ends this process and what it begets before the server and the launcher:
+/// those are what ends calls. Some systems do not let anybody say so, and nothing else depends on it.
+fn first_to_go(proc: BorrowedFd<'_>) {
+    let score = rustix::fs::openat(proc, c"self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let _ = score.and_then(|score| rustix::io::write(&score, b"1000"));
 }
 
 // ------------------------------------------------------------------------------------------------------- the program

@@ -17,6 +17,7 @@ use self::cpu_account::{CpuAccount, ProcessTimes};
 use crate::system;
 
 mod cpu_account;
+mod kernel_buffers;
 
 /// Most processes of one sandbox that are looked at; more than any limit of processes lets it have.
 const PROCESSES_MAX: usize = 32_768;
@@ -32,6 +33,8 @@ pub(crate) struct TreeUsage {
     pub(crate) resident_bytes: u64,
     /// The scratch space that is in use, which is memory too.
     pub(crate) scratch_bytes: u64,
+    /// What the kernel holds for them in sockets and pipes, or may.
+    pub(crate) buffer_bytes: u64,
 }
 
 /// A tree, found by its first process.
@@ -86,10 +89,11 @@ impl ProcessTree {
             used_micros: self.account.book(seen, span, system::processors()),
             resident_bytes: resident.fold(0, u64::saturating_add),
             scratch_bytes: scratch_of(&members),
+            buffer_bytes: self.buffer_bytes(&members),
         }
     }
 
-    /// What it really occupies: shared pages once, what was swapped out, and the scratch space. Takes longer than
+    /// What it really occupies: shared pages once, what was swapped out, the scratch space and what the kernel holds. Takes longer than
     /// [`look`](Self::look). Where the kernel does not tell, what is resident counts.
     ///
     /// Who ends while others are looked at leaves them its part of what they share, so some is counted twice. The second of
@@ -107,7 +111,12 @@ impl ProcessTree {
             proportional_bytes(*pid).unwrap_or_else(resident)
         };
         let held: u64 = members.iter().map(occupied).fold(0, u64::saturating_add);
-        held.saturating_add(scratch_of(&members))
+        held.saturating_add(scratch_of(&members)).saturating_add(self.buffer_bytes(&members))
+    }
+
+    fn buffer_bytes(&self, members: &[(i32, Stat)]) -> u64 {
+        let pids: Vec<i32> = members.iter().map(|(pid, _)| *pid).collect();
+        kernel_buffers::held_bytes(self.first, &pids)
     }
 
     /// Sends a signal to everything but the first process. Stopped processes do not fork, so a few rounds reach all.

@@ -11,7 +11,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::json;
 use futures_util::FutureExt as _;
 use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -69,6 +69,7 @@ impl Incoming {
 
     /// The body as it came, within limits of size and time.
     pub(crate) async fn bytes(&mut self, door: &Door, bytes_max: usize) -> Result<Bytes, Refused> {
+        not_encoded(&self.parts.headers)?;
         let announced = self.body.size_hint();
         if usize::try_from(announced.lower()).map_or(true, |bytes| bytes > bytes_max) {
             return Err(too_large(bytes_max).and_hang_up());
@@ -131,6 +132,20 @@ pub(crate) fn is_form(headers: &HeaderMap) -> Result<bool, Refused> {
         return Ok(true);
     }
     json_is_announced(headers).map(|()| false)
+}
+
+/// Bodies are read as they are: one that is compressed would be refused for what it is not.
+fn not_encoded(headers: &HeaderMap) -> Result<(), Refused> {
+    let codings = headers.get_all(CONTENT_ENCODING).iter().map(|value| value.to_str().unwrap_or("?"));
+    let mut codings = codings.flat_map(|value| value.split(',')).map(str::trim);
+    let Some(coding) = codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) else {
+        return Ok(());
+    };
+    let shown: String = coding.chars().take(80).collect();
+    let refusal =
+        Refusal::new(ErrorCode::E3006, format!("bodies with the content-encoding `{shown}` are not understood"))
+            .hint("send the body as it is, without `content-encoding`");
+    Err(Refused::from(refusal).and_hang_up())
 }
 
 /// `application/json` or `…+json`; the only charset is UTF-8.

@@ -59,6 +59,10 @@ impl Executor for UpstreamExecutor {
         "mcp"
     }
 
+    fn saves(&self, _tool: &ToolVersion) -> bool {
+        false
+    }
+
     fn ready(&self, tool: &ToolVersion, binding: &Execution, demand: Isolation) -> Result<(), Refusal> {
         let Execution::Mcp { server, .. } = binding else { return Err(unbound()) };
         if demand > Isolation::Process {

@@ -137,6 +137,18 @@ fn parameters_are_an_object(manifest: &Manifest, out: &mut Vec<Finding>) {
 fn guards(manifest: &Manifest, out: &mut Vec<Finding>) {
     let misuses = guard::misuses(&manifest.parameters).into_iter();
     out.extend(misuses.map(|misuse| Finding::new(format!("/parameters{}", misuse.path), misuse.message)));
+    // Whoever asks for a guard in so many words, and says nowhere what it is to guard, believes that something is guarded.
+    let word = match manifest.input_guard {
+        None | Some(InputGuard::Off) => return,
+        Some(InputGuard::Reject) => "reject",
+        Some(InputGuard::Strip) => "strip",
+    };
+    if Guards::compile(&manifest.parameters).is_empty() {
+        out.push(Finding::new(
+            "/input_guard",
+            format!("`{word}` guards nothing: no property of `parameters` has an `x-guard`; annotate those that need one (`\"x-guard\": \"shell\"`), or leave `input_guard` out"),
+        ));
+    }
 }
 
 /// MutationClassLabeled and IdempotencySpecified of REG-002; MAN-027, MAN-028.

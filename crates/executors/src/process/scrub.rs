@@ -3,7 +3,8 @@
 //!
 //! A tool that prints its request, or an error with the header in it, does so without malice; this is for that. Besides
 //! the value itself the forms are found in which programs put a value into text: JSON-escaped, percent-encoded, base64 (also
-//! in the middle of something longer, as in `Basic …`), hexadecimal; the last two also in lines and in groups ([`loose`]).
+//! in the middle of something longer, as in `Basic …`), hexadecimal; the last two also in lines and in groups ([`loose`]),
+//! the first two character by character and one in the other ([`escaped`]).
 //! A tool that *wants* to smuggle a secret out (reversed,
 //! split over two strings, encrypted) can; what stops it is that it may reach only the hosts it declares.
 //!
@@ -22,14 +23,17 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use contract::error::Refusal;
 use serde_json::Value;
 
+use self::escaped::Plain;
 use self::loose::Digits;
 
+mod escaped;
 mod loose;
 
 /// The shortest secret that is looked for.
@@ -46,6 +50,7 @@ pub struct Scrubber {
     /// Longest first, so that a form inside another does not break it up.
     forms: Vec<Form>,
     digits: Vec<Digits>,
+    plain: Vec<Plain>,
 }
 
 struct Form {
@@ -74,7 +79,9 @@ impl Scrubber {
             forms.extend(encodings(secret).into_iter().map(|text| Form { text, label: label.clone(), exact: false }));
         }
         forms.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
-        Self { forms, digits }
+        let exact = forms.iter().filter(|form| form.exact);
+        let plain = exact.filter_map(|form| Plain::of(&form.text, &form.label)).collect();
+        Self { forms, digits, plain }
     }
 
     /// Nothing to look for?
@@ -118,7 +125,9 @@ impl Scrubber {
     }
 
     fn finds(&self, text: &str) -> bool {
-        self.forms.iter().any(|form| text.contains(&form.text)) || loose::finds(text, &self.digits)
+        self.forms.iter().any(|form| text.contains(&form.text))
+            || loose::finds(text, &self.digits)
+            || escaped::finds(text, &self.plain)
     }
 
     fn owned(&self, text: String) -> String {
@@ -130,26 +139,26 @@ impl Scrubber {
         if !self.finds(text) {
             return None;
         }
-        let replaced = self.forms.iter().fold(self.without_digits(text), |text, form| {
+        // Digits first, because they may stand around what else would be found.
+        let replaced = self.forms.iter().fold(without(text, loose::places(text, &self.digits)), |text, form| {
             if text.contains(&form.text) { text.replace(&form.text, &form.label) } else { text }
         });
+        let replaced = without(&replaced, escaped::places(&replaced, &self.plain));
         // SCRUB-1. The labels are text too, and may have grown together with what stands beside them.
         [replaced, ALL_GONE.to_owned()].into_iter().find(|text| !self.finds(text)).or_else(|| Some(String::new()))
     }
 }
 
-impl Scrubber {
-    /// First, because they may stand around what else would be found.
-    fn without_digits(&self, text: &str) -> String {
-        let (mut rest, mut end) = (String::with_capacity(text.len()), 0);
-        for (range, label) in loose::places(text, &self.digits) {
-            rest.push_str(text.get(end..range.start).unwrap_or_default());
-            rest.push_str(label);
-            end = range.end;
-        }
-        rest.push_str(text.get(end..).unwrap_or_default());
-        rest
+/// The text with labels in these places.
+fn without(text: &str, places: Vec<(Range<usize>, &str)>) -> String {
+    let (mut rest, mut end) = (String::with_capacity(text.len()), 0);
+    for (range, label) in places {
+        rest.push_str(text.get(end..range.start).unwrap_or_default());
+        rest.push_str(label);
+        end = range.end;
     }
+    rest.push_str(text.get(end..).unwrap_or_default());
+    rest
 }
 
 /// Shows how many forms there are, never one.

@@ -14,7 +14,7 @@ use super::keeper::{Keeper, Summary, Whose};
 use super::plan::{CheckpointPlan, wish_shape};
 use crate::invoke::Kernel;
 use crate::ports::checkpoint_store::{CheckpointId, attempt_fence};
-use crate::ports::executor::ResumePoint;
+use crate::ports::executor::{Executor, ResumePoint};
 use crate::registry::ToolVersion;
 
 /// The member of a refusal's details that names what a failed call can be resumed from.
@@ -45,6 +45,17 @@ impl Checkpointing {
             self.wish = wish.clone();
         }
         Ok(())
+    }
+
+    /// Can the tool do what the caller wants kept? A tool that has no way to save would be called as if it had.
+    pub(crate) fn possible(&self, executor: &dyn Executor, tool: &ToolVersion) -> Result<(), Refusal> {
+        if self.wish.enable_checkpointing != Some(true) || executor.saves(tool) {
+            return Ok(());
+        }
+        let said = format!("`{}` {} has no way to save checkpoints", tool.id, tool.version);
+        Err(Refusal::new(ErrorCode::E3010, said).hint(
+            "leave `checkpoint_config.enable_checkpointing` out; tools that speak `gantry/1` and WASM components save. The call was not run",
+        ))
     }
 
     /// Before the tool starts, and before anything is counted: finds what it goes on from, and begins to keep.

@@ -22,7 +22,8 @@ use crate::invoke::Arrival;
 use crate::phases::token_covers;
 use crate::ports::audit_sink::AuditAction;
 use crate::ports::entropy::new_invocation_id;
-use crate::ports::job_store::{CancelAsked, Enqueued, JobDetail, JobKey, JobState, NewJob};
+use crate::ports::job_store::{CancelAsked, Enqueued, JobDetail, JobKey, JobRecord, JobState, NewJob};
+use crate::ports::ledger::EntryState;
 
 /// Longest reason for a cancellation that is kept.
 const REASON_CHARS_MAX: usize = 500;
@@ -78,8 +79,7 @@ impl Jobs {
             };
             return Err(Refusal::new(ErrorCode::E3408, format!("job `{id}` is {}", former.state.as_str())).hint(hint));
         }
-        let unknown_end = former.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
-        if unknown_end == Some(ErrorCode::E3413.as_str()) {
+        if self.is_end_unknown(&former).await? {
             return Err(Refusal::new(ErrorCode::E3413, format!("nobody knows whether job `{id}` had its effect"))
                 .hint(format!("find out and say so first: `gantry jobs resolve {id}`")));
         }
@@ -124,6 +124,20 @@ impl Jobs {
         self.wake.notify_one();
         self.tell(&key);
         Ok(Accepted::pending(new_id, 0, actor.trace_id))
+    }
+
+    /// JOBS-8. A job may have been asked to end while it waited for its second attempt: then it says "cancelled", and only the
+    /// ledger says that its first may have had its effect.
+    async fn is_end_unknown(&self, job: &JobRecord) -> Result<bool, Refusal> {
+        let code = job.error.as_ref().and_then(|error| error.get("code")).and_then(Value::as_str);
+        if code == Some(ErrorCode::E3413.as_str()) {
+            return Ok(true);
+        }
+        if job.kind != TOOL_CALL {
+            return Ok(false);
+        }
+        let line = self.line_in_ledger(job).await.map_err(|error| error.refusal())?;
+        Ok(line.is_some_and(|line| matches!(line.state, EntryState::InFlight | EntryState::Unknown)))
     }
 
     /// The same call, let in as a new one of whoever asks now: nothing is left of the rights it had.

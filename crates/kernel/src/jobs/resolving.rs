@@ -21,6 +21,7 @@ use crate::ledger::{Kept, did_not_happen};
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::job_store::{FoundResult, JobDetail, JobKey, JobRecord, JobState, Written};
 use crate::ports::ledger::{Entry, EntryState};
+use crate::ports::registry_store::StoreError;
 
 impl Jobs {
     /// Says what became of a call whose outcome is unknown, with or without a job: see [`crate::Kernel::resolve_invocation`].
@@ -84,12 +85,17 @@ impl Jobs {
         if job.kind != TOOL_CALL || job.state != JobState::Failed {
             return Ok(false);
         }
-        let entry = self.kernel.books().ledger().find(&job.key.tenant, line_of(job)).await;
+        let entry = self.line_in_ledger(job).await;
         let Some(found) = entry.map_err(|error| error.refusal())?.and_then(|entry| end_of(entry, job)) else {
             return Ok(false);
         };
         self.settle_job(job, found).await?;
         Ok(true)
+    }
+
+    /// The line of the ledger that a job's end is in, if its call came so far as to have one.
+    pub(super) async fn line_in_ledger(&self, job: &JobRecord) -> Result<Option<Entry>, StoreError> {
+        self.kernel.books().ledger().find(&job.key.tenant, line_of(job)).await
     }
 
     async fn settle_job(&self, job: &JobRecord, found: Result<Value, Value>) -> Result<(), Refusal> {

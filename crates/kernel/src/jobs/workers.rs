@@ -383,27 +383,41 @@ impl Jobs {
                 return;
             }
             for job in taken {
-                let end = self.after_interruption(&job);
+                let end = match self.after_interruption(&job).await {
+                    Ok(end) => end,
+                    // Nobody knows for now. Each look at the job asks the ledger again (`resolving.rs`).
+                    Err(error) => {
+                        tracing::warn!(%error, job = %job.record.key.id, "the ledger could not be asked about a job");
+                        self.unknown_end(&job.record)
+                    }
+                };
                 tracing::info!(job = %job.record.key.id, repeated = matches!(end, End::Retry { .. }), "a job was interrupted");
                 self.keep_end(&job.record.key, job.fence, end).await;
             }
         }
     }
 
-    fn after_interruption(&self, job: &TakenJob) -> End {
+    /// A call finds out from the ledger what became of it when it begins again; other kinds of work are in no ledger. One that
+    /// is not begun again, because it was asked to end or was interrupted too often, must not be called cancelled or dead
+    /// while the ledger has a line of it: whoever reads that would do it a second time (JOBS-8).
+    async fn after_interruption(&self, job: &TakenJob) -> Result<End, StoreError> {
         let record = &job.record;
-        // A call finds out from the ledger what became of it when it begins again; other kinds of work are in no ledger.
         let repeatable = self.may_repeat(record, &job.payload);
         if record.kind != TOOL_CALL && !repeatable {
-            return self.unknown_end(record);
+            return Ok(self.unknown_end(record));
+        }
+        let is_last = record.cancel_asked.is_some() || !may_be_interrupted(record);
+        if is_last && !repeatable && self.line_in_ledger(record).await?.is_some() {
+            return Ok(self.unknown_end(record));
         }
         let refusal = Refusal::new(ErrorCode::E3404, "the process that ran the job ended before it did");
         let error = self.envelope(&refusal, record);
         if !may_be_interrupted(record) {
             let is_safe_call = record.kind == TOOL_CALL && repeatable;
-            return End::Dead { error, key: if is_safe_call { DedupeKey::Freed } else { DedupeKey::Kept } };
+            let key = if is_safe_call { DedupeKey::Freed } else { DedupeKey::Kept };
+            return Ok(End::Dead { error, key });
         }
-        End::Retry { error, after: Duration::ZERO }
+        Ok(End::Retry { error, after: Duration::ZERO })
     }
 
     fn unknown_end(&self, record: &JobRecord) -> End {

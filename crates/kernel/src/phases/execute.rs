@@ -79,6 +79,7 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let limits = kernel.parts.envelope.resolve(tool.manifest.resource_limits.as_ref(), &limits)?;
     let isolation = isolation(kernel, &caller, &tool, &conditions);
     let executor = executor_for(kernel, &tool, isolation)?;
+    facts.checkpointing.possible(&**executor, &tool)?;
     let deadline = kernel.clock().monotonic() + time_allowed;
     let time_left = || deadline.saturating_sub(kernel.clock().monotonic());
     // Before anything is written: whoever finds no place in time leaves nothing behind. A job had its turn in the queue.

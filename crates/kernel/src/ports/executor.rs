@@ -337,6 +337,13 @@ pub trait Executor: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// Has this tool a way to save checkpoints while it runs? Asked for calls that want it; the answer must be cheap. The default
+    /// is yes.
+    fn saves(&self, tool: &ToolVersion) -> bool {
+        let _ = tool;
+        true
+    }
+
     /// What of its own it shares out among calls, under its name, and how much of that is used; `None`: nothing.
     fn places(&self) -> Option<(&'static str, PlaceUsage)> {
         None

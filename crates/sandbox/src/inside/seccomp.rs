@@ -42,6 +42,7 @@ pub(crate) fn compile(counted: CountedMemory) -> Result<Program, StepFailure> {
         for (_, call) in OWNERLESS_MEMORY {
             let _ = u32::try_from(*call).map(|call| rules.remove(&call));
         }
+        rules.extend(unenlarged());
     }
     Program::compile(&rules)
 }
@@ -56,7 +57,24 @@ pub(crate) enum CountedMemory {
 }
 
 /// Calls that make memory which no process needs to have mapped.
-pub(crate) const OWNERLESS_MEMORY: &[Call] = calls![SYS_memfd_create, SYS_shmget];
+pub(crate) const OWNERLESS_MEMORY: &[Call] = calls![SYS_memfd_create, SYS_shmget, SYS_msgget, SYS_semget, SYS_vmsplice];
+/// Calls that can make a socket or a pipe hold more than it did, by options and commands among others.
+pub(crate) const ENLARGING: &[Call] = calls![SYS_setsockopt, SYS_fcntl];
+/// The options of a socket that do so for what it sends. What arrives by network is counted as it is.
+pub(crate) const LARGER_SOCKET: [i32; 2] = [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE];
+/// The command that does so for a pipe.
+pub(crate) const LARGER_PIPE: [i32; 1] = [libc::F_SETPIPE_SZ];
+
+/// Those calls, without what makes anything larger: what can be held is counted by what is usual.
+fn unenlarged() -> BTreeMap<u32, Verdict> {
+    let none_of = |argument, excluded: &[i32]| -> Vec<Condition> {
+        excluded.iter().map(|number| Condition::other(argument, number.cast_unsigned())).collect()
+    };
+    let options = vec![vec![Condition::other(1, libc::SOL_SOCKET.cast_unsigned())], none_of(2, &LARGER_SOCKET)];
+    let rules = [(libc::SYS_setsockopt, options), (libc::SYS_fcntl, vec![none_of(1, &LARGER_PIPE)])];
+    let numbered = rules.into_iter().filter_map(|(call, rule)| Some((u32::try_from(call).ok()?, rule)));
+    numbered.map(|(call, rule)| (call, Verdict::AllowIf(rule))).collect()
+}
 
 /// What becomes of each call that is not simply refused.
 fn rules() -> BTreeMap<u32, Verdict> {

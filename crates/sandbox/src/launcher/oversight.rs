@@ -8,7 +8,7 @@
 //!
 //! Looks come every [`LOOK_MIN`] while something happens, and more rarely while nothing does, up to [`LOOK_MAX`]. Memory that
 //! comes and goes between two looks is not seen: each process is therefore bounded by itself too (`inside::limits`), and calls
-//! that take memory which belongs to no process are not on the list (`seccomp`). What is known of the CPU time of processes
+//! that take memory which belongs to no process are not on the list (`seccomp`), but for sockets and pipes, which are counted. What is known of the CPU time of processes
 //! that come and go is with `process_tree::cpu_account`.
 //!
 //! The judgement is a function of numbers; the launcher performs it.
@@ -101,7 +101,7 @@ impl Oversight {
         let span = now.saturating_sub(self.looked_at);
         self.looked_at = now;
         // Something happens: it works, it grows near its limit, or it is stopped.
-        let resident = seen.resident_bytes.saturating_add(seen.scratch_bytes);
+        let resident = seen.resident_bytes.saturating_add(seen.scratch_bytes).saturating_add(seen.buffer_bytes);
         let stirs = used > 0 || self.stopped || resident > self.memory_bytes / 2;
         self.pause = if stirs { LOOK_MIN } else { (self.pause * 2).min(LOOK_MAX) };
         self.due = now + self.pause;
@@ -159,7 +159,7 @@ mod tests {
 
     /// So much used since the last look, and so much resident.
     fn seen(used_ms: u64, resident_mb: u64) -> TreeUsage {
-        TreeUsage { used_micros: used_ms * 1000, resident_bytes: resident_mb * MB, scratch_bytes: 0 }
+        TreeUsage { used_micros: used_ms * 1000, resident_bytes: resident_mb * MB, ..TreeUsage::default() }
     }
 
     fn at(ms: u64) -> Duration {
@@ -177,6 +177,13 @@ mod tests {
             tree.judge(TreeUsage { scratch_bytes: 20 * MB, ..seen(0, 90) }, at(60), || 110 * MB),
             Judgement::EndForMemory
         );
+    }
+
+    #[test]
+    fn what_the_kernel_holds_for_a_tree_is_memory_of_the_tree() {
+        let mut tree = oversight(1000);
+        let full = TreeUsage { buffer_bytes: 99 * MB, ..seen(0, 5) };
+        assert_eq!(tree.judge(full, at(20), || 104 * MB), Judgement::EndForMemory);
     }
 
     #[test]

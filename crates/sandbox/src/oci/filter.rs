@@ -7,7 +7,10 @@
 
 use serde_json::{Value, json};
 
-use crate::inside::seccomp::{CLONE_NEW, Call, CountedMemory, OWNERLESS_MEMORY, PLAIN, TERMINAL_INPUT, UNKNOWN};
+use crate::inside::seccomp::{
+    CLONE_NEW, Call, CountedMemory, ENLARGING, LARGER_PIPE, LARGER_SOCKET, OWNERLESS_MEMORY, PLAIN, TERMINAL_INPUT,
+    UNKNOWN,
+};
 
 /// The lower half of an argument, which is all the kernel looks at.
 const HALF: u64 = 0xffff_ffff;
@@ -18,8 +21,8 @@ pub(super) fn seccomp(counted: CountedMemory) -> Value {
     #[cfg(target_arch = "x86_64")]
     plain.extend(names(crate::inside::seccomp::PLAIN_X86_64));
     if counted == CountedMemory::OfProcesses {
-        let ownerless = names(OWNERLESS_MEMORY);
-        plain.retain(|name| !ownerless.contains(name));
+        let (ownerless, enlarging) = (names(OWNERLESS_MEMORY), names(ENLARGING));
+        plain.retain(|name| !ownerless.contains(name) && !enlarging.contains(name));
     }
     let mut rules = vec![
         json!({ "names": plain, "action": "SCMP_ACT_ALLOW" }),
@@ -38,6 +41,16 @@ pub(super) fn seccomp(counted: CountedMemory) -> Value {
                 ));
             }
         }
+    }
+    if counted == CountedMemory::OfProcesses {
+        let mut unless = |call: &str, argument, excluded: &[i32]| {
+            let excluded: Vec<u64> = excluded.iter().copied().map(number).collect();
+            let others = all_but(&excluded).into_iter();
+            rules.extend(others.map(|(mask, value)| when(&[call], &[masked(argument, mask, value)])));
+        };
+        unless("setsockopt", 1, &[libc::SOL_SOCKET]);
+        unless("setsockopt", 2, &LARGER_SOCKET);
+        unless("fcntl", 1, &LARGER_PIPE);
     }
     rules.extend(all_but(&TERMINAL_INPUT).into_iter().map(|(mask, value)| when(&["ioctl"], &[masked(1, mask, value)])));
     for kind in [libc::S_IFIFO, libc::S_IFREG, 0] {
@@ -121,7 +134,7 @@ mod tests {
         let allowed = |filter: &Value| filter["syscalls"][0]["names"].as_array().unwrap().clone();
         let (all, fewer) = (allowed(&of_group), allowed(&of_processes));
         let missing: Vec<&Value> = all.iter().filter(|name| !fewer.contains(name)).collect();
-        let ownerless = names(OWNERLESS_MEMORY);
+        let ownerless = [names(OWNERLESS_MEMORY), names(ENLARGING)].concat();
         assert_eq!((missing.len(), fewer.len()), (ownerless.len(), all.len() - ownerless.len()));
         assert!(missing.iter().all(|name| ownerless.contains(&name.as_str().unwrap())), "{missing:?}");
     }

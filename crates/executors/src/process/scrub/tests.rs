@@ -192,3 +192,71 @@ proptest! {
         prop_assert_eq!(scrub(value.clone(), &[("key", "zzzz-zzzz-zzzz")]), value);
     }
 }
+
+/// One character, spelled in one of the ways in which programs write it; `again` escapes it once more.
+fn spelled(character: char, way: u8, again: u8) -> String {
+    let mut units = [0; 2];
+    let units = character.encode_utf16(&mut units).iter();
+    let mut bytes = [0; 4];
+    let bytes = character.encode_utf8(&mut bytes).bytes();
+    let once: String = match way {
+        0 => units.map(|unit| format!("\\u{unit:04x}")).collect(),
+        1 => units.map(|unit| format!("\\u{unit:04X}")).collect(),
+        2 => bytes.map(|byte| format!("%{byte:02x}")).collect(),
+        3 => bytes.map(|byte| format!("%{byte:02X}")).collect(),
+        4 if character == ' ' => "+".to_owned(),
+        5 if character == '/' => "\\/".to_owned(),
+        4..=6 => json_escaped(&character.to_string()),
+        _ => character.to_string(),
+    };
+    match again {
+        0 => json_escaped(&once),
+        1 => percent_encoded(&once, "-._~"),
+        _ => once,
+    }
+}
+
+#[test]
+fn what_other_languages_write_is_found() {
+    let secret = "k/é=&<S3 cr+t\"x";
+    let scrubber = Scrubber::new(&[("api", secret)]);
+    for text in [
+        r#"k\/\u00e9=&<S3 cr+t\"x"#,
+        r#"k/é=\u0026\u003cS3 cr+t\"x"#,
+        r#"k/é\u003d\u0026\u003CS3 cr+t\"x"#,
+        r#"k/\u00E9=&<S3 cr+t\"x"#,
+        "k/%C3%A9=&%3CS3%20cr+t%22x",
+        "k/é=&<S3%20cr+t\"x",
+        "k/é=&<S3+cr%2Bt%22x",
+        r#"{\\\"a\\\":\\\"k/\\u00e9=&<S3 cr+t\\\\\\\"x\\\"}"#,
+        "k%252F%25C3%25A9%253D%2526%253CS3%2520cr%252Bt%2522x",
+    ] {
+        let scrubbed = scrubber.text(text);
+        assert!(scrubbed.contains("[secret api]") && !scrubbed.contains("S3"), "{text} became {scrubbed}");
+    }
+    assert_eq!(scrubber.text("a\\u0026 100% of \\\"it\\\" + more"), "a\\u0026 100% of \\\"it\\\" + more");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_secret_is_found_however_each_of_its_characters_is_spelled(
+        spelling in prop::collection::vec(("[a-zA-Z0-9/+=& \"<>é€😀:_.%-]", 0_u8..9, 0_u8..6), 6..24),
+    ) {
+        let secret: String = spelling.iter().map(|(character, ..)| character.as_str()).collect();
+        let ways = spelling.iter().flat_map(|(text, way, again)| text.chars().map(|c| spelled(c, *way, *again)));
+        let text: String = ways.collect();
+        prop_assume!(Plain::of(&secret, "").is_some());
+        let scrubber = Scrubber::new(&[("api", &secret)]);
+        let scrubbed = scrubber.text(&format!("{{\"k\":\"{text}\"}}")).into_owned();
+        prop_assert!(scrubbed.contains("[secret api]"), "{text} of {secret} became {scrubbed}");
+    }
+
+    #[test]
+    fn places_of_escapes_are_places_of_the_text(text in "[\\\\%u0-9a-f+é😀]{0,60}", secret in "[\\\\%u0-9a-fé]{4,8}") {
+        let scrubber = Scrubber::new(&[("api", &secret)]);
+        let scrubbed = scrubber.text(&text).into_owned();
+        prop_assert!(!scrubber.finds(&scrubbed));
+    }
+}
