@@ -175,10 +175,12 @@ async fn a_server_hears_on_whose_behalf_it_is_called_and_its_messages_are_charge
     let bank = Bank::open().await;
     let gantry = bank.behind_gantry().await;
     let mut used = Vec::new();
-    for (user, bill) in [(json!("did:example:ann"), "7".to_owned()), (Value::Null, "7".repeat(5_000))] {
+    for (user, bill, key) in
+        [(json!("did:example:ann"), "7".to_owned(), "short"), (Value::Null, "7".repeat(5_000), "long")]
+    {
         let token = gantry.mint(json!({ "tenant": "local", "user_did": user })).await;
         let call = json!({ "tool_id": "bank.pay", "parameters": { "bill": bill },
-            "execution_options": { "idempotency_key": "bill" } });
+            "execution_options": { "idempotency_key": key } });
         let paid = gantry.request(Method::POST, "/v1/tools/invoke", Some(&token), Some(call)).await;
         assert_eq!(paid.status, 200, "{}", paid.text);
         let told = bank.counter.calls.lock().unwrap().last().unwrap()["_meta"]["dev.gantry/user"].clone();
@@ -389,7 +391,8 @@ async fn a_component_whose_service_is_unavailable_may_have_asked_it() {
     let call =
         json!({ "tool_id": "demo.send", "parameters": {}, "execution_options": { "idempotency_key": "mail-1" } });
     let first = gantry.post("/v1/tools/invoke", call.clone()).await;
-    assert_eq!(first.refusal().1, "E3502", "{}\n{}", first.text, gantry.log());
+    assert_eq!(first.refusal().1, "E3413", "{}\n{}", first.text, gantry.log());
+    assert_eq!(first.body["error"]["details"]["code"], "E3502", "{}", first.text);
     let again = gantry.post("/v1/tools/invoke", call).await;
     assert_eq!(again.refusal().1, "E3413", "{}", again.text);
 }

@@ -137,6 +137,34 @@ async fn succeeds(gantry: &Gantry, token: &str, id: &str) {
     .await;
 }
 
+/// A receiver that answers nobody, and one that answers everybody.
+struct Receiver {
+    url: String,
+    asked: Arc<AtomicUsize>,
+}
+
+fn receiver(answers: bool) -> Receiver {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let held: Mutex<Vec<TcpStream>> = Mutex::default();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut buffer = [0; 8192];
+            let _some = stream.read(&mut buffer);
+            if answers {
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+            } else {
+                held.lock().unwrap().push(stream);
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    Receiver { url, asked }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_one_tenant_leave_room_for_those_of_others() {
     let stage = Stage::new();

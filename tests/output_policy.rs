@@ -152,7 +152,7 @@ async fn what_a_policy_masks_is_hidden_in_json_inside_of_texts_too() {
     let body = json!({ "policies": policy });
     let put = server.request(Method::PUT, "/v1/policies", Some(&server.token), Some(body)).await;
     assert_eq!(put.status, 200, "{}", put.text);
-    let agent = server.mint(json!({ "sub": "ann" })).await;
+    let agent = server.mint(json!({ "sub": "ann", "tenant": "local" })).await;
     let body = json!({ "tool_id": "clinic.record", "parameters": {} });
     let called = server.request(Method::POST, "/v1/tools/invoke", Some(&agent), Some(body)).await;
     assert_eq!(called.status, 200, "{}", called.text);

@@ -1,15 +1,12 @@
 //! Work in the background: the queue, workers, turns of agents and deliveries of webhooks are shared.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Stage, metric, submit, succeeds, token, until};
-use crate::support::{Gantry, Start};
+use super::{Stage, metric, receiver, submit, succeeds, token, until};
+use crate::support::Start;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_agent_fills_no_more_than_its_part_of_its_tenants_queue() {
@@ -77,34 +74,6 @@ async fn urgent_jobs_of_one_agent_take_no_turns_from_its_neighbour() {
     succeeds(&gantry, &quiet, &waiting).await;
     let at = stage.noted().iter().position(|word| word == "quiet").unwrap();
     assert!(at <= 2, "{} jobs of the loud agent ran before", at - 1);
-}
-
-/// A receiver that answers nobody, and one that answers everybody.
-struct Receiver {
-    url: String,
-    asked: Arc<AtomicUsize>,
-}
-
-fn receiver(answers: bool) -> Receiver {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    let held: Mutex<Vec<TcpStream>> = Mutex::default();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { return };
-            let mut buffer = [0; 8192];
-            let _some = stream.read(&mut buffer);
-            if answers {
-                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
-            } else {
-                held.lock().unwrap().push(stream);
-            }
-            count.fetch_add(1, Ordering::SeqCst);
-        }
-    });
-    Receiver { url, asked }
 }
 
 #[tokio::test(flavor = "multi_thread")]

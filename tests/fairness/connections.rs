@@ -3,8 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use serde_json::json;
+
 use super::{Stage, begin, call, metric, submit, token, until};
-use crate::support::{Gantry, Start};
+use crate::support::{Answer, Gantry, PATIENCE, Start, client};
 
 /// A connection, and requests on it that go on where they stopped.
 struct Wire(TcpStream);

@@ -16,8 +16,9 @@ async fn a_client_that_starts_us_speaks_the_same_protocol_until_it_closes() {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (read, write) = tokio::io::split(ours);
     let (door, token) = (Arc::clone(&stage.door), stage.narrow.clone());
-    let serving =
-        tokio::spawn(async move { serve_stdio(door, &token, None, (read, write), CancellationToken::new()).await });
+    let serving = tokio::spawn(async move {
+        Box::pin(serve_stdio(door, &token, None, (read, write), CancellationToken::new())).await
+    });
     let (answers, mut asks) = tokio::io::split(theirs);
     let mut answers = BufReader::new(answers).lines();
     let mut talk = async |message: Value| -> Value {

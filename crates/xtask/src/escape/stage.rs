@@ -32,6 +32,8 @@ pub(crate) struct Stage {
     home: TempDir,
     /// Eight letters that are part of all tags of this run.
     run: String,
+    /// Programs run without a sandbox, where nothing could keep a limit: then a manifest that has some is refused.
+    rehearse: bool,
 }
 
 impl Stage {
@@ -47,14 +49,14 @@ impl Stage {
         let home = tempfile::Builder::new().prefix("gantry-escape-").tempdir().context("no temporary folder")?;
         // Whoever the tools run as must be able to come here, or nothing would be shown by their not coming out.
         fs::set_permissions(home.path(), Permissions::from_mode(0o755))?;
-        let stage = Self { home, run: run.to_owned() };
+        let stage = Self { home, run: run.to_owned(), rehearse: plan.rehearse };
         for &isolation in isolations {
             stage.bystander(&scripts, isolation, canary)?;
             for (number, probe) in probes.iter().enumerate() {
                 if probe.not_under(isolation).is_none() {
                     let made = match &probe.wasm {
                         Some(component) if isolation == Isolation::Wasm => {
-                            stage.component(&scripts.join(component), probe, canary, plan.rehearse)
+                            stage.component(&scripts.join(component), probe, canary)
                         }
                         _ => stage.program(&scripts, probe, number, isolation, canary),
                     };
@@ -112,16 +114,16 @@ impl Stage {
             links(&folder, canary)?;
         }
         let execution = process(isolation, &self.command(probe, number));
-        hostile(&folder, isolation, probe, &execution, &probe.permissions)
+        self.hostile(&folder, isolation, probe, &execution, &probe.permissions)
     }
 
     /// A rehearsal gives it the canary's own directory: then it must get at the canary.
-    fn component(&self, component: &Path, probe: &Probe, canary: &Canary, rehearse: bool) -> Result<()> {
+    fn component(&self, component: &Path, probe: &Probe, canary: &Canary) -> Result<()> {
         let folder = self.folder(Isolation::Wasm, &probe.id);
         fs::create_dir_all(&folder)?;
         fs::copy(component, folder.join("main.wasm"))?;
         let mut given = self.home.path().join("given").join(&probe.id);
-        if rehearse {
+        if self.rehearse {
             given = Path::new(canary.file()).parent().context("the canary has no home")?.to_owned();
         } else {
             fs::create_dir_all(given.join("below"))?;
@@ -130,7 +132,7 @@ impl Stage {
         }
         let mut permissions = probe.permissions.clone();
         permissions.push(format!("filesystem:write:{}", given.display()));
-        hostile(&folder, Isolation::Wasm, probe, &wasm(), &permissions)
+        self.hostile(&folder, Isolation::Wasm, probe, &wasm(), &permissions)
     }
 
     fn bystander(&self, scripts: &Path, isolation: Isolation, canary: &Canary) -> Result<()> {
@@ -146,8 +148,45 @@ impl Stage {
         } else {
             process(isolation, &["/bin/sh".into(), "run.sh".into()])
         };
-        let manifest = manifest(isolation, BYSTANDER, "An honest tool that has a secret of its own.", &execution);
+        let manifest = self.manifest(isolation, BYSTANDER, "An honest tool that has a secret of its own.", &execution);
         Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
+    }
+
+    fn hostile(
+        &self,
+        folder: &Path,
+        isolation: Isolation,
+        probe: &Probe,
+        execution: &Value,
+        permissions: &[String],
+    ) -> Result<()> {
+        let mut manifest =
+            self.manifest(isolation, &probe.id, &format!("A hostile tool that {}.", probe.title), execution);
+        if let Value::Object(members) = &mut manifest {
+            members.insert("timeout_default".into(), json!(probe.timeout));
+            members.insert("required_permissions".into(), json!(permissions));
+            // A tool that may write is not pure.
+            if permissions.iter().any(|permission| permission.starts_with("filesystem:write:")) {
+                members.insert("side_effect_policy".into(), json!("idempotent"));
+                members.insert("side_effects".into(), json!([{ "resource": "file", "op": "UPDATE", "scope": "one" }]));
+                members.insert("idempotency".into(), json!({}));
+            }
+        }
+        Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
+    }
+
+    fn manifest(&self, isolation: Isolation, id: &str, description: &str, execution: &Value) -> Value {
+        let mut manifest = json!({
+            "tool_id": id, "namespace": format!("escape_{}", isolation.as_str()), "version": "1.0.0", "name": id,
+            "description": description, "provider": "Escape suite", "protocol": "native",
+            "parameters": { "type": "object", "additionalProperties": true }, "result_schema": { "type": "object" },
+            "input_guard": "off", "output_policy": "raw", "side_effect_policy": "pure", "timeout_class": "long_running",
+            "retry_policy": { "max_attempts": 1 }, "execution": execution,
+        });
+        if !self.rehearse || isolation == Isolation::Wasm {
+            manifest["resource_limits"] = json!({ "cpu": "1", "memory": MEMORY, "ephemeral_storage": SCRATCH });
+        }
+        manifest
     }
 }
 
@@ -171,36 +210,4 @@ fn process(isolation: Isolation, command: &[String]) -> Value {
     // Python would write compiled files into the tool's folder wherever that can be written.
     json!({ "type": "process", "command": command, "isolation": isolation.as_str(),
         "env": { "PYTHONDONTWRITEBYTECODE": "1" } })
-}
-
-fn hostile(
-    folder: &Path,
-    isolation: Isolation,
-    probe: &Probe,
-    execution: &Value,
-    permissions: &[String],
-) -> Result<()> {
-    let mut manifest = manifest(isolation, &probe.id, &format!("A hostile tool that {}.", probe.title), execution);
-    if let Value::Object(members) = &mut manifest {
-        members.insert("timeout_default".into(), json!(probe.timeout));
-        members.insert("required_permissions".into(), json!(permissions));
-        // A tool that may write is not pure.
-        if permissions.iter().any(|permission| permission.starts_with("filesystem:write:")) {
-            members.insert("side_effect_policy".into(), json!("idempotent"));
-            members.insert("side_effects".into(), json!([{ "resource": "file", "op": "UPDATE", "scope": "one" }]));
-            members.insert("idempotency".into(), json!({}));
-        }
-    }
-    Ok(fs::write(folder.join("tool.json"), manifest.to_string())?)
-}
-
-fn manifest(isolation: Isolation, id: &str, description: &str, execution: &Value) -> Value {
-    json!({
-        "tool_id": id, "namespace": format!("escape_{}", isolation.as_str()), "version": "1.0.0", "name": id,
-        "description": description, "provider": "Escape suite", "protocol": "native",
-        "parameters": { "type": "object", "additionalProperties": true }, "result_schema": { "type": "object" },
-        "input_guard": "off", "output_policy": "raw", "side_effect_policy": "pure", "timeout_class": "long_running",
-        "retry_policy": { "max_attempts": 1 }, "execution": execution,
-        "resource_limits": { "cpu": "1", "memory": MEMORY, "ephemeral_storage": SCRATCH },
-    })
 }
