@@ -89,9 +89,13 @@ async fn token(gantry: &Gantry, tenant: &str, agent: &str) -> String {
 
 /// A call that somebody waits for, beside the test, for as long as it takes.
 fn begin(gantry: &Gantry, token: &str, parameters: &Value) -> JoinHandle<Answer> {
+    begin_call(gantry, token, "demo.gated", parameters)
+}
+
+/// The same with any tool. It stays a call that is waited for, however slow the machine is.
+fn begin_call(gantry: &Gantry, token: &str, tool: &str, parameters: &Value) -> JoinHandle<Answer> {
     let request = reqwest::Client::new().post(format!("{}/v1/tools/invoke", gantry.url)).bearer_auth(token);
-    let body =
-        json!({ "tool_id": "demo.gated", "parameters": parameters, "resource_limits": { "timeout_seconds": 110 } });
+    let body = json!({ "tool_id": tool, "parameters": parameters, "resource_limits": { "timeout_seconds": 110 } });
     let request =
         request.header("content-type", "application/json").header("prefer", "wait=110").body(body.to_string());
     tokio::spawn(async move { Answer::of(request.send().await.unwrap()).await })
@@ -303,18 +307,12 @@ async fn wasm_guests_of_one_tenant_leave_room_for_those_of_others() {
     let stage = Stage::new();
     guest_tool(&stage, authority);
     let gantry = stage.start().run().await;
-    let asks = |words: Value| {
-        json!({ "tool_id": "demo.guest", "parameters": { "do": words },
-        "resource_limits": { "timeout_seconds": 110 } })
-    };
-    let held = asks(json!(["get", "http", authority, "/held"]));
+    let held = json!({ "do": ["get", "http", authority, "/held"] });
     let mut calls = Vec::new();
     for number in 0..AGENTS {
         let agent = token(&gantry, "mallory", &format!("mallory-{number}")).await;
         for _ in 0..4 {
-            let request = reqwest::Client::new().post(format!("{}/v1/tools/invoke", gantry.url)).bearer_auth(&agent);
-            let request = request.header("content-type", "application/json").body(held.to_string());
-            calls.push(tokio::spawn(async move { request.send().await }));
+            calls.push(begin_call(&gantry, &agent, "demo.guest", &held));
         }
     }
     until("guests of the hostile tenant", async || (tarpit.asked.load(Ordering::SeqCst) >= 48).then_some(())).await;
@@ -324,8 +322,7 @@ async fn wasm_guests_of_one_tenant_leave_room_for_those_of_others() {
     .await;
     for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
         let other = token(&gantry, tenant, agent).await;
-        let answer =
-            gantry.request(Method::POST, "/v1/tools/invoke", Some(&other), Some(asks(json!(["raw", "1"])))).await;
+        let answer = begin_call(&gantry, &other, "demo.guest", &json!({ "do": ["raw", "1"] })).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
     assert_eq!(tarpit.asked.load(Ordering::SeqCst), 48, "three quarters");
