@@ -183,8 +183,11 @@ impl Stage {
             "input_guard": "off", "output_policy": "raw", "side_effect_policy": "pure", "timeout_class": "long_running",
             "retry_policy": { "max_attempts": 1 }, "execution": execution,
         });
-        if !self.rehearse || isolation == Isolation::Wasm {
-            manifest["resource_limits"] = json!({ "cpu": "1", "memory": MEMORY, "ephemeral_storage": SCRATCH });
+        if let Value::Object(members) = &mut manifest
+            && (!self.rehearse || isolation == Isolation::Wasm)
+        {
+            let limits = json!({ "cpu": "1", "memory": MEMORY, "ephemeral_storage": SCRATCH });
+            members.insert("resource_limits".into(), limits);
         }
         manifest
     }
