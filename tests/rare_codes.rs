@@ -67,11 +67,12 @@ impl Stage {
     }
 
     fn start(&self) -> Start {
-        Start::new()
-            .data(&self.path("data"))
-            .arg("--tools")
-            .arg(self.path("tools").to_str().unwrap())
-            .arg("--unsandboxed-processes")
+        Start::new().data(&self.path("data")).arg("--tools").arg(self.path("tools").to_str().unwrap())
+    }
+
+    /// For a tool that writes outside of its folder.
+    fn start_without_walls(&self) -> Start {
+        self.start().arg("--unsandboxed-processes")
     }
 
     /// Changes the store of a server that has ended.
@@ -131,7 +132,7 @@ async fn a_tool_hears_why_its_state_was_not_kept() {
 #[tokio::test]
 async fn a_call_whose_key_is_in_use_is_told_so_if_it_does_not_want_to_wait() {
     let stage = Stage::new();
-    let gantry = stage.start().run().await;
+    let gantry = stage.start_without_walls().run().await;
     let place = stage.path("place");
     std::fs::create_dir(&place).unwrap();
     let call = |wait: bool| {
@@ -156,7 +157,7 @@ async fn a_job_that_waited_too_long_is_not_begun_and_one_that_cannot_be_read_say
     let stage = Stage::new();
     let place = stage.path("place");
     std::fs::create_dir(&place).unwrap();
-    let gantry = stage.start().run().await;
+    let gantry = stage.start_without_walls().run().await;
     let call = json!({ "tool_id": "demo.waits", "parameters": { "place": place }, "execution_options": { "async_mode": true } });
     let accepted = gantry.post("/v1/tools/invoke", call).await;
     let id = accepted.body["invocation_id"].as_str().unwrap_or_else(|| panic!("{}", accepted.text)).to_owned();
@@ -166,13 +167,14 @@ async fn a_job_that_waited_too_long_is_not_begun_and_one_that_cannot_be_read_say
     // Nobody has it in hand any more; whoever takes it up finds that its time is over.
     std::fs::write(place.join("go"), "").unwrap();
     wait_for("the age of the job", || (handed_in.elapsed() > Duration::from_millis(1_500)).then_some(()));
-    let start = stage.start().env("GANTRY_JOBS__MAX_AGE_SECONDS", "1").env("GANTRY_JOBS__LEASE_SECONDS", "3");
+    let start =
+        stage.start_without_walls().env("GANTRY_JOBS__MAX_AGE_SECONDS", "1").env("GANTRY_JOBS__LEASE_SECONDS", "3");
     let gantry = start.run().await;
     let ended = until_ended(&gantry, &id).await;
     assert_eq!(json!([ended["status"], ended["error"]["code"]]), json!(["timeout", "E3002"]), "{ended}");
     assert!(gantry.stop().success());
     stage.damage(&format!("UPDATE jobs SET subject = 'two words' WHERE id = '{id}'"));
-    let gantry = stage.start().run().await;
+    let gantry = stage.start_without_walls().run().await;
     let unreadable = gantry.get(&format!("/v1/invocations/{id}")).await;
     assert_eq!(unreadable.refusal(), (500, "E3000"), "{}", unreadable.text);
 }

@@ -395,8 +395,14 @@ impl Answer {
             assert!(error[member].as_str().is_some_and(|text| !text.is_empty()), "{member}: {}", self.text);
         }
         assert!(error["retryable"].is_boolean(), "{}", self.text);
+        // What the tool itself wrote is shown, as it is, to those who look after it.
+        let mut ours = self.body.clone();
+        if let Value::Object(members) = &mut ours {
+            members.remove("output");
+        }
+        let ours = ours.to_string();
         for leak in ["/root", "/home", "/tmp", "panicked", "src/", ".rs:"] {
-            assert!(!self.text.contains(leak), "{leak} in {}", self.text);
+            assert!(!ours.contains(leak), "{leak} in {}", self.text);
         }
         (self.status, self.code())
     }

@@ -195,7 +195,7 @@ async fn tools_that_misbehave_get_the_code_for_it() {
     ] {
         let answer = started.invoke(&format!("bad.{id}"), json!({})).await;
         assert_eq!(answer.refusal().1, code, "{id}: {}", answer.text);
-        assert!(!answer.text.contains("secret reason"), "{}", answer.text);
+        assert!(!answer.body["error"].to_string().contains("secret reason"), "{}", answer.text);
     }
     let body = json!({ "tool_id": "bad.never_ends", "parameters": {}, "resource_limits": { "timeout_seconds": 0.5 } });
     let answer = started.post("/v1/tools/invoke", body).await;
@@ -271,9 +271,9 @@ async fn a_tenants_administrator_decides_nothing_about_what_runs_in_the_operator
             "result_schema": { "type": "object" },
             "execution": { "type": "process", "command": ["/bin/sh", "-c", script] } }));
         let registered = gantry.request(Method::POST, "/v1/tools/register", Some(&chief), Some(theirs)).await;
-        assert_eq!(registered.status, 201, "{}", registered.text);
+        assert_eq!(registered.refusal(), (422, "E3105"), "{}", registered.text);
     }
-    // The operator comes to the same versions, with manifests of their own.
+    // The operator comes to the same versions, with manifests of their own: those run.
     put_echo(&tools, "first", &json!({ "version": "1.1.0" }));
     put_echo(&tools, "second", &json!({}));
     // Folders are looked at in the order of their tools' names, so the others have been seen when this one runs.
@@ -284,17 +284,9 @@ async fn a_tenants_administrator_decides_nothing_about_what_runs_in_the_operator
     }
     for (tool, version) in [("demo.first", "1.1.0"), ("demo.second", "1.0.0")] {
         let answer = call(tool, version).await;
-        assert_eq!(answer.refusal(), (503, "E3108"), "{tool}: {}", answer.text);
+        assert_eq!(answer.status, 200, "{tool}: {}", answer.text);
     }
-    assert!(!mark.exists(), "what the tenant's administrator has published was run");
-    for folder in ["tools/first", "tools/second"] {
-        until_logged(&gantry, &format!("{folder}` is not taken"));
-    }
-    put_echo(&tools, "second", &json!({ "version": "1.0.1" }));
-    let start = std::time::Instant::now();
-    while call("demo.second", "1.0.1").await.status != 200 {
-        assert!(start.elapsed() < PATIENCE, "the raised version does not run: {}", gantry.log());
-    }
+    assert!(!mark.exists(), "what the tenant's administrator wanted was run");
 }
 
 #[tokio::test]

@@ -64,6 +64,7 @@ async fn invoke_as(gantry: &Gantry, token: &str, tool: &str) -> Answer {
 
 /// Calls a tool by MCP, and gives the `_meta` of what comes back.
 async fn meta_by_mcp(gantry: &Gantry, token: &str, tool: &str, arguments: Value) -> Value {
+    let tool = &tool.replace('.', "__");
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" } });

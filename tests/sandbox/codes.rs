@@ -72,7 +72,8 @@ async fn each_bad_end_has_its_code_and_the_next_call_works() {
         let answer = call(&gantry, &id, json!({})).await;
         assert_eq!(answer.refusal().1, code, "{id}: {}\n{}", answer.text, gantry.log());
         assert!(answer.body["error"]["message"].as_str().unwrap().contains(text), "{id}: {}", answer.text);
-        assert!(!answer.text.contains("a reason"), "what a tool writes to its log is not for callers");
+        let error = answer.body["error"].to_string();
+        assert!(!error.contains("a reason"), "what a tool writes to its log is no part of the error: {error}");
         assert_eq!(carriers(&word), Vec::<u32>::new(), "{id} is still there after its answer");
         assert_eq!(result(&gantry, "fine", json!({})).await, 1, "after {id}");
     }
