@@ -300,7 +300,8 @@ fn guest_tool(stage: &Stage, authority: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wasm_guests_of_one_tenant_leave_room_for_those_of_others() {
-    // Of 64 guests, one tenant may have 48; its agents may have four calls each.
+    // Of 64 guests, one tenant may have 48, the last of them only for an agent that has none; its agents may have four
+    // calls each, so that one waits in vain for that last one if all have some.
     const AGENTS: usize = 16;
     let tarpit = receiver(false);
     let authority = tarpit.url.strip_prefix("http://").unwrap();
@@ -315,9 +316,11 @@ async fn wasm_guests_of_one_tenant_leave_room_for_those_of_others() {
             calls.push(begin_call(&gantry, &agent, "demo.guest", &held));
         }
     }
-    until("guests of the hostile tenant", async || (tarpit.asked.load(Ordering::SeqCst) >= 48).then_some(())).await;
+    until("guests of the hostile tenant", async || (tarpit.asked.load(Ordering::SeqCst) >= 47).then_some(())).await;
     until("the others wait", async || {
-        (metric(&gantry, "gantry_places_waiting{resource=\"wasm_guests\"}").await? == 16).then_some(())
+        let waiting = metric(&gantry, "gantry_places_waiting{resource=\"wasm_guests\"}").await?;
+        let held = metric(&gantry, "gantry_places_held{resource=\"wasm_guests\"}").await?;
+        (waiting + held == 64).then_some(())
     })
     .await;
     for (tenant, agent) in [("acme", "ann"), ("zeta", "zoe")] {
@@ -325,8 +328,8 @@ async fn wasm_guests_of_one_tenant_leave_room_for_those_of_others() {
         let answer = begin_call(&gantry, &other, "demo.guest", &json!({ "do": ["raw", "1"] })).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
-    assert_eq!(tarpit.asked.load(Ordering::SeqCst), 48, "three quarters");
-    assert_eq!(metric(&gantry, "gantry_places_held{resource=\"wasm_guests\"}").await, Some(48));
+    let asked = tarpit.asked.load(Ordering::SeqCst);
+    assert!((47..=48).contains(&asked), "three quarters at most: {asked}");
     calls.iter().for_each(JoinHandle::abort);
 }
 
