@@ -86,7 +86,7 @@ async fn the_examples_in_simple_mode_answer() {
         let (_, command) = example(name);
         let home = Path::new(EXAMPLES).join(name);
         let (result, said) = run(&command, &home, &parameters).await;
-        assert_eq!((result.unwrap(), said.as_str()), (expected, log), "{name}");
+        assert_eq!((result.unwrap(), said.trim_end()), (expected, log), "{name}");
         let (failed, _) = run(&command, &home, &json!({ "wrong": 1 })).await;
         assert!(failed.unwrap_err().message.contains("exit code 1"), "{name}");
     }

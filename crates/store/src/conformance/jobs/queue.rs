@@ -160,8 +160,8 @@ pub async fn one_flow_fills_no_more_of_its_tenants_queue_than_its_bound(adapter:
     let again = store.enqueue(of("loud", 1)).await.unwrap();
     assert_eq!(again, Enqueued::Existing { id: uuid(1), same: true });
     put(&store, of("quiet", 4)).await;
-    put(&store, NewJob { key: key("acme", 5), ..of("loud", 5) }).await;
     assert_eq!(take_one(&store).await.0, key("local", 1));
+    put(&store, NewJob { key: key("acme", 5), ..of("loud", 5) }).await;
     put(&store, of("loud", 6)).await;
     assert_eq!(store.enqueue(of("loud", 7)).await.unwrap(), Enqueued::Full, "a running job waits no more");
     store.ask_cancel(&key("local", 2), "", error()).await.unwrap();
