@@ -590,9 +590,12 @@ async fn what_one_instance_changes_is_so_at_the_others() {
 async fn a_look_does_not_undo_what_was_decided_elsewhere_while_it_was_under_way() {
     let (store, bus) = (Arc::new(MemoryStore::default()), Arc::new(MemoryBus::default()));
     let on = async || Stage::on(Arc::clone(&store), Arc::default(), Some(Arc::clone(&bus) as Arc<dyn ChangeBus>)).await;
-    let (one, other) = (on().await, on().await);
+    let one = on().await;
     one.says("files", vec![tool("read_file", "Reads a file.")]);
     one.catalogue.put_server(admin(), None, "files", spec()).await.unwrap();
+    // The other starts with what is stored by now, the registry's part of it too.
+    let other = on().await;
+    other.catalogue.catch_up().await.unwrap();
     one.says("files", vec![tool("read_file", "Reads every file.")]);
     let (here, come) = std::sync::mpsc::channel();
     let (go_on, told) = std::sync::mpsc::channel();
