@@ -297,8 +297,10 @@ impl<'a> Walk<'a> {
             return found;
         }
         for schema in self.spread(schemas) {
-            found.extend(schema.get("items"));
-            found.extend(schema.get("prefixItems").and_then(Value::as_array).into_iter().flatten());
+            // Up to 2019-09 a list of items is under `items`, and the rest under `additionalItems`.
+            found.extend(["items", "additionalItems"].into_iter().filter_map(|word| schema.get(word)));
+            let lists = ["items", "prefixItems"].into_iter().filter_map(|word| schema.get(word)?.as_array());
+            found.extend(lists.flatten());
         }
         self.spread(&found)
     }
@@ -320,11 +322,14 @@ impl<'a> Walk<'a> {
             for word in ["then", "else", "if"] {
                 waiting.extend(schema.get(word).map(|part| (part, followed)));
             }
-            let target = schema.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
-            if let Some(target) =
-                target.and_then(|pointer| self.root?.pointer(pointer)).filter(|_| followed < REFERENCES_MAX)
-            {
-                waiting.push((target, followed + 1));
+            for word in ["dependentSchemas", "dependencies"] {
+                let named = schema.get(word).and_then(Value::as_object).into_iter().flat_map(Map::values);
+                waiting.extend(named.map(|part| (part, followed)));
+            }
+            for word in ["$ref", "$dynamicRef", "$recursiveRef"] {
+                let target = schema.get(word).and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+                let target = target.and_then(|pointer| self.root?.pointer(pointer));
+                waiting.extend(target.filter(|_| followed < REFERENCES_MAX).map(|target| (target, followed + 1)));
             }
         }
         all

@@ -332,6 +332,11 @@ fn fields_are_masked_by_mark_and_name_and_nothing_else_is() {
         assert_eq!(shown[same], value[same], "{same}");
     }
     assert_eq!(ENGINE.fields(&json!({ "a": [1, "a@b.org"] }), Some(&schema)).unwrap(), None);
+    // The words of older drafts: a tuple under `items`, what follows it, and `dependencies`.
+    let older = json!({ "properties": { "pair": { "items": [{}, { "x-sensitivity": "pii" }], "additionalItems": {} } },
+        "dependencies": { "pair": { "properties": { "owner": { "x-sensitivity": "pii" } } } } });
+    let shown = ENGINE.fields(&json!({ "pair": [1, "ann"], "owner": "bob" }), Some(&older)).unwrap().unwrap();
+    assert_eq!(shown, json!({ "pair": [REDACTED, REDACTED], "owner": REDACTED }));
     let whole = json!({ "type": "string", "x-sensitivity": "secret" });
     assert_eq!(ENGINE.fields(&json!("x"), Some(&whole)).unwrap(), Some(json!(REDACTED)));
 }

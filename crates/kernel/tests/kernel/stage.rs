@@ -246,7 +246,7 @@ impl Puppet {
                     self.saved.lock().unwrap().push(saved);
                 }
                 Move::Progress(percent, phase) => {
-                    companion.progress(Progress { percent: Some(percent), phase: Some(phase.into()), message: None })
+                    companion.progress(Progress { percent: Some(percent), phase: Some(phase.into()), ..Progress::default() })
                 }
                 Move::Work(seconds) => {
                     self.clock.now.fetch_add(seconds * 1000, Ordering::SeqCst);
