@@ -58,13 +58,15 @@ async fn an_inadmissible_manifest_is_refused_with_every_reason() {
 async fn schemas_of_every_draft_are_published_and_what_is_not_checked_is_named() {
     let gantry = Gantry::start().await;
     let draft = |name: &str| format!("http://json-schema.org/{name}/schema#");
-    let drafts = [draft("draft-04"), draft("draft-06"), draft("draft-07"), draft("draft/2019-09"), draft("draft/2020-12")];
+    let drafts =
+        [draft("draft-04"), draft("draft-06"), draft("draft-07"), draft("draft/2019-09"), draft("draft/2020-12")];
     for (index, address) in drafts.iter().enumerate() {
         let parameters = json!({ "$schema": address, "type": "object", "properties": {
             "name": { "type": "string", "pattern": "^(?!\\s*$).+" } } });
         let change = json!({ "tool_id": format!("draft_{index}"), "parameters": parameters });
         let answer = gantry.register(manifest(change)).await;
-        assert_eq!((answer.status, &answer.body["warnings"]), (201, &json!([])), "{address}: {}", answer.text);
+        assert_eq!(answer.status, 201, "{address}: {}", answer.text);
+        assert!(!answer.body["warnings"].to_string().contains("/parameters"), "{address}: {}", answer.text);
         let kept = gantry.get(&format!("/v1/tools/demo.draft_{index}")).await;
         assert_eq!(kept.body["manifest"]["parameters"], parameters, "what the author wrote is kept: {}", kept.text);
         assert_eq!(kept.body["unchecked"], Value::Null, "{}", kept.text);

@@ -105,7 +105,12 @@ fn older(draft: &str, address: &str) -> (Tally, Vec<String>) {
                 match &compiled {
                     Err(errors) => {
                         // Not for its draft, but for what no draft is allowed.
-                        let reasons = ["is outside this schema", "only allowed at the top", "leads back to itself", "only JSON Schema"];
+                        let reasons = [
+                            "is outside this schema",
+                            "only allowed at the top",
+                            "leads back to itself",
+                            "only JSON Schema",
+                        ];
                         let known = errors.0.iter().any(|one| reasons.iter().any(|part| one.message.contains(part)));
                         if known {
                             tally.not_admitted += 1;

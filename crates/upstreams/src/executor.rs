@@ -223,7 +223,8 @@ fn judged(mut result: Value, server: &str, safe: bool) -> Result<Value, Executor
         _ => return Err(nonsense()),
     };
     if members.get("isError") == Some(&Value::Bool(true)) {
-        let details = beside(json!({ "content": bounded_content(content) }), within_bounds(structured), within_bounds(meta));
+        let details =
+            beside(json!({ "content": bounded_content(content) }), within_bounds(structured), within_bounds(meta));
         let refusal = Refusal::new(ErrorCode::E3401, "the tool failed; what it said is in the details")
             .details(details)
             .retryable(false);

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::places::describing;
 use super::{Guard, GuardSet, Guards, KEYWORD};
 use crate::nearest::nearest;
-use crate::schema::{SchemaError, modern};
 use crate::schema::document::{Document, join};
+use crate::schema::{SchemaError, modern};
 
 /// The guards a schema object asks for.
 pub(super) fn guards_of(schema: &Value) -> GuardSet {

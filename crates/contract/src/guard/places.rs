@@ -18,8 +18,8 @@ use serde_json::{Map, Value};
 use super::GuardSet;
 use super::annotation::guards_of;
 use crate::schema::defaults::unconditional;
-use crate::schema::modern;
 use crate::schema::document::{Document, Key, Place as Relation, Sub, join, subschemas};
+use crate::schema::modern;
 
 /// Largest compiled pattern; what does not fit counts as matching every name.
 const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;

@@ -104,7 +104,8 @@ impl ToolVersion {
         let sides = [("/parameters", self.parameters_schema()), ("/result_schema", self.result_schema())];
         let named = |(member, schema): (&str, Result<&CompiledSchema, Refusal>)| {
             let parts = schema.map(CompiledSchema::unchecked).unwrap_or_default();
-            let within = |part: &UncheckedPart| UncheckedPart { path: format!("{member}{}", part.path), ..part.clone() };
+            let within =
+                |part: &UncheckedPart| UncheckedPart { path: format!("{member}{}", part.path), ..part.clone() };
             parts.iter().map(within).collect::<Vec<_>>()
         };
         sides.into_iter().flat_map(named).collect()

@@ -276,7 +276,8 @@ fn output_schema(manifest: &Manifest) -> Option<JsonObject> {
 /// What the manifest's own words mean in MCP's. About a tool nobody has classified nothing is claimed but what the server
 /// behind it says; where somebody has classified it, that counts.
 fn annotations(manifest: &Manifest, display: Option<&McpDisplay>) -> ToolAnnotations {
-    let said = display.and_then(|display| ToolAnnotations::deserialize(&Value::Object(display.annotations.clone())).ok());
+    let said =
+        display.and_then(|display| ToolAnnotations::deserialize(&Value::Object(display.annotations.clone())).ok());
     let mut hints = said.unwrap_or_default();
     (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint) = match manifest.side_effect_policy {
         SideEffectPolicy::Pure => (Some(true), Some(false), Some(true)),

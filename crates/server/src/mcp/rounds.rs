@@ -158,9 +158,7 @@ impl Round<'_> {
     async fn tell_progress(&self, running: &mut Running, progress: Progress) {
         let Some(token) = self.progress_token() else { return };
         // What a tool counts in units of its own is told in them; anything else as a part of a hundred.
-        let count = progress.count.or_else(|| {
-            progress.percent.map(|done| ProgressCount { done, total: Some(100.0) })
-        });
+        let count = progress.count.or_else(|| progress.percent.map(|done| ProgressCount { done, total: Some(100.0) }));
         let (done, total) = (count.map(|count| count.done), count.and_then(|count| count.total));
         let told = match (done, running.told) {
             (Some(done), None) => done,

@@ -122,8 +122,7 @@ fn check(name: &str, descriptor: &Value) -> Result<(), String> {
         return Err(format!("its `inputSchema` cannot be used: {reason}"));
     }
     let limits = SchemaLimits::default();
-    CompiledSchema::input(input, &limits, Coercion::Lossless)
-        .map_err(|errors| unfit("inputSchema", &errors))?;
+    CompiledSchema::input(input, &limits, Coercion::Lossless).map_err(|errors| unfit("inputSchema", &errors))?;
     match descriptor.get("outputSchema") {
         None | Some(Value::Null) => Ok(()),
         Some(output) => {

@@ -51,7 +51,10 @@ pub(super) fn document(taken: Taken<'_>) -> Map<String, Value> {
     put("description", json!(description(taken, said("description"))));
     put("provider", json!(taken.server));
     put("protocol", json!("mcp"));
-    put("parameters", taken.definition.get("inputSchema").map(|schema| modern(schema).into_owned()).unwrap_or_default());
+    put(
+        "parameters",
+        taken.definition.get("inputSchema").map(|schema| modern(schema).into_owned()).unwrap_or_default(),
+    );
     let output = taken.definition.get("outputSchema").filter(|schema| !schema.is_null()).map(modern);
     put("result_schema", result_schema(output.as_deref()));
     put("side_effect_policy", json!(effects));
@@ -267,7 +270,9 @@ mod tests {
         assert_eq!(json!(display), shown);
         let huge = json!({ "name": "x", "inputSchema": { "type": "object" },
             "icons": [{ "src": format!("data:image/png;base64,{}", "A".repeat(200_000)) }] });
-        let Some(contract::manifest::Execution::Mcp { display, .. }) = manifest(&huge, None).execution else { panic!() };
+        let Some(contract::manifest::Execution::Mcp { display, .. }) = manifest(&huge, None).execution else {
+            panic!()
+        };
         assert_eq!(display, None);
     }
 

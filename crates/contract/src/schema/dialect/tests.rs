@@ -162,8 +162,12 @@ fn what_a_draft_ignores_and_what_no_engine_can_match_is_named() {
     let compiled = input(&schema);
     let mut paths: Vec<&str> = compiled.unchecked().iter().map(|part| part.path.as_str()).collect();
     paths.sort_unstable();
-    let expected =
-        ["/properties/a/const", "/properties/b/maxLength", "/properties/c/pattern", "/properties/d/patternProperties/^(?!x)"];
+    let expected = [
+        "/properties/a/const",
+        "/properties/b/maxLength",
+        "/properties/c/pattern",
+        "/properties/d/patternProperties/^(?!x)",
+    ];
     assert_eq!(paths, expected);
     assert!(compiled.prepare(json!({ "a": 2, "b": "long enough", "c": "ab", "d": { "q": "?" } })).is_ok());
     assert!(compiled.prepare(json!({ "d": { "y": 1 } })).is_err());
@@ -188,7 +192,8 @@ fn a_pattern_with_look_around_is_checked_and_the_refusal_says_so() {
 #[test]
 fn versions_in_different_drafts_are_compared_by_what_they_accept() {
     let old = json!({ "$schema": DRAFT_07, "type": "object", "properties": { "p": { "items": [{ "type": "integer" }], "additionalItems": false } } });
-    let same = json!({ "type": "object", "properties": { "p": { "prefixItems": [{ "type": "integer" }], "items": false } } });
+    let same =
+        json!({ "type": "object", "properties": { "p": { "prefixItems": [{ "type": "integer" }], "items": false } } });
     let more = json!({ "$schema": YEAR_2019, "type": "object", "properties": { "p": { "items": [{ "type": "number" }], "additionalItems": false }, "q": {} } });
     for direction in [Direction::Input, Direction::Output] {
         assert_eq!(compare(&old, &same, direction).verdict, Verdict::Patch);

@@ -126,7 +126,8 @@ impl Translation<'_> {
                         Some((_, since)) => format!("came with {}", since.name()),
                         None => "stands beside `$ref`".to_owned(),
                     };
-                    let message = format!("`{keyword}` {why} and is ignored in {}: it is not checked", self.draft.name());
+                    let message =
+                        format!("`{keyword}` {why} and is ignored in {}: it is not checked", self.draft.name());
                     self.ignored.push(UncheckedPart { path: from, message });
                 }
                 out.insert(renamed, value.clone());
@@ -328,33 +329,35 @@ fn bounds(members: &Map<String, Value>, out: &mut Map<String, Value>) {
 
 /// Whether leaving the keyword out changes what is accepted.
 fn asserts(keyword: &str) -> bool {
-    !matches!(keyword, "$id" | "id" | "$anchor" | "$dynamicAnchor" | "contentSchema" | "format" | "minContains" | "maxContains")
-        && (LATER.iter().any(|(word, _)| *word == keyword)
-            || ONE.contains(&keyword)
-            || LIST.contains(&keyword)
-            || matches!(
-                keyword,
-                "properties"
-                    | "patternProperties"
-                    | "additionalItems"
-                    | "dependencies"
-                    | "type"
-                    | "enum"
-                    | "required"
-                    | "pattern"
-                    | "minimum"
-                    | "maximum"
-                    | "exclusiveMinimum"
-                    | "exclusiveMaximum"
-                    | "multipleOf"
-                    | "minLength"
-                    | "maxLength"
-                    | "minItems"
-                    | "maxItems"
-                    | "uniqueItems"
-                    | "minProperties"
-                    | "maxProperties"
-            ))
+    !matches!(
+        keyword,
+        "$id" | "id" | "$anchor" | "$dynamicAnchor" | "contentSchema" | "format" | "minContains" | "maxContains"
+    ) && (LATER.iter().any(|(word, _)| *word == keyword)
+        || ONE.contains(&keyword)
+        || LIST.contains(&keyword)
+        || matches!(
+            keyword,
+            "properties"
+                | "patternProperties"
+                | "additionalItems"
+                | "dependencies"
+                | "type"
+                | "enum"
+                | "required"
+                | "pattern"
+                | "minimum"
+                | "maximum"
+                | "exclusiveMinimum"
+                | "exclusiveMaximum"
+                | "multipleOf"
+                | "minLength"
+                | "maxLength"
+                | "minItems"
+                | "maxItems"
+                | "uniqueItems"
+                | "minProperties"
+                | "maxProperties"
+        ))
 }
 
 /// The pointer that a schema refers to, if it refers to a place of this document by one.

@@ -16,13 +16,26 @@ pub(super) enum Node {
     Class(ClassUnicode),
     Concat(Vec<Node>),
     Either(Vec<Node>),
-    Repeat { node: Box<Node>, min: u32, max: Option<u32> },
-    Look { ahead: bool, negated: bool, node: Box<Node> },
+    Repeat {
+        node: Box<Node>,
+        min: u32,
+        max: Option<u32>,
+    },
+    Look {
+        ahead: bool,
+        negated: bool,
+        node: Box<Node>,
+    },
     /// A look-around that has its automaton already.
-    Table { table: usize, negated: bool },
+    Table {
+        table: usize,
+        negated: bool,
+    },
     Start,
     End,
-    Word { negated: bool },
+    Word {
+        negated: bool,
+    },
 }
 
 /// Repetitions above this are no pattern anybody needs.

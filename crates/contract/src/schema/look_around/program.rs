@@ -18,9 +18,14 @@ enum Instruction {
     Split(usize, usize),
     Start,
     End,
-    Word { negated: bool },
+    Word {
+        negated: bool,
+    },
     /// The answer of a table at this position.
-    Look { table: usize, negated: bool },
+    Look {
+        table: usize,
+        negated: bool,
+    },
     Match,
 }
 
@@ -148,12 +153,7 @@ impl Writer {
     }
 
     // Recursion is as deep as the pattern is nested, which the parser bounds.
-    fn write(
-        &mut self,
-        node: &Node,
-        direction: Direction,
-        program: &mut Vec<Instruction>,
-    ) -> Result<(), PatternFault> {
+    fn write(&mut self, node: &Node, direction: Direction, program: &mut Vec<Instruction>) -> Result<(), PatternFault> {
         match node {
             Node::Class(class) => {
                 self.push(program, Instruction::Class(CharSet::of(class)))?;
@@ -271,8 +271,7 @@ impl Run<'_> {
         direction: Direction,
         mut found: impl FnMut(usize) -> bool,
     ) -> Result<(), StepLimit> {
-        let mut threads =
-            Threads { added: vec![0; program.len()], round: 0, stack: Vec::new(), waiting: Vec::new() };
+        let mut threads = Threads { added: vec![0; program.len()], round: 0, stack: Vec::new(), waiting: Vec::new() };
         let mut next: Vec<usize> = Vec::new();
         let length = self.letters.len();
         for step in 0..=length {
