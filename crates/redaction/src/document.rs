@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
-use crate::embedded::EmbeddedJson;
+use crate::embedded::Embedded;
 use crate::engine::{Engine, Room};
 use crate::finding::REDACTED;
 use crate::numbers::Hint;
@@ -107,7 +107,15 @@ fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -
             masked.count() > 0
         }
         Value::String(text) => {
-            let Some(inner) = EmbeddedJson::of(text, nested) else { return false };
+            let inner = match Embedded::of(text, nested) {
+                Embedded::Documents(inner) => inner,
+                Embedded::Nothing => return false,
+                // Whether one of the members stands there cannot be told.
+                Embedded::Unreadable => {
+                    REDACTED.clone_into(text);
+                    return true;
+                }
+            };
             let masked = inner.changed(|document| Ok::<_, Infallible>(masked_members(document, names, nested + 1)));
             let Ok(Some(masked)) = masked else { return false };
             *text = masked;
@@ -252,7 +260,12 @@ impl<'a> Walk<'a> {
 
     /// What is shown in place of a text, the JSON in it looked at if it is some; nothing if it can be shown as it is.
     fn text(&mut self, text: &str, place: Place) -> Result<Option<String>, RedactionError> {
-        if let Some(inner) = EmbeddedJson::of(text, place.nested) {
+        let inner = match Embedded::of(text, place.nested) {
+            Embedded::Documents(inner) => Some(inner),
+            Embedded::Nothing => None,
+            Embedded::Unreadable => return Ok(Some(REDACTED.to_owned())),
+        };
+        if let Some(inner) = inner {
             let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };
             let redacted = inner.changed(|document| {
                 let redacted = self.value(document, &[], below)?;

@@ -435,6 +435,38 @@ fn a_value_that_is_too_deep_is_an_error() {
     assert_eq!(ENGINE.value(&deep, None), Err(RedactionError::TooDeep));
 }
 
+/// `text` in so many strings of JSON.
+fn wrapped(text: String, times: usize) -> String {
+    (0..times).fold(text, |inner, _| json!({ "inner": inner }).to_string())
+}
+
+#[test]
+fn no_bound_ends_the_masking_of_json_in_texts() {
+    let deep = format!("{}{{\"password\":\"open-sesame\"}}{}", "[".repeat(150), "]".repeat(150));
+    let long = json!({ "a": "x".repeat(1_100_000), "password": "open-sesame" }).to_string();
+    let plain = json!({ "password": "open-sesame" }).to_string();
+    let texts = (0..12).map(|times| wrapped(plain.clone(), times));
+    for text in texts.chain([deep.clone(), long, wrapped(deep, 2)]) {
+        let value = json!({ "outer": text, "beside": "plain" });
+        let mut masked = value.clone();
+        ENGINE.members(&mut masked, &["password"]);
+        let by_name = ENGINE.fields(&value, None).unwrap().unwrap_or_default();
+        for shown in [masked, by_name] {
+            assert!(!shown.to_string().contains("open-sesame"), "{} bytes", text.len());
+            assert_eq!(shown["beside"], "plain");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_never_comes_to_rest_is_not_shown() {
+    // What takes the place of a match is matched again.
+    let additions = Additions { patterns: vec!["[A-Z]{3,}x?".into()], ..Additions::default() };
+    let engine = ENGINE.with(&additions).unwrap();
+    assert_eq!(engine.text("see ABCx and more"), REDACTED);
+    assert_eq!(engine.text("see nothing"), "see nothing");
+}
+
 #[test]
 fn additions_count_for_the_engine_that_has_them() {
     let additions = Additions {

@@ -33,8 +33,6 @@ const STRUCTURED_SCHEMA: &str = "/properties/structuredContent";
 const CONTENT: &str = "content";
 /// Members of a failure's details that hold what a tool or its server said.
 const TOOL_WORDS: [&str; 3] = [CONTENT, "tool_data", "upstream_data"];
-/// Levels of details in which they are looked for: failures are told inside of others.
-const DETAILS_DEPTH_MAX: usize = 4;
 
 /// Takes out of a result what its caller is not shown.
 pub(super) fn redacted(
@@ -60,7 +58,7 @@ pub(super) fn redacted_failure(
         refusal.hint = refusal.hint.map(|hint| redactor.text(&hint).into_owned());
     }
     if let Some(details) = &mut refusal.details {
-        output.mask_words(details, 0);
+        output.mask_words(details);
     }
     refusal
 }
@@ -161,14 +159,20 @@ impl<'a> ShownOutput<'a> {
         Ok(changed)
     }
 
-    fn mask_words(&self, details: &mut Value, depth: usize) {
-        let Value::Object(members) = details else { return };
-        for (name, member) in members.iter_mut() {
-            if TOOL_WORDS.contains(&name.as_str()) {
-                *member = self.masked_words(name, member.take());
-            } else if depth < DETAILS_DEPTH_MAX {
-                self.mask_words(member, depth + 1);
+    /// At every depth: failures are told inside of others, and in lists of them.
+    fn mask_words(&self, details: &mut Value) {
+        match details {
+            Value::Object(members) => {
+                for (name, member) in members.iter_mut() {
+                    if TOOL_WORDS.contains(&name.as_str()) {
+                        *member = self.masked_words(name, member.take());
+                    } else {
+                        self.mask_words(member);
+                    }
+                }
             }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_words(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
