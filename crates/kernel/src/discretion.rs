@@ -15,6 +15,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
+use contract::schema::PartMarks;
 use serde_json::Value;
 
 use crate::hidden_values::HiddenValues;
@@ -44,7 +45,7 @@ impl Discretion {
     fn told(&self) -> &HiddenValues {
         self.told.get_or_init(|| {
             // The record was made of the same, so it can be.
-            let shown = self.rules.value(&self.parameters, self.tool.parameter_marks()).unwrap_or(Value::Null);
+            let shown = self.rules.value(&self.parameters, self.tool.parameter_marks().as_ref()).unwrap_or(Value::Null);
             hidden(&self.parameters, &shown)
         })
     }
@@ -67,13 +68,13 @@ fn hidden(value: &Value, shown: &Value) -> HiddenValues {
 }
 
 impl Redactor for Discretion {
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
-        let shown = self.rules.value(value, schema)?;
+    fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
+        let shown = self.rules.value(value, marks)?;
         Ok(self.told().taken_out_of(shown))
     }
 
-    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
-        self.rules.fields(value, schema)
+    fn fields(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
+        self.rules.fields(value, marks)
     }
 
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

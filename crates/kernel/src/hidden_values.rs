@@ -149,7 +149,8 @@ impl KnownValues {
     fn ends_a_beginning(&self, state: StateID) -> bool {
         let is_cut = |pattern: &PatternID| self.cut.get(pattern.as_usize()).copied().unwrap_or_default();
         // A beginning is as long as one may be, but for the last character of it.
-        let is_long = |pattern: &PatternID| self.automaton.pattern_len(*pattern) + char::MAX.len_utf8() > VALUE_BYTES_MAX;
+        let is_long =
+            |pattern: &PatternID| self.automaton.pattern_len(*pattern) + char::MAX.len_utf8() > VALUE_BYTES_MAX;
         let ending_here = (0..self.automaton.match_len(state)).map(|index| self.automaton.match_pattern(state, index));
         ending_here.take_while(is_long).any(|pattern| is_cut(&pattern))
     }
@@ -191,7 +192,10 @@ mod tests {
     fn of_a_long_value_nothing_is_left_however_it_goes_on() {
         let long = "long ".repeat(VALUE_BYTES_MAX);
         let hidden = values(&[&long, "word"]);
-        assert_eq!(hidden.taken_out_of_text(&format!("a word, then {long} and on")).unwrap(), "a [REDACTED], then [REDACTED]");
+        assert_eq!(
+            hidden.taken_out_of_text(&format!("a word, then {long} and on")).unwrap(),
+            "a [REDACTED], then [REDACTED]"
+        );
     }
 
     #[test]
