@@ -14,15 +14,15 @@ const HIDDEN: &str = "[REDACTED]";
 /// What stands in the pictures of the clinic.
 const PICTURE: &str = "aVZCT1J3MEtHZ28tZWFzdA==";
 
-/// A server with one tool, which answers this.
-async fn answering(home: &Path, answer: &Value) -> Gantry {
+/// A server with one tool, which answers this under the profile.
+async fn answering(home: &Path, profile: &str, answer: &Value) -> Gantry {
     let tool = home.join("tools/answers");
     std::fs::create_dir_all(&tool).unwrap();
     let manifest = json!({
         "tool_id": "answers", "namespace": "out", "version": "1.0.0", "name": "answers",
         "description": "Says what it knows.", "provider": "Test", "protocol": "native",
         "side_effect_policy": "pure", "timeout_class": "standard", "parameters": { "type": "object" },
-        "result_schema": { "type": "object" }, "execution": { "type": "process", "command": ["cat", "answer.json"] },
+        "result_schema": { "type": "object" }, "output_policy": profile, "execution": { "type": "process", "command": ["cat", "answer.json"] },
     });
     std::fs::write(tool.join("answer.json"), answer.to_string()).unwrap();
     std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
@@ -48,7 +48,7 @@ async fn every_one_of_many_hidden_values_is_hidden_in_all_places() {
     let word = |number: usize| format!("zebra-{number:04}-crossing");
     let rows: Vec<Value> = (0..2_000).map(|number| json!({ "password": word(number), "row": number })).collect();
     let prose: Vec<String> = (0..2_000).map(|number| format!("row {number} says {} again", word(number))).collect();
-    let server = answering(home.path(), &json!({ "rows": rows, "prose": prose })).await;
+    let server = answering(home.path(), "standard", &json!({ "rows": rows, "prose": prose })).await;
     let called = server.invoke("out.answers", json!({})).await;
     assert_eq!(called.status, 200, "{}", called.text);
     assert!(!called.text.contains("crossing"), "a copy was left");
@@ -62,7 +62,8 @@ async fn what_a_policy_masks_is_hidden_however_deep_texts_stand_in_texts() {
     for _ in 0..6 {
         text = json!({ "inner": text }).to_string();
     }
-    let server = answering(home.path(), &json!({ "outer": text, "beside": "plain" })).await;
+    // The profile itself hides nothing.
+    let server = answering(home.path(), "raw", &json!({ "outer": text, "beside": "plain" })).await;
     let agent = server.mint(json!({ "sub": "ann", "tenant": "local" })).await;
     let clear = call(&server, &agent, "out.answers", json!({})).await;
     assert!(clear.text.contains("open-sesame"), "nobody hides it yet: {}", clear.text);
