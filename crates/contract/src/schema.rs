@@ -26,11 +26,14 @@ mod dialect;
 pub(crate) mod document;
 mod effort;
 mod look_around;
+pub mod portable;
+mod sensitivity;
 pub(crate) mod strict;
 mod unchecked;
 pub(crate) mod wording;
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use jsonschema::error::ValidationError;
 use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions, Validator, ValidatorMap};
@@ -41,6 +44,7 @@ use serde_json::Value;
 use self::defaults::Defaults;
 pub use self::dialect::modern;
 use self::document::Document;
+pub use self::sensitivity::{PartMarks, SchemaMarks, Sensitivity};
 pub use self::unchecked::UncheckedPart;
 pub use self::wording::VIOLATIONS_MAX;
 use self::wording::Wording;
@@ -200,6 +204,10 @@ pub struct CompiledSchema {
     schema: Value,
     /// What of the author's schema is not checked.
     unchecked: Vec<UncheckedPart>,
+    /// The schema as its author wrote it, if it has marks and another one was compiled.
+    written: Option<Value>,
+    /// What of a value may be quoted; made ready when the first value is refused.
+    marks: OnceLock<Option<SchemaMarks>>,
     defaults: Defaults,
     coercion: Coercion,
     /// Values nested deeper than this get one general message (`effort`).
@@ -214,12 +222,13 @@ impl CompiledSchema {
     /// # Errors
     /// Every reason why the schema is not admissible.
     pub fn input(schema: &Value, limits: &SchemaLimits, coercion: Coercion) -> Result<Self, SchemaErrors> {
-        let ReadableSchema { schema, unchecked } = readable(schema, limits, &[], true)?;
+        let ReadableSchema { schema, unchecked, written } = readable(schema, limits, &[], true)?;
         let schema = strict::closed(&schema);
         let validator = place_validator(&schema, limits)?;
         let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
         let listing_depth_max = effort::listing_depth_max(&schema);
-        Ok(Self { validator, schema, unchecked, defaults, coercion, listing_depth_max, quotes: true })
+        let marks = OnceLock::new();
+        Ok(Self { validator, schema, unchecked, written, marks, defaults, coercion, listing_depth_max, quotes: true })
     }
 
     /// Compiles the schema of a tool's result: formats are checked, further fields are fine, nothing is changed.
@@ -265,6 +274,8 @@ impl CompiledSchema {
             validator,
             schema,
             unchecked: readable.unchecked,
+            written: readable.written,
+            marks: OnceLock::new(),
             defaults: Defaults::default(),
             coercion: Coercion::Off,
             listing_depth_max,
@@ -302,7 +313,7 @@ impl CompiledSchema {
             return Err(vec![too_deep()]);
         }
         let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).collect();
-        let (mut violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
+        let (mut violations, omitted) = self.wording().violations(&errors);
         if omitted > 0 {
             violations.push(Violation { path: String::new(), message: format!("and {omitted} more") });
         }
@@ -340,9 +351,15 @@ impl CompiledSchema {
             }
         }
         let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(&value).collect();
-        let (violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
+        let (violations, omitted) = self.wording().violations(&errors);
         let coercion_failed = self.coercion == Coercion::Lossless && errors.iter().all(coerce::is_hopeless);
         Err(InvalidInput { violations, omitted, coercion_failed })
+    }
+
+    fn wording(&self) -> Wording<'_> {
+        let marks =
+            || self.marks.get_or_init(|| SchemaMarks::of(self.written.as_ref().unwrap_or(&self.schema))).as_ref();
+        Wording::new(&self.schema, self.quotes, self.quotes.then(marks).flatten())
     }
 
     /// Whether listing the faults of a refused value, and so converting its strings, would take too long (SCHEMA-3).
@@ -388,22 +405,26 @@ pub(crate) fn place_validator(schema: &Value, limits: &SchemaLimits) -> Result<V
 pub(crate) struct ReadableSchema<'s> {
     pub(crate) schema: Cow<'s, Value>,
     unchecked: Vec<UncheckedPart>,
+    /// As its author wrote it, if that is something else and has marks: what is not checked is still not to be seen.
+    written: Option<Value>,
 }
 
 /// The schema as it is read, or every reason why it cannot be a tool's schema.
 pub(crate) fn readable<'s>(
-    schema: &'s Value,
+    written: &'s Value,
     limits: &SchemaLimits,
     documents: &[&str],
     tool: bool,
 ) -> Result<ReadableSchema<'s>, SchemaErrors> {
-    let (schema, ignored) = admit::dialect(schema, limits, documents).map_err(SchemaErrors)?;
+    let (schema, ignored) = admit::dialect(written, limits, documents).map_err(SchemaErrors)?;
     let reasons = admit::reasons(&schema, limits, documents, tool);
     if !reasons.is_empty() {
         return Err(SchemaErrors(reasons));
     }
     let (schema, parts) = unchecked::without(schema);
-    Ok(ReadableSchema { schema, unchecked: ignored.into_iter().chain(parts).collect() })
+    let is_other = matches!(schema, Cow::Owned(_));
+    let written = (is_other && sensitivity::mentions(written)).then(|| written.clone());
+    Ok(ReadableSchema { schema, written, unchecked: ignored.into_iter().chain(parts).collect() })
 }
 
 /// The schema as the validator is to have it: patterns with look-around under the keyword that can match them.

@@ -130,5 +130,34 @@ pub fn modern(schema: &Value) -> Cow<'_, Value> {
     }
 }
 
+/// Whether a schema that names this address is read as 2020-12.
+pub(super) fn is_current(address: &str) -> bool {
+    Draft::named(address) == Some(Draft::Year2020)
+}
+
+/// A translated schema with the words in force that its draft ignores; nothing if there are none. No value is checked by it.
+pub(super) fn with_ignored(schema: &Value) -> Option<Value> {
+    let mut found = false;
+    let schema = restored(schema, &mut found);
+    found.then_some(schema)
+}
+
+// Depth is bounded by whoever asked for the translation.
+fn restored(schema: &Value, found: &mut bool) -> Value {
+    match schema {
+        Value::Object(members) => {
+            let mut out = serde_json::Map::new();
+            for (name, member) in members {
+                let word = name.strip_prefix(translation::IGNORED).filter(|word| !members.contains_key(*word));
+                *found |= word.is_some();
+                out.insert(word.unwrap_or(name).to_owned(), restored(member, found));
+            }
+            Value::Object(out)
+        }
+        Value::Array(items) => items.iter().map(|item| restored(item, found)).collect(),
+        other => other.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -240,13 +240,15 @@ mod tests {
     fn what_a_tool_of_an_mcp_server_gives_comes_out_as_it_went_in() {
         let inside = json!({
             "content": [{ "type": "image", "data": "AA==", "mimeType": "image/png" }, { "type": "odd", "x": 1 }],
-            "structuredContent": { "n": 1 }
+            "structuredContent": { "n": 1 },
+            "_meta": { "example.com/area": "files" }
         });
-        let (content, structured) = unwrapped(inside);
+        let (content, structured, meta) = unwrapped(inside);
         let content = serde_json::to_value(content).unwrap();
         assert_eq!(content[0], json!({ "type": "image", "data": "AA==", "mimeType": "image/png" }));
         assert_eq!(content[1]["text"], r#"{"type":"odd","x":1}"#);
         assert_eq!(structured, Some(json!({ "n": 1 })));
+        assert_eq!(Value::Object(meta), json!({ "example.com/area": "files" }));
         let failed = Refusal::new(ErrorCode::E3401, "the tool failed")
             .details(json!({ "content": [{ "type": "text", "text": "no such file" }] }));
         let shown = refused(&failed, TraceId::from_bytes([1; 16]), None).unwrap();

@@ -16,6 +16,9 @@ use super::Draft;
 use crate::schema::document::{join, percent_decoded};
 use crate::schema::unchecked::UncheckedPart;
 
+/// What the name of a keyword that is ignored starts with.
+pub(super) const IGNORED: &str = "x-ignored-";
+
 /// Keywords that a draft does not have yet: the draft that brought them first.
 const LATER: [(&str, Draft); 19] = [
     ("const", Draft::Six),
@@ -119,7 +122,7 @@ impl Translation<'_> {
             let later = LATER.iter().find(|(word, since)| word == keyword && self.draft < *since);
             let beside = is_reference && !BESIDE_REFERENCE.contains(&keyword.as_str()) && !keyword.starts_with("x-");
             if later.is_some() || beside {
-                let renamed = format!("x-ignored-{keyword}");
+                let renamed = format!("{IGNORED}{keyword}");
                 self.moves.insert(from.clone(), join(new, &renamed));
                 if asserts(keyword) {
                     let why = match later {
