@@ -14,17 +14,17 @@ use super::{NESTING_MAX, PatternFault};
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     Class(ClassUnicode),
-    Concat(Vec<Node>),
-    Either(Vec<Node>),
+    Concat(Vec<Self>),
+    Either(Vec<Self>),
     Repeat {
-        node: Box<Node>,
+        node: Box<Self>,
         min: u32,
         max: Option<u32>,
     },
     Look {
         ahead: bool,
         negated: bool,
-        node: Box<Node>,
+        node: Box<Self>,
     },
     /// A look-around that has its automaton already.
     Table {
