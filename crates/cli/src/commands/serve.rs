@@ -250,10 +250,10 @@ async fn bind(config: &Config) -> Result<TcpListener, Failure> {
 /// Says at the start which limits of process tools are not kept by the kernel.
 fn tell_limits(config: &Config) {
     let groups = sandbox::offers().into_iter().find(|offer| offer.mechanism == sandbox::CONTROL_GROUPS);
-    if let Some(sandbox::Offer { standing: sandbox::Standing::Weaker(text), .. }) = groups
+    if let Some(sandbox::Offer { standing: sandbox::Standing::Weaker { detail, .. }, .. }) = groups
         && !config.process.unsandboxed
     {
-        tracing::warn!("control groups: {text}");
+        tracing::warn!("control groups: {detail}");
     }
 }
 
