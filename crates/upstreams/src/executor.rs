@@ -15,6 +15,7 @@ use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use contract::manifest::{Execution, Isolation, Manifest};
 use contract::trace_context::TraceContext;
+use kernel::PlaceUsage;
 use kernel::journey::OutwardCall;
 use kernel::ports::executor::{ExecutionReach, Executor, ExecutorError, ToolCall, ToolOutput, Usage};
 use kernel::ports::redactor::Given;
@@ -82,6 +83,10 @@ impl Executor for UpstreamExecutor {
         let names: Vec<Box<str>> = definition.spec.reach.credentials().map(Into::into).collect();
         let tenant = if definition.spec.shareable { &definition.tenant } else { tenant };
         (!names.is_empty()).then(|| Given { tenant: tenant.clone(), names })
+    }
+
+    fn places(&self) -> Option<(&'static str, PlaceUsage)> {
+        Some(("mcp_calls", self.upstreams.places()))
     }
 
     /// Those of its server.

@@ -42,7 +42,7 @@ impl LegacySse {
     pub(crate) async fn open(remote: Remote, router: &Arc<Router>) -> Result<Self, Fault> {
         let request =
             || remote.http.request(Method::GET, &remote.url).header(http::header::ACCEPT, EVENT_STREAM_MIME_TYPE);
-        let mut response = remote.send_noting(request, leaves).await?;
+        let mut response = remote.send(request).await?;
         if let Some(fault) = judged(&response, false) {
             return Err(fault);
         }
@@ -97,12 +97,12 @@ async fn read(mut response: Response, mut events: SseEvents, early: Vec<SseEvent
     }
 }
 
-async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>, leaves: impl FnOnce() + Send) -> Result<(), Fault> {
+async fn post(remote: &Remote, endpoint: &Url, body: Vec<u8>, leaves: impl FnOnce()) -> Result<(), Fault> {
     let request = || {
         let request = remote.http.request(Method::POST, endpoint).header(http::header::CONTENT_TYPE, JSON_MIME_TYPE);
         request.body(body.clone())
     };
-    let response = remote.send(request).await?;
+    let response = remote.send_noting(request, leaves).await?;
     judged(&response, true).map_or(Ok(()), Err)
 }
 

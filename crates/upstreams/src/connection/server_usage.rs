@@ -142,7 +142,26 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
+    use kernel::ports::clock::UnixMillis;
+
     use super::*;
+
+    /// Nobody waits in vain here.
+    #[derive(Debug)]
+    struct StillClock;
+    impl Clock for StillClock {
+        fn now(&self) -> UnixMillis {
+            UnixMillis(0)
+        }
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+        fn sleep(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+            Box::pin(std::future::pending())
+        }
+    }
 
     const MEGABYTE: u64 = 1 << 20;
 
@@ -180,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_goes_away_has_no_share_any_more() {
-        let (meter, mut moments) = ServerMeter::new();
+        let (meter, mut moments) = ServerMeter::new(Arc::new(StillClock));
         let mut shares = Shares::default();
         let (gone, stays) = (meter.begin(), meter.begin());
         drop(gone);

@@ -66,8 +66,8 @@ impl Remote {
     /// The same; `leaves` hears when the first of it is about to leave, and all that is asked of others before was answered.
     pub(crate) async fn send_noting(
         &self,
-        build: impl Fn() -> RequestBuilder + Send,
-        leaves: impl FnOnce() + Send,
+        build: impl Fn() -> RequestBuilder,
+        leaves: impl FnOnce(),
     ) -> Result<Response, Fault> {
         let Some(tokens) = &self.tokens else {
             leaves();
