@@ -47,7 +47,7 @@ pub(super) struct Counter {
     /// What is at any other address.
     pub(super) elsewhere: Mutex<&'static str>,
     /// Calls come in, and are not answered.
-    is_closed: AtomicBool,
+    pub(super) is_closed: AtomicBool,
 }
 
 impl Bank {
