@@ -127,7 +127,8 @@ async fn only_tools_that_can_save_are_said_to() {
     let home = tempfile::tempdir().unwrap();
     open_to_all(home.path());
     let probe = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/wasm/probe.wasm")).unwrap();
-    let process = |protocol: &str| json!({ "type": "process", "command": ["python3", "main.py"], "protocol": protocol });
+    let process =
+        |protocol: &str| json!({ "type": "process", "command": ["python3", "main.py"], "protocol": protocol });
     for (id, execution) in [
         ("simple", process("simple")),
         ("session", process("gantry/1")),

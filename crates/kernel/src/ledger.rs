@@ -329,7 +329,8 @@ impl Bookkeeper {
                 }
                 Err(error) if tries >= SETTLE_TRIES => {
                     let invocation = held.invocation;
-                    let kept = held.seat.take().is_some_and(|seat| self.owed.keep(invocation, held.fence, seat, settlement));
+                    let kept =
+                        held.seat.take().is_some_and(|seat| self.owed.keep(invocation, held.fence, seat, settlement));
                     tracing::error!(error = &error as &dyn std::error::Error, %invocation, tried_again = kept, "the end of a call could not be written");
                     return Err(NotKept::Store);
                 }

@@ -40,8 +40,8 @@ pub(crate) use call_traffic::CallTraffic;
 pub use handshake::Era;
 pub(crate) use handshake::Met;
 use router::Router;
-use server_usage::ServerMeter;
 pub(crate) use server_usage::CallMeter;
+use server_usage::ServerMeter;
 
 /// Longest message of a server, in bytes. A longer one ends the connection, because nobody knows whose answer it was.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 32 << 20;

@@ -19,12 +19,12 @@ use arc_swap::ArcSwap;
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::TenantId;
 use executors::{Confinement, Walls};
-use kernel::{PlaceBounds, PlaceUsage, ResolvedLimits};
 use kernel::ports::clock::{Clock, UnixMillis};
 use kernel::ports::entropy::Entropy;
 use kernel::ports::redactor::Redactor;
 use kernel::ports::secret_source::SecretSource;
 use kernel::ports::tool_origin::ToolOrigin;
+use kernel::{PlaceBounds, PlaceUsage, ResolvedLimits};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 

@@ -201,8 +201,8 @@ async fn cancelled_with(
 ) -> Result<Returned, Box<Failed>> {
     tokio::select! {
         biased;
-        ended = &mut *work => return ended,
         () = cancellation.cancelled() => own.cancel(),
+        ended = &mut *work => return ended,
     }
     work.await
 }

@@ -100,16 +100,24 @@ impl<'a> Run<'a> {
         facts.reach = ExecutionReach::MayHaveRun;
         (facts.failed_usage, facts.failed_program) = (None, None);
         // A call in the ledger has one mark for all attempts, which is read also if the call is dropped.
-        let dispatch: Arc<Dispatch> =
-            facts.held.as_ref().map(|held| Arc::clone(&held.dispatch)).unwrap_or_default();
+        let dispatch: Arc<Dispatch> = facts.held.as_ref().map(|held| Arc::clone(&held.dispatch)).unwrap_or_default();
         dispatch.release();
         let tool = Arc::clone(&call.tool);
         let at_end = Arc::new(UsageAtEnd::default());
         let call = ToolCall { dispatch: Arc::clone(&dispatch), usage_at_end: Arc::clone(&at_end), ..call };
         let time_left = self.time_left();
         let ended = |refusal| Err(ExecutorError::new(refusal, dispatch.reach()));
+        // Asked before the executor is: what was never sent is not begun any more, also if its turn comes just now, because
+        // others were ended with it. What was sent and has its answer just now keeps it.
+        let never_sent = async {
+            facts.cancellation.cancelled().await;
+            if dispatch.reach() != ExecutionReach::NotSent {
+                std::future::pending::<()>().await;
+            }
+        };
         let output = tokio::select! {
             biased;
+            () = never_sent => ended(cancelled(self.kernel, &tool)),
             output = self.executor.execute(call) => output,
             () = facts.cancellation.cancelled() => ended(cancelled(self.kernel, &tool)),
             () = checkpoints::tend(self.keeper) => ended(cancelled(self.kernel, &tool)),

@@ -86,7 +86,9 @@ pub async fn execute(kernel: &Kernel, facts: &mut Facts, authorized: Authorized)
     let places = &kernel.concurrency;
     let _running = match facts.is_job {
         true => None,
-        false => Some(placed(kernel, &tool, places.call(&caller, kernel.clock(), &facts.cancellation, time_left()).await)?),
+        false => {
+            Some(placed(kernel, &tool, places.call(&caller, kernel.clock(), &facts.cancellation, time_left()).await)?)
+        }
     };
 
     // A tool with effects takes its place in the ledger, durably, before it starts; or it was done before. One without is
@@ -341,7 +343,11 @@ fn executor_for<'k>(
 
 /// Ended by whoever made the call, or by the end of this server.
 pub(super) fn cancelled(kernel: &Kernel, tool: &ToolVersion) -> Refusal {
-    let why = if kernel.ending().is_cancelled() { "was ended, because this server ends" } else { "was cancelled while it ran" };
+    let why = if kernel.ending().is_cancelled() {
+        "was ended, because this server ends"
+    } else {
+        "was cancelled while it ran"
+    };
     Refusal::new(ErrorCode::E3703, format!("`{}` {} {why}", tool.id, tool.version))
         .hint("call it again if the result is still wanted; a tool with effects may have had some of them")
         .retryable(tool.manifest.side_effect_policy.is_safe_to_retry())

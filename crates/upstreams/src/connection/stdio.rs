@@ -325,11 +325,7 @@ impl Watching {
         let wanted_memory = ended.usage.oom_kills.max(oom_kills) > 0;
         let memory = if wanted_memory { " for want of memory" } else { "" };
         self.log.line(&format!("[gantry] {how}{memory}"));
-        self.router.end(if wanted_memory {
-            "the program used more memory than it may"
-        } else {
-            "the program ended"
-        });
+        self.router.end(if wanted_memory { "the program used more memory than it may" } else { "the program ended" });
         alive.send_replace(true);
     }
 }
