@@ -26,7 +26,7 @@ async fn calls_that_hang_are_counted_and_ended_with_an_answer() {
     stage.stop();
     assert_eq!(stage.drained().await, Drained { in_flight: 1, finished: 0, aborted: 1 });
     let reply = hanging.reply().await;
-    assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (499, Some("E3703")));
+    assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (409, Some("E3703")));
 }
 
 #[tokio::test]
