@@ -63,6 +63,7 @@ mod tenant_servers;
 mod tenants;
 mod tls;
 mod tool_folders;
+mod usage_figures;
 mod visibility;
 mod webhooks;
 mod whole_answers;

@@ -80,6 +80,8 @@ pub struct Kernel {
     pub(crate) archive: Option<Arc<dyn RecordArchive>>,
     /// Breakers, limits and retries, if there are any ([`Kernel::with_resilience`]).
     pub(crate) resilience: Option<Arc<Resilience>>,
+    /// Cancelled when the doors wait for calls no longer ([`Kernel::ending`]).
+    pub(crate) ending: CancellationToken,
 }
 
 /// A call as it comes through a door.
@@ -131,7 +133,16 @@ impl Kernel {
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
         parts.registry.show_quarantines_in(&parts.availability);
-        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None, archive: None, resilience: None }
+        let ending = CancellationToken::new();
+        let (checkpoints, insights, audit_log, archive, resilience) = (None, None, None, None, None);
+        Self { parts, concurrency, checkpoints, insights, audit_log, archive, resilience, ending }
+    }
+
+    /// Cancelled by the doors when the drain time is over. The cancellation of a call that must end then is a child of it:
+    /// such a call is ended like any other that is cancelled, and settles with what is known of it; a call that is only
+    /// dropped could say nothing. Jobs are ended by their workers, in a time of their own.
+    pub fn ending(&self) -> &CancellationToken {
+        &self.ending
     }
 
     /// The same kernel, whose records can be read.

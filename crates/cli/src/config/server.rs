@@ -156,7 +156,7 @@ const DRAIN_TIMEOUT_MS: Key = limit(
     "drain_timeout_ms",
     0..=3_600_000,
     "30000",
-    "Milliseconds that calls have to finish once shutdown began. At the limit they are aborted.",
+    "Milliseconds that calls have to finish once shutdown began. At the limit they are ended, and have five more seconds to be answered.",
 );
 const LAME_DUCK_MS: Key = limit(
     "lame_duck_ms",

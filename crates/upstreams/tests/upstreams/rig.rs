@@ -381,6 +381,7 @@ pub(crate) fn call(tool: &str, policy: &str, parameters: Value) -> ToolCall {
         companion: Unaccompanied::new(),
         resume: None,
         dispatch: Arc::default(),
+        usage_at_end: Arc::default(),
         idempotency_key: "key-of-the-act".into(),
     }
 }
