@@ -69,9 +69,7 @@ impl<'a> Ending<'a> {
             End::Dead { error, key } => Self { dedupe: *key, ..last(JobState::Dead, Some(error), None) },
             End::Cancelled { error, key } => Self { dedupe: *key, ..last(JobState::Cancelled, Some(error), None) },
             End::Retry { error, after } => again(error, *after),
-            End::Interrupted { error } => {
-                Self { interrupted: 1, event: "interrupted", ..again(error, Duration::ZERO) }
-            }
+            End::Interrupted { error } => Self { interrupted: 1, event: "interrupted", ..again(error, Duration::ZERO) },
             End::PutBack { error, after } => {
                 Self { uncounted: 1, dedupe: DedupeKey::Freed, event: "put_back", ..again(error, *after) }
             }

@@ -242,7 +242,9 @@ pub(super) fn finish(
         End::Failed { error, key } => (JobState::Failed, Some(error), *key),
         End::Dead { error, key } => (JobState::Dead, Some(error), *key),
         End::Cancelled { error, key } => (JobState::Cancelled, Some(error), *key),
-        End::Retry { error, .. } | End::Interrupted { error } if cancel_asked => (JobState::Cancelled, Some(error), DedupeKey::Kept),
+        End::Retry { error, .. } | End::Interrupted { error } if cancel_asked => {
+            (JobState::Cancelled, Some(error), DedupeKey::Kept)
+        }
         End::PutBack { error, .. } if cancel_asked => (JobState::Cancelled, Some(error), if_first),
         End::HandBack if cancel_asked => (JobState::Cancelled, None, if_first),
         End::Retry { error, after } => return retry(connection, now, tenant, seq, "retry", error, *after),
