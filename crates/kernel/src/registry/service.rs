@@ -156,6 +156,11 @@ impl Registry {
         if there.is_some_and(|tool| tool.tenant != *tenant) {
             return Err(taken(&id));
         }
+        // A former name of a shared tool is a name that the shared catalogue has.
+        let leads_elsewhere = || snapshot.find(tenant, id.as_str()).is_some_and(|tool| tool.tenant != *tenant);
+        if there.is_none() && leads_elsewhere() {
+            return Err(taken(&id));
+        }
         // Asked of the snapshot before the rules, so that repeating a publication is harmless for ever.
         if let Some(known) = there.and_then(|tool| tool.version(&manifest.version)) {
             if known.lifecycle.state(now) == LifecycleState::Removed {

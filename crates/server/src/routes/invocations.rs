@@ -136,7 +136,10 @@ pub(super) struct InvocationAnswer {
     latest_checkpoint: Option<Value>,
     /// Has somebody asked for its end?
     cancel_requested: bool,
+    /// Tries that failed or run.
     attempts: u32,
+    /// What was interrupted by the end of a server, which costs no try.
+    interruptions: u32,
     attempts_max: u32,
     created_at: String,
     started_at: Option<String>,
@@ -288,6 +291,7 @@ fn of_the_ledger(entry: Entry) -> InvocationAnswer {
         latest_checkpoint: None,
         cancel_requested: false,
         attempts: 1,
+        interruptions: 0,
         attempts_max: 1,
         created_at: begun_at.to_string(),
         started_at: Some(begun_at.to_string()),
@@ -324,7 +328,8 @@ fn rendered(view: InvocationView) -> InvocationAnswer {
         provenance,
         latest_checkpoint: None,
         cancel_requested: record.cancel_asked.is_some(),
-        attempts: record.attempts,
+        attempts: record.tries(),
+        interruptions: record.interruptions,
         attempts_max: record.attempts_max,
         created_at: record.created_at.to_string(),
         started_at: time(record.started_at),
