@@ -26,7 +26,7 @@ pub mod settings;
 pub mod window;
 
 pub use breaker::{
-    Acquired, Admission, Breaker, BreakerEvent, BreakerMode, BreakerSnapshot, Exceeded, IllegalMove, Move, Outcome,
+    Acquired, Admission, Breaker, BreakerEvent, BreakerMode, BreakerSnapshot, Exceeded, GuestTag, IllegalMove, Move, Outcome,
     Permit, Reason, Verdict,
 };
 pub use limiter::{Quota, QuotaError, Taken};
