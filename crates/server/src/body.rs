@@ -66,7 +66,10 @@ impl Incoming {
         }
         let text = self.bytes(door, door.config().body_bytes_max).await?;
         // Only now: whoever sends slowly must hold nothing that others wait for (REQ-2).
-        self.take_place(door, who).await?;
+        if self.waits_for_place() {
+            // Boxed, so that calls, which need none, do not carry the room.
+            Box::pin(self.take_place(door, who)).await?;
+        }
         Ok(text)
     }
 

@@ -126,14 +126,19 @@ impl Incoming {
         Ok(Credential { shown, source: self.source, trace_id: self.trace_id, trace, seat })
     }
 
+    /// Does this request need a place before it is worked on?
+    pub(crate) fn waits_for_place(&self) -> bool {
+        self.seat.is_some()
+    }
+
     /// From now on this request needs a place before it is worked on. Credentials that it hands out hold it.
     pub(crate) fn needs_place(&mut self) {
         self.seat = Some(Arc::default());
     }
 
     /// Takes the place that this request needs, unless it has it already or needs none.
-    pub(crate) async fn take_place(&self, door: &Door, who: &Credential) -> Result<(), Refusal> {
-        let Some(seat) = self.seat.as_ref().filter(|seat| seat.get().is_none()) else { return Ok(()) };
+    pub(crate) async fn take_place(&mut self, door: &Door, who: &Credential) -> Result<(), Refusal> {
+        let Some(seat) = self.seat.clone().filter(|seat| seat.get().is_none()) else { return Ok(()) };
         let caller = door.kernel().recognise(who.actor()).await?;
         // A request is one task: nobody else has put a place there meanwhile.
         let _first = seat.set(door.request_place(&caller).await?);
