@@ -50,7 +50,8 @@ async fn each_server_is_named_to_those_who_may_see_servers_and_to_nobody_else() 
 async fn the_workflow_engine_is_named_only_where_there_is_one() {
     let without = Gantry::start().await.get("/health").await;
     assert_eq!(without.body["checks"].get("workflow"), None, "{}", without.text);
-    let start = Start::new().env("GANTRY_INBOUND_JOBS__SIGNING_KEY", "current").env("GANTRY_INBOUND_JOBS__SECRET", "shared");
+    let start =
+        Start::new().env("GANTRY_INBOUND_JOBS__SIGNING_KEY", "current").env("GANTRY_INBOUND_JOBS__SECRET", "shared");
     let start = start.env("GANTRY_INBOUND_JOBS__PUBLIC_URL", "https://gantry.example");
     let gantry = start.env("GANTRY_INBOUND_JOBS__WORKFLOW_URL", "https://flows.example").run().await;
     let with = gantry.get("/health").await;

@@ -15,7 +15,8 @@ async fn narrow(waiting: &str, wait_ms: &str) -> (Gantry, Receiver) {
     let tarpit = receiver(false);
     let start = Start::new().env("GANTRY_WEBHOOKS__ALLOW", tarpit.url.clone());
     let start = start.env("GANTRY_WEBHOOKS__TIMEOUT_MS", "300000").env("GANTRY_SERVER__REQUESTS_MAX", "4");
-    let start = start.env("GANTRY_SERVER__REQUESTS_WAITING_MAX", waiting).env("GANTRY_SERVER__REQUEST_WAIT_MS", wait_ms);
+    let start =
+        start.env("GANTRY_SERVER__REQUESTS_WAITING_MAX", waiting).env("GANTRY_SERVER__REQUEST_WAIT_MS", wait_ms);
     (start.env("GANTRY_TOOLS__EXPOSURE", "lazy").run().await, tarpit)
 }
 
@@ -33,7 +34,11 @@ async fn hold(gantry: &Gantry, tarpit: &Receiver, number: usize) -> Vec<JoinHand
     let body = json!({ "url": format!("{}/hook", tarpit.url), "events": ["invocation.completed"] });
     let added = gantry.request(Method::POST, "/v1/webhooks", Some(&bosses[0]), Some(body)).await;
     assert!(added.status < 300, "{}", added.text);
-    let url = format!("{}/v1/webhooks/{}/test", gantry.url, added.body["id"].as_str().unwrap_or_else(|| panic!("{}", added.text)));
+    let url = format!(
+        "{}/v1/webhooks/{}/test",
+        gantry.url,
+        added.body["id"].as_str().unwrap_or_else(|| panic!("{}", added.text))
+    );
     let ask = |token: &String| {
         let request = reqwest::Client::new().post(&url).bearer_auth(token);
         tokio::spawn(async move { Answer::of(request.send().await.unwrap()).await })
@@ -85,10 +90,9 @@ async fn ask_all(gantry: &Gantry, token: &str, tenant: &str) {
         let answer = gantry.request(method.clone(), path, Some(token), body).await;
         assert!(answer.status < 300 && answer.body.get("error").is_none(), "{method} {path}: {}", answer.text);
     }
-    for (method, params) in [
-        ("tools/list", json!({})),
-        ("tools/call", json!({ "name": "search_tools", "arguments": { "query": "sums" } })),
-    ] {
+    for (method, params) in
+        [("tools/list", json!({})), ("tools/call", json!({ "name": "search_tools", "arguments": { "query": "sums" } }))]
+    {
         let (status, text) = mcp(gantry, token, method, params).await;
         assert!(status == 200 && text.contains("\"result\""), "{method}: {status} {text}");
     }

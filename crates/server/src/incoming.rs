@@ -56,7 +56,7 @@ pub(crate) struct Credential {
     /// The same trace, with what the caller has told of it.
     trace: TraceContext,
     /// The place of its request, if it has one: held for as long as the work goes on that was given this.
-    seat: Option<Seat>,
+    _seat: Option<Seat>,
 }
 
 #[derive(Clone)]
@@ -123,7 +123,7 @@ impl Incoming {
         }
         let shown = header.map_or(Shown::Nothing, |header| Shown::Header(header.clone()));
         let (trace, seat) = (self.trace.clone(), self.seat.clone());
-        Ok(Credential { shown, source: self.source, trace_id: self.trace_id, trace, seat })
+        Ok(Credential { shown, source: self.source, trace_id: self.trace_id, trace, _seat: seat })
     }
 
     /// Does this request need a place before it is worked on?
@@ -184,12 +184,12 @@ impl Incoming {
 impl Credential {
     /// A token that was not shown in a request.
     pub(crate) fn of_token(token: &str, source: Option<IpAddr>, trace_id: TraceId) -> Self {
-        Self { shown: Shown::Token(token.into()), source, trace_id, trace: TraceContext::begun(trace_id), seat: None }
+        Self { shown: Shown::Token(token.into()), source, trace_id, trace: TraceContext::begun(trace_id), _seat: None }
     }
 
     /// The same, holding this place for as long as it is there.
     pub(crate) fn holding(&self, place: Place) -> Self {
-        Self { seat: Some(Arc::new(OnceLock::from(place))), ..self.clone() }
+        Self { _seat: Some(Arc::new(OnceLock::from(place))), ..self.clone() }
     }
 
     /// The same in another trace.

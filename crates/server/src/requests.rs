@@ -58,7 +58,8 @@ impl RequestPlaces {
 }
 
 fn busy() -> Refusal {
-    let refusal = Refusal::new(ErrorCode::E3001, "too many requests are worked on at the moment, and none ended in time")
-        .hint("nothing was done; try again in a second");
+    let refusal =
+        Refusal::new(ErrorCode::E3001, "too many requests are worked on at the moment, and none ended in time")
+            .hint("nothing was done; try again in a second");
     Refusal { retry_after_ms: Some(RETRY_AFTER_MS), ..refusal }
 }

@@ -135,19 +135,20 @@ impl<'a> Run<'a> {
         loop {
             // Those that come through a door were counted with everything else that limits them.
             let counted = last.is_none() && !background;
-            let entered = match self.enter_any(resilience, (&tool, caller.tenant()), services, (first_asked, counted)).await {
-                Ok(entered) => entered,
-                Err(refusal) => {
-                    let is_open = refusal.code == ErrorCode::E3501;
-                    if let Some(key) = result_key.filter(|_| is_open && !background)
-                        && let Some(former) = self.former_result(resilience, &tool, key)
-                    {
-                        return Ok(Output::Stale(former));
+            let entered =
+                match self.enter_any(resilience, (&tool, caller.tenant()), services, (first_asked, counted)).await {
+                    Ok(entered) => entered,
+                    Err(refusal) => {
+                        let is_open = refusal.code == ErrorCode::E3501;
+                        if let Some(key) = result_key.filter(|_| is_open && !background)
+                            && let Some(former) = self.former_result(resilience, &tool, key)
+                        {
+                            return Ok(Output::Stale(former));
+                        }
+                        // What the service itself said last is the better answer.
+                        return Err(last.unwrap_or(refusal));
                     }
-                    // What the service itself said last is the better answer.
-                    return Err(last.unwrap_or(refusal));
-                }
-            };
+                };
             let endpoint = entered.as_ref().map_or(0, |(endpoint, _)| *endpoint);
             let (began, time_given) = (self.kernel.clock().monotonic(), self.time_left());
             let result = self.once(facts, ToolCall { endpoint, time_left: self.time_left(), ..call.clone() }).await;

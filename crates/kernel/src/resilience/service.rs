@@ -195,10 +195,8 @@ impl Resilience {
         } else {
             // Both at once, so that a guest waits no longer than the owner does.
             let key = service.key.of_tenant(tenant);
-            let (permit, own) = tokio::join!(
-                self.permit(tool, service, &service.key, lease),
-                self.permit(tool, service, &key, lease)
-            );
+            let (permit, own) =
+                tokio::join!(self.permit(tool, service, &service.key, lease), self.permit(tool, service, &key, lease));
             match (permit, own) {
                 (Ok(permit), Ok(own)) => {
                     Entered { service, permit, guest: Some(Guest { tag: tag_of(tenant), key, permit: own }) }

@@ -326,8 +326,11 @@ async fn the_breaker_of_one_tenants_tools_is_not_that_of_another() {
 
 /// Five failures open it; `mail` is shared by all tenants.
 async fn stage_with_guests() -> Stage {
-    let stage = Stage::with(Props { impatient: true, resilience: Some(ResilienceSettings::default()), ..Props::default() }).await;
-    let five = json!({ "failure_threshold": 5, "success_threshold": 1, "timeout_seconds": 20, "half_open_max_calls": 4 });
+    let stage =
+        Stage::with(Props { impatient: true, resilience: Some(ResilienceSettings::default()), ..Props::default() })
+            .await;
+    let five =
+        json!({ "failure_threshold": 5, "success_threshold": 1, "timeout_seconds": 20, "half_open_max_calls": 4 });
     stage.publish(mail(json!({ "tool_id": "mail", "circuit_breaker_config": five }))).await;
     stage
 }
@@ -335,13 +338,17 @@ async fn stage_with_guests() -> Stage {
 #[tokio::test]
 async fn a_service_that_fails_for_one_guest_is_left_alone_by_that_guest() {
     let stage = stage_with_guests().await;
-    let [mallory, acme] = [stage.mint(json!({ "tenant": "mallory" })).await, stage.mint(json!({ "tenant": "acme" })).await];
+    let [mallory, acme] =
+        [stage.mint(json!({ "tenant": "mallory" })).await, stage.mint(json!({ "tenant": "acme" })).await];
     says(&stage, fail(ErrorCode::E3502));
     for _ in 0..5 {
         assert_eq!(stage.code(&mallory, "mail").await, Some(ErrorCode::E3502));
     }
     assert_eq!(stage.code(&mallory, "mail").await, Some(ErrorCode::E3501));
-    assert_eq!((mode(&stage, "mail").await, mode(&stage, "mallory/mail").await), (Some(BreakerMode::Closed), Some(BreakerMode::Open)));
+    assert_eq!(
+        (mode(&stage, "mail").await, mode(&stage, "mallory/mail").await),
+        (Some(BreakerMode::Closed), Some(BreakerMode::Open))
+    );
     says(&stage, answer());
     assert_eq!((stage.code(&acme, "mail").await, stage.call(call("mail")).await.is_ok()), (None, true));
     // Its own people can look at its breaker, and close it.

@@ -9,8 +9,8 @@ use kernel::ports::shared_state::{
     AllTaken, BreakerKey, BreakerQuery, Breakers as _, HISTORY_MAX, Limit, PastTransition, RateLimits as _,
 };
 use kernel::resilience::{
-    Admission, Breaker, BreakerEvent, BreakerSettings, GuestTag, Move, Outcome, Permit, Quota, SettingsDraft, Taken, Verdict,
-    limiter,
+    Admission, Breaker, BreakerEvent, BreakerSettings, GuestTag, Move, Outcome, Permit, Quota, SettingsDraft, Taken,
+    Verdict, limiter,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
