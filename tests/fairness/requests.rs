@@ -83,7 +83,11 @@ async fn ask_all(gantry: &Gantry, token: &str, tenant: &str) {
         (Method::POST, "/v1/affordances", Some(json!({ "objective": "add two numbers", "token_budget": 2000 }))),
         (Method::POST, "/v1/tools/register", Some(tool)),
         (Method::PUT, "/v1/activations", Some(enabled)),
-        (Method::POST, "/v1/tokens", Some(json!({ "sub": "did:example:new", "ttl_seconds": 60, "roles": ["agent"] }))),
+        (
+            Method::POST,
+            "/v1/tokens",
+            Some(json!({ "sub": format!("did:example:new-{tenant}"), "ttl_seconds": 60, "roles": ["agent"] })),
+        ),
         (Method::POST, "/rpc", Some(listed)),
         (Method::POST, "/rpc", Some(found)),
     ] {
