@@ -24,7 +24,7 @@ fn fickle_tool(stage: &Stage) {
     let manifest = json!({
         "tool_id": "fickle", "namespace": "demo", "version": "1.0.0", "name": "Fickle",
         "description": "Fails as its caller wants it, for tests of what is shared.", "provider": "Demo",
-        "protocol": "native", "side_effect_policy": "pure", "external_service": "fickle",
+        "protocol": "native", "side_effect_policy": "pure", "timeout_class": "standard", "external_service": "fickle",
         "circuit_breaker_config": { "failure_threshold": 5, "window_seconds": 300, "timeout_seconds": 300 },
         "retry_policy": { "max_attempts": 1 },
         "parameters": { "type": "object", "properties": { "service": text("well or not"), "note": text("a file") },
