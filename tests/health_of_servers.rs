@@ -1,10 +1,11 @@
-//! `GET /health` and `gantry health` name each MCP server, to those who may see servers. (OPS-009, OPS-010)
+//! `GET /health` and `gantry health` name each MCP server, to those who may see servers, and the workflow engine if there is
+//! one. (OPS-009, OPS-010)
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::http_server::HttpServer;
-use crate::support::{Gantry, PATIENCE};
+use crate::support::{Gantry, PATIENCE, Start};
 
 async fn put(gantry: &Gantry, name: &str, spec: Value) {
     let answer = gantry.request(Method::PUT, &format!("/v1/servers/{name}"), Some(&gantry.token), Some(spec)).await;
@@ -43,4 +44,17 @@ async fn each_server_is_named_to_those_who_may_see_servers_and_to_nobody_else() 
         let told = gantry.request(Method::GET, "/health", token, None).await;
         assert!(told.status == 200 && !told.text.contains("mcp:"), "{token:?}: {}", told.text);
     }
+}
+
+#[tokio::test]
+async fn the_workflow_engine_is_named_only_where_there_is_one() {
+    let without = Gantry::start().await.get("/health").await;
+    assert_eq!(without.body["checks"].get("workflow"), None, "{}", without.text);
+    let start =
+        Start::new().env("GANTRY_INBOUND_JOBS__SIGNING_KEY", "current").env("GANTRY_INBOUND_JOBS__SECRET", "shared");
+    let start = start.env("GANTRY_INBOUND_JOBS__PUBLIC_URL", "https://gantry.example");
+    let gantry = start.env("GANTRY_INBOUND_JOBS__WORKFLOW_URL", "https://flows.example").run().await;
+    let with = gantry.get("/health").await;
+    let well = json!({ "healthy": true, "required": false });
+    assert_eq!(with.body["checks"]["workflow"], well, "nobody has asked it yet: {}", with.text);
 }

@@ -120,7 +120,9 @@ pub(super) async fn run(
     input.insert(METADATA.to_owned(), metadata);
     let url = format!("{}/webhook/{workflow_id}", base.trim_end_matches('/'));
     let headers = vec![("x-request-id", id.to_string()), ("x-idempotency-key", key)];
-    let called = match calls.call(&url, &Value::Object(input), headers).await {
+    let called = calls.call(&url, &Value::Object(input), headers).await;
+    calls.note_workflow(called.as_ref());
+    let called = match called {
         Ok(Answer { status: 202, .. }) => {
             return Ok(Ended { result: json!({ "invocationId": id, "status": "pending" }), audit: None });
         }

@@ -23,6 +23,7 @@ use std::time::Duration;
 use crate::identity::Principal;
 use contract::envelope::StaleNotice;
 use contract::error::{ErrorCode, Refusal};
+use contract::ids::TenantId;
 use serde_json::json;
 
 use super::execute::{Former, Output, cancelled, timed_out};
@@ -168,19 +169,20 @@ impl<'a> Run<'a> {
         loop {
             // Those that come through a door were counted with everything else that limits them.
             let counted = last.is_none() && !background;
-            let entered = match self.enter_any(resilience, &tool, services, (first_asked, counted)).await {
-                Ok(entered) => entered,
-                Err(refusal) => {
-                    let is_open = refusal.code == ErrorCode::E3501;
-                    if let Some(key) = result_key.filter(|_| is_open && !background)
-                        && let Some(former) = self.former_result(resilience, &tool, key)
-                    {
-                        return Ok(Output::Stale(former));
+            let entered =
+                match self.enter_any(resilience, (&tool, caller.tenant()), services, (first_asked, counted)).await {
+                    Ok(entered) => entered,
+                    Err(refusal) => {
+                        let is_open = refusal.code == ErrorCode::E3501;
+                        if let Some(key) = result_key.filter(|_| is_open && !background)
+                            && let Some(former) = self.former_result(resilience, &tool, key)
+                        {
+                            return Ok(Output::Stale(former));
+                        }
+                        // What the service itself said last is the better answer.
+                        return Err(last.unwrap_or(refusal));
                     }
-                    // What the service itself said last is the better answer.
-                    return Err(last.unwrap_or(refusal));
-                }
-            };
+                };
             let endpoint = entered.as_ref().map_or(0, |(endpoint, _)| *endpoint);
             let (began, time_given) = (self.kernel.clock().monotonic(), self.time_left());
             let result = self.once(facts, ToolCall { endpoint, time_left: self.time_left(), ..call.clone() }).await;
@@ -230,7 +232,7 @@ impl<'a> Run<'a> {
     async fn enter_any<'g>(
         &self,
         resilience: &Resilience,
-        tool: &ToolVersion,
+        of: (&ToolVersion, &TenantId),
         services: &'g [GuardedService],
         (first_asked, counted): (usize, bool),
     ) -> Result<Option<(usize, Entered<'g>)>, Refusal> {
@@ -238,7 +240,7 @@ impl<'a> Run<'a> {
         let number = services.len();
         for endpoint in (0..number).map(|n| n.saturating_add(first_asked).checked_rem(number).unwrap_or(0)) {
             let Some(service) = services.get(endpoint) else { continue };
-            match resilience.enter(tool, service, counted, self.time_left()).await {
+            match resilience.enter(of, service, counted, self.time_left()).await {
                 Ok(entered) => return Ok(Some((endpoint, entered))),
                 Err(refusal) if refusal.code == ErrorCode::E3501 => {
                     let sooner = soonest.as_ref().is_none_or(|other| refusal.retry_after_ms < other.retry_after_ms);

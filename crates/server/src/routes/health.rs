@@ -201,6 +201,12 @@ async fn checks(door: &Door) -> BTreeMap<&'static str, Check> {
     let unreachable = door.kernel().availability().how_many(WhyUnavailable::ServerUnavailable);
     let trouble = "an MCP server behind this one does not answer, so some tools cannot be called";
     checks.insert("servers", check(unreachable == 0, false, trouble));
+    if let Some(answers) = door.inbound_jobs().and_then(|jobs| jobs.calls().workflow_answers()) {
+        checks.insert(
+            "workflow",
+            check(answers, false, "the workflow engine did not answer when this server asked it last"),
+        );
+    }
     if let Some(crew) = door.crew() {
         let trouble = "another instance knows another shape of the store: bring all to one release";
         checks.insert("instances", check(crew.is_of_one_shape(), false, trouble));
