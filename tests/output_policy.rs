@@ -94,7 +94,7 @@ const CLINIC: &str = include_str!("mcp/servers/clinic.py");
 const PLANTED: &str = "q7RtailX2vB";
 
 /// A Gantry with the server behind it that says everything twice.
-async fn clinic(home: &Path) -> Gantry {
+pub(crate) async fn clinic(home: &Path) -> Gantry {
     std::fs::create_dir(home.join("servers")).unwrap();
     std::fs::write(home.join("servers/clinic.py"), CLINIC).unwrap();
     open_to_all(home);
@@ -142,6 +142,71 @@ async fn what_a_schema_marks_is_hidden_in_every_place_of_an_answer_and_in_failur
     assert_ne!(failed.status, 200, "{}", failed.text);
     assert!(failed.text.contains("east"), "what it says is told: {}", failed.text);
     assert!(!failed.text.contains("Lovelace") && !failed.text.contains("hunter2"), "{}", failed.text);
+}
+
+/// Marks that are reached in every way in which a schema can refer to one, and values that they describe.
+fn referring() -> (Value, Value) {
+    let secret = json!({ "x-sensitivity": "secret" });
+    let mut definitions = json!({ "p": { "$anchor": "p", "x-sensitivity": "secret" }, "a b": secret,
+        "d": { "$dynamicAnchor": "d", "x-sensitivity": "secret" }, "c40": secret });
+    for step in 0..40 {
+        definitions[format!("c{step}")] = json!({ "$ref": format!("#/$defs/c{}", step + 1) });
+    }
+    let many: Vec<Value> = (0..200).map(|number| json!({ "const": number })).chain([secret.clone()]).collect();
+    let schema = json!({ "type": "object", "$defs": definitions,
+        "properties": {
+            "anchored": { "$ref": "#p" }, "escaped": { "$ref": "#/$defs/a%20b" }, "dynamic": { "$dynamicRef": "#d" },
+            "chained": { "$ref": "#/$defs/c0" }, "of_many": { "anyOf": many }, "x-both": { "type": "string" },
+            "rows": { "type": "array", "contains": { "x-sensitivity": "secret" } },
+            "plain": { "type": "string" } },
+        "patternProperties": { "^x-": secret },
+        "dependentSchemas": { "plain": { "properties": { "dependent": secret } } },
+        "unevaluatedProperties": secret });
+    let value = json!({ "anchored": "apple-1", "escaped": "apple-2", "dynamic": "apple-3", "chained": "apple-4",
+        "of_many": "apple-5", "x-both": "apple-6", "rows": ["apple-7"], "dependent": "apple-8", "undeclared": "apple-9",
+        "plain": "pear" });
+    (schema, value)
+}
+
+#[tokio::test]
+async fn what_a_schema_marks_is_hidden_however_the_mark_is_referred_to() {
+    let home = tempfile::tempdir().unwrap();
+    let tool = home.path().join("tools/referring");
+    std::fs::create_dir_all(&tool).unwrap();
+    let (schema, value) = referring();
+    let manifest = json!({
+        "tool_id": "referring", "namespace": "out", "version": "1.0.0", "name": "referring",
+        "description": "Says what it knows.", "provider": "Test", "protocol": "native",
+        "side_effect_policy": "pure", "timeout_class": "standard",
+        "parameters": { "type": "object", "properties": { "pin": { "$ref": "#p" } },
+            "$defs": { "p": { "$anchor": "p", "x-sensitivity": "secret" } } },
+        "result_schema": schema, "execution": { "type": "process", "command": ["cat", "answer.json"] },
+    });
+    std::fs::write(tool.join("answer.json"), value.to_string()).unwrap();
+    std::fs::write(tool.join("tool.json"), manifest.to_string()).unwrap();
+    let data = home.path().join("data");
+    let start = Start::new().data(&data).arg("--tools").arg(home.path().join("tools").to_str().unwrap());
+    let server = start.arg("--unsandboxed-processes").run().await;
+    let called = server.invoke("out.referring", json!({ "pin": PLANTED })).await;
+    assert_eq!(called.status, 200, "{}", called.text);
+    assert!(!called.text.contains("apple"), "{}", called.text);
+    assert_eq!(called.body["result"]["plain"], "pear", "{}", called.text);
+    server.shut_down();
+    assert!(is_below(&data.join("audit"), HIDDEN) && !is_below(&data, PLANTED), "it stands in the data directory");
+}
+
+#[tokio::test]
+async fn what_the_schema_of_a_server_marks_is_hidden_however_the_mark_is_referred_to() {
+    let home = tempfile::tempdir().unwrap();
+    let server = clinic(home.path()).await;
+    let called = server.invoke("clinic.visits", json!({})).await;
+    assert_eq!(called.status, 200, "{}", called.text);
+    for hidden in ["Babbage", "Somerville", "Boole"] {
+        assert!(!called.text.contains(hidden), "{hidden}: {}", called.text);
+    }
+    let shown =
+        json!({ "guest": HIDDEN, "friend": HIDDEN, "ward": "west", "next": { "guest": HIDDEN, "ward": "north" } });
+    assert_eq!(called.body["result"]["structuredContent"], shown);
 }
 
 #[tokio::test]

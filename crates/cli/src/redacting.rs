@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use contract::ids::TenantId;
+use contract::schema::{PartMarks, Sensitivity};
 use executors::process::scrub::Scrubber;
 use kernel::ports::redactor::{Given, RedactError, Redactor};
 use kernel::ports::secret_source::{SecretError, SecretSource};
-use redaction::{Additions, AdditionsError, Engine};
+use redaction::{Additions, AdditionsError, Description, Engine, Part};
 use serde_json::Value;
 
 use crate::config::redaction::RedactionSection;
@@ -65,14 +66,39 @@ impl Redacting {
     }
 }
 
-#[async_trait]
-impl Redactor for Redacting {
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
-        self.engine.value(value, schema).map_err(|error| RedactError(Box::new(error)))
+/// The marks of a schema, as the engine asks for them.
+struct Described<'m>(PartMarks<'m>);
+
+impl Description for Described<'_> {
+    fn is_sensitive(&self) -> Option<bool> {
+        match self.0.says() {
+            Sensitivity::Unsaid => None,
+            Sensitivity::Open => Some(false),
+            Sensitivity::Sensitive => Some(true),
+        }
     }
 
-    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
-        self.engine.fields(value, Some(schema)).map_err(|error| RedactError(Box::new(error)))
+    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>> {
+        let part = match part {
+            Part::Member(name) => self.0.member(name),
+            Part::Item(index) => self.0.item(index),
+            Part::Content => self.0.content(),
+            Part::Names => self.0.names(),
+        };
+        (!part.is_silent()).then(|| Box::new(Self(part)) as _)
+    }
+}
+
+#[async_trait]
+impl Redactor for Redacting {
+    fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
+        let described = marks.cloned().map(Described);
+        self.engine.value(value, described.as_ref().map(|it| it as _)).map_err(|error| RedactError(Box::new(error)))
+    }
+
+    fn fields(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
+        let described = marks.cloned().map(Described);
+        self.engine.fields(value, described.as_ref().map(|it| it as _)).map_err(|error| RedactError(Box::new(error)))
     }
 
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
@@ -119,12 +145,12 @@ struct Knowing {
 
 #[async_trait]
 impl Redactor for Knowing {
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
-        self.rules.value(&self.secrets.value(value.clone()), schema)
+    fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
+        self.rules.value(&self.secrets.value(value.clone()), marks)
     }
 
-    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
-        self.rules.fields(value, schema)
+    fn fields(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
+        self.rules.fields(value, marks)
     }
 
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

@@ -23,8 +23,12 @@ mod coerce;
 pub(crate) mod defaults;
 pub(crate) mod document;
 mod effort;
+pub mod portable;
+mod sensitivity;
 pub(crate) mod strict;
 pub(crate) mod wording;
+
+use std::sync::OnceLock;
 
 use jsonschema::error::ValidationError;
 use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions, Validator, ValidatorMap};
@@ -34,6 +38,7 @@ use serde_json::Value;
 
 use self::defaults::Defaults;
 use self::document::META_SCHEMA;
+pub use self::sensitivity::{PartMarks, SchemaMarks, Sensitivity};
 pub use self::wording::VIOLATIONS_MAX;
 use self::wording::Wording;
 
@@ -190,6 +195,8 @@ pub struct CompiledSchema {
     validator: Validator,
     /// The schema that was compiled, for wording; an output or plain schema is as its author wrote it.
     schema: Value,
+    /// What of a value may be quoted; made ready when the first value is refused.
+    marks: OnceLock<Option<SchemaMarks>>,
     defaults: Defaults,
     coercion: Coercion,
     /// Values nested deeper than this get one general message (`effort`).
@@ -210,7 +217,8 @@ impl CompiledSchema {
         let validator = options.build(&schema).map_err(|error| not_compiled(&error))?;
         let defaults = Defaults::plan(&schema, place_validators(&schema, limits).as_ref());
         let listing_depth_max = effort::listing_depth_max(&schema);
-        Ok(Self { validator, schema, defaults, coercion, listing_depth_max, quotes: true })
+        let marks = OnceLock::new();
+        Ok(Self { validator, schema, marks, defaults, coercion, listing_depth_max, quotes: true })
     }
 
     /// Compiles the schema of a tool's result: formats are checked, further fields are fine, nothing is changed.
@@ -252,6 +260,7 @@ impl CompiledSchema {
         Self {
             validator,
             schema,
+            marks: OnceLock::new(),
             defaults: Defaults::default(),
             coercion: Coercion::Off,
             listing_depth_max,
@@ -284,7 +293,7 @@ impl CompiledSchema {
             return Err(vec![too_deep()]);
         }
         let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(value).collect();
-        let (mut violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
+        let (mut violations, omitted) = self.wording().violations(&errors);
         if omitted > 0 {
             violations.push(Violation { path: String::new(), message: format!("and {omitted} more") });
         }
@@ -322,9 +331,14 @@ impl CompiledSchema {
             }
         }
         let errors: Vec<ValidationError<'_>> = self.validator.iter_errors(&value).collect();
-        let (violations, omitted) = Wording::new(&self.schema, self.quotes).violations(&errors);
+        let (violations, omitted) = self.wording().violations(&errors);
         let coercion_failed = self.coercion == Coercion::Lossless && errors.iter().all(coerce::is_hopeless);
         Err(InvalidInput { violations, omitted, coercion_failed })
+    }
+
+    fn wording(&self) -> Wording<'_> {
+        let marks = || self.marks.get_or_init(|| SchemaMarks::of(&self.schema)).as_ref();
+        Wording::new(&self.schema, self.quotes, self.quotes.then(marks).flatten())
     }
 
     /// Whether listing the faults of a refused value, and so converting its strings, would take too long (SCHEMA-3).

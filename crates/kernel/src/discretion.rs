@@ -7,25 +7,25 @@
 //!
 //! Invariants
 //! - DISC-1: which values these are is found out when the first text is redacted: most calls say nothing.
-//! - DISC-2: values shorter than [`VALUE_BYTES_MIN`] are not looked for, because they would be found by accident; of more than
-//!   [`VALUES_MAX`] the first ones are.
+//! - DISC-2: values shorter than [`VALUE_BYTES_MIN`] are not looked for, because they would be found by accident. All others are,
+//!   however many there are (`hidden_values`).
 //!
 //! Not here: the rules (`ports::redactor`), and encodings of values: a tool that encodes what it was told is not stopped.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
+use contract::schema::PartMarks;
 use serde_json::Value;
 
+use crate::hidden_values::HiddenValues;
 use crate::ports::redactor::{RedactError, Redactor};
 use crate::registry::ToolVersion;
 
 /// Shortest value that is looked for.
 const VALUE_BYTES_MIN: usize = 4;
-/// Most values that are looked for.
-const VALUES_MAX: usize = 256;
-/// What takes the place of such a value.
-const HIDDEN: &str = "[REDACTED]";
+/// What some programs put before a document.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Redacts what is written about one call.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub(crate) struct Discretion {
     rules: Arc<dyn Redactor>,
     tool: Arc<ToolVersion>,
     parameters: Arc<Value>,
-    /// DISC-1. Longest first, so that a value inside another does not break it up.
-    told: OnceLock<Vec<String>>,
+    /// DISC-1.
+    told: OnceLock<HiddenValues>,
 }
 
 impl Discretion {
@@ -42,10 +42,10 @@ impl Discretion {
         Self { rules, tool, parameters, told: OnceLock::new() }
     }
 
-    fn told(&self) -> &[String] {
+    fn told(&self) -> &HiddenValues {
         self.told.get_or_init(|| {
             // The record was made of the same, so it can be.
-            let shown = self.rules.value(&self.parameters, self.tool.parameter_marks()).unwrap_or(Value::Null);
+            let shown = self.rules.value(&self.parameters, self.tool.parameter_marks().as_ref()).unwrap_or(Value::Null);
             hidden(&self.parameters, &shown)
         })
     }
@@ -57,51 +57,28 @@ pub(crate) fn everywhere(value: &Value, shown: Value) -> Value {
     if *value == shown {
         return shown;
     }
-    let told = hidden(value, &shown);
-    if told.is_empty() { shown } else { clear(&told, shown) }
+    hidden(value, &shown).taken_out_of(shown)
 }
 
-/// The values that were hidden, the longest first.
-fn hidden(value: &Value, shown: &Value) -> Vec<String> {
+/// The values that were hidden.
+fn hidden(value: &Value, shown: &Value) -> HiddenValues {
     let mut told = Vec::new();
     gather(value, shown, &mut told);
-    told.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-    told.dedup();
-    told
-}
-
-fn without(told: &[String], text: &str) -> Option<String> {
-    if !told.iter().any(|value| text.contains(value)) {
-        return None;
-    }
-    Some(told.iter().fold(text.to_owned(), |text, value| text.replace(value, HIDDEN)))
-}
-
-fn clear(told: &[String], value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(without(told, &text).unwrap_or(text)),
-        Value::Number(number) if told.contains(&number.to_string()) => HIDDEN.into(),
-        Value::Array(items) => items.into_iter().map(|item| clear(told, item)).collect(),
-        Value::Object(members) => members
-            .into_iter()
-            .map(|(name, member)| (without(told, &name).unwrap_or(name), clear(told, member)))
-            .collect(),
-        other => other,
-    }
+    HiddenValues::new(told)
 }
 
 impl Redactor for Discretion {
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
-        let shown = self.rules.value(value, schema)?;
-        Ok(if self.told().is_empty() { shown } else { clear(self.told(), shown) })
+    fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
+        let shown = self.rules.value(value, marks)?;
+        Ok(self.told().taken_out_of(shown))
     }
 
-    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
-        self.rules.fields(value, schema)
+    fn fields(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
+        self.rules.fields(value, marks)
     }
 
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match without(self.told(), text) {
+        match self.told().taken_out_of_text(text) {
             None => self.rules.text(text),
             Some(rest) => Cow::Owned(self.rules.text(&rest).into_owned()),
         }
@@ -119,7 +96,6 @@ impl Redactor for Discretion {
 /// Everything of a value in whose place one word stands.
 fn gather(value: &Value, shown: &Value, told: &mut Vec<String>) {
     match (value, shown) {
-        _ if told.len() >= VALUES_MAX => {}
         (Value::Object(members), Value::Object(theirs)) => {
             // A member whose name was changed stands under another; what it holds is taken for hidden.
             members.iter().for_each(|(name, member)| gather(member, theirs.get(name).unwrap_or(&Value::Null), told));
@@ -130,7 +106,7 @@ fn gather(value: &Value, shown: &Value, told: &mut Vec<String>) {
         (value, shown) if value == shown => {}
         // JSON in a text is looked into. Other parts of a text were found by their looks, as they will be elsewhere.
         (Value::String(text), Value::String(rest)) if !is_one_word(rest) => {
-            if let (Some(value), Some(shown)) = (nested(text), nested(rest)) {
+            for (value, shown) in nested(text, rest) {
                 gather(&value, &shown, told);
             }
         }
@@ -142,20 +118,30 @@ fn gather(value: &Value, shown: &Value, told: &mut Vec<String>) {
     }
 }
 
-/// The object or list that a text is the JSON of.
-fn nested(text: &str) -> Option<Value> {
-    text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok())?
+/// The documents that two texts are the JSON of: one each, or one in each line.
+fn nested(text: &str, rest: &str) -> Vec<(Value, Value)> {
+    if let (Some(value), Some(shown)) = (document(text), document(rest)) {
+        return vec![(value, shown)];
+    }
+    let pairs = text.lines().zip(rest.lines());
+    pairs.filter_map(|(line, theirs)| Some((document(line)?, document(theirs)?))).collect()
+}
+
+/// The object, the list or the string that a text is the JSON of.
+fn document(text: &str) -> Option<Value> {
+    let text = text.trim_start_matches(BYTE_ORDER_MARK);
+    text.trim_start().starts_with(['{', '[', '"']).then(|| serde_json::from_str(text).ok())?
 }
 
 /// DISC-2. As it is, and as it stands in JSON.
 fn take(text: &str, told: &mut Vec<String>) {
     let text = text.trim();
-    if text.len() < VALUE_BYTES_MIN || told.len() >= VALUES_MAX {
+    if text.len() < VALUE_BYTES_MIN {
         return;
     }
     let quoted = Value::from(text).to_string();
     let escaped = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
-    if escaped != text && escaped.len() >= VALUE_BYTES_MIN {
+    if escaped != text {
         told.push(escaped.to_owned());
     }
     told.push(text.to_owned());
@@ -200,16 +186,29 @@ mod tests {
     fn json_in_a_text_is_looked_into_at_every_level() {
         let inner = |word: &str| json!({ "password": word }).to_string();
         let outer = |word: &str| json!({ "text": json!([inner(word)]).to_string() });
-        assert_eq!(hidden(&outer("p2-mango"), &outer("[REDACTED]")), ["p2-mango"]);
-        let unlike = json!({ "text": "{ no json" });
-        assert!(hidden(&unlike, &json!({ "text": "{ no [EMAIL_REDACTED]" })).is_empty());
+        let (text, shown) = (outer("p2-mango"), outer("[REDACTED]"));
+        let mut told = Vec::new();
+        gather(&text, &shown, &mut told);
+        assert_eq!(told, ["p2-mango"]);
+        // In lines, and in strings of JSON.
+        let lines = |word: &str| json!({ "text": format!("said\n{}\n{}\n", inner(word), json!(inner(word))) });
+        told.clear();
+        gather(&lines("p3-mango"), &lines("[REDACTED]"), &mut told);
+        assert_eq!(told, ["p3-mango", "p3-mango"]);
+        told.clear();
+        gather(&json!({ "text": "{ no json" }), &json!({ "text": "{ no [EMAIL_REDACTED]" }), &mut told);
+        assert!(told.is_empty());
     }
 
     #[test]
-    fn values_are_bounded() {
-        let many = Value::Array((0..10_000).map(|n| json!(format!("value {n}"))).collect());
-        let mut told = Vec::new();
-        gather(&many, &json!("[REDACTED]"), &mut told);
-        assert_eq!(told.len(), VALUES_MAX);
+    fn no_number_of_hidden_values_leaves_one_of_them_standing_elsewhere() {
+        let word = |n: usize| format!("zebra {n:05} crossing");
+        let rows: Vec<Value> = (0..5_000).map(|n| json!({ "password": word(n) })).collect();
+        let hidden: Vec<Value> = (0..5_000).map(|_| json!({ "password": "[REDACTED]" })).collect();
+        let prose: Vec<String> = (0..5_000).map(|n| format!("row {n} says {} again", word(n))).collect();
+        let (value, shown) = (json!({ "rows": rows, "prose": prose }), json!({ "rows": hidden, "prose": prose }));
+        let shown = everywhere(&value, shown);
+        assert!(!shown.to_string().contains("crossing"));
+        assert_eq!(shown["prose"][4_999], "row 4999 says [REDACTED] again");
     }
 }

@@ -16,6 +16,7 @@ mod discovery;
 mod discretion;
 mod fair_places;
 pub mod health;
+mod hidden_values;
 mod identity;
 pub mod inbound_jobs;
 pub mod insights;

@@ -1,4 +1,4 @@
-//! JSON: what a member's name or its mark in the schema says, and what is in its texts, at every depth (VALID-011, VALID-014).
+//! JSON: what a member's name or its description says, and what is in its texts, at every depth (VALID-011, VALID-014).
 //!
 //! Names of members are texts as well, and so is JSON inside of a string. Numbers are looked at as they are written, because
 //! a card number is one without quotes too.
@@ -9,17 +9,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
-use crate::embedded::EmbeddedJson;
+use crate::description::{Description, Part};
+use crate::embedded::Embedded;
 use crate::engine::{Engine, Room};
 use crate::finding::REDACTED;
 use crate::numbers::Hint;
 
 /// Deepest value that is redacted. The readers of requests allow less.
 const DEPTH_MAX: usize = 128;
-/// References of a schema that are followed in a row.
-const REFERENCES_MAX: usize = 16;
-/// Alternatives of a schema that are looked at for one value.
-const ALTERNATIVES_MAX: usize = 64;
 /// Characters of a number that is looked at: nothing that must not be seen is shorter.
 const SHORTEST_NUMBER: usize = 9;
 /// The smallest one without a sign that has so many.
@@ -40,48 +37,42 @@ pub enum RedactionError {
     TooDeep,
 }
 
-/// Whether the `x-sensitivity` of a schema asks for redaction.
-pub fn is_marked(annotation: Option<&Value>) -> bool {
-    match annotation {
-        None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::String(level)) => !is_open(level),
-        Some(Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => true,
-    }
-}
-
-fn is_open(level: &str) -> bool {
-    level.eq_ignore_ascii_case("none") || level.eq_ignore_ascii_case("public")
-}
-
 impl Engine {
-    /// The value with words in place of what must not be seen; `schema` is what the value is described by, if anything.
-    pub fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactionError> {
-        self.shown(value, schema).map(Cow::into_owned)
+    /// The value with words in place of what must not be seen; `description` is what is known of the value, if anything.
+    pub fn value(&self, value: &Value, description: Option<&dyn Description>) -> Result<Value, RedactionError> {
+        self.shown(value, description).map(Cow::into_owned)
     }
 
     /// The same, without a copy of a value in which nothing has to go.
-    pub fn shown<'a>(&self, value: &'a Value, schema: Option<&Value>) -> Result<Cow<'a, Value>, RedactionError> {
-        Ok(self.walked(value, schema, false)?.map_or(Cow::Borrowed(value), Cow::Owned))
+    pub fn shown<'a>(
+        &self,
+        value: &'a Value,
+        description: Option<&dyn Description>,
+    ) -> Result<Cow<'a, Value>, RedactionError> {
+        Ok(self.walked(value, description, false)?.map_or(Cow::Borrowed(value), Cow::Owned))
     }
 
-    /// The value with [`REDACTED`] in place of what its sensitive fields hold: those that `schema` marks, and those whose name
-    /// says so, also in JSON that stands in a string. Texts and names are not looked at. Nothing if there are none.
-    pub fn fields(&self, value: &Value, schema: Option<&Value>) -> Result<Option<Value>, RedactionError> {
-        self.walked(value, schema, true)
+    /// The value with [`REDACTED`] in place of what its sensitive fields hold: those that `description` marks, and those whose
+    /// name says so, also in JSON that stands in a string. Texts and names are not looked at. Nothing if there are none.
+    pub fn fields(
+        &self,
+        value: &Value,
+        description: Option<&dyn Description>,
+    ) -> Result<Option<Value>, RedactionError> {
+        self.walked(value, description, true)
     }
 
     fn walked(
         &self,
         value: &Value,
-        schema: Option<&Value>,
+        description: Option<&dyn Description>,
         fields_only: bool,
     ) -> Result<Option<Value>, RedactionError> {
-        let mut walk = Walk { engine: self, root: schema, room: Room::default(), fields_only };
-        let schemas: Vec<&Value> = schema.map_or_else(Vec::new, |schema| walk.spread(&[schema]));
-        if marks(&schemas).0 && !value.is_null() {
+        let mut walk = Walk { engine: self, room: Room::default(), fields_only };
+        if is_marked(description) && !value.is_null() {
             return Ok(Some(Value::String(REDACTED.to_owned())));
         }
-        walk.value(value, &schemas, Place { depth: 0, nested: 0, hint: Hint::default() })
+        walk.value(value, description, Place { depth: 0, nested: 0, hint: Hint::default() })
     }
 
     /// The value with [`REDACTED`] in place of every member with one of these names, at every depth, also in JSON that stands
@@ -107,7 +98,15 @@ fn masked_members(value: &mut Value, names: &[impl AsRef<str>], nested: usize) -
             masked.count() > 0
         }
         Value::String(text) => {
-            let Some(inner) = EmbeddedJson::of(text, nested) else { return false };
+            let inner = match Embedded::of(text, nested) {
+                Embedded::Documents(inner) => inner,
+                Embedded::Nothing => return false,
+                // Whether one of the members stands there cannot be told.
+                Embedded::Unreadable => {
+                    REDACTED.clone_into(text);
+                    return true;
+                }
+            };
             let masked = inner.changed(|document| Ok::<_, Infallible>(masked_members(document, names, nested + 1)));
             let Ok(Some(masked)) = masked else { return false };
             *text = masked;
@@ -127,25 +126,23 @@ struct Place {
 
 struct Walk<'a> {
     engine: &'a Engine,
-    root: Option<&'a Value>,
     room: Room,
     /// Only what fields hold is looked at, not what stands in texts, numbers and names.
     fields_only: bool,
 }
 
-/// Whether the schemas mark what they describe as sensitive, and whether one says that it is open.
-fn marks(schemas: &[&Value]) -> (bool, bool) {
-    let (mut marked, mut open) = (false, false);
-    for mark in schemas.iter().filter_map(|schema| schema.get("x-sensitivity")) {
-        let asks = is_marked(Some(mark));
-        (marked, open) = (marked || asks, open || !asks);
-    }
-    (marked, open)
+fn is_marked(description: Option<&dyn Description>) -> bool {
+    description.and_then(Description::is_sensitive) == Some(true)
 }
 
-impl<'a> Walk<'a> {
+impl Walk<'_> {
     /// What is shown in place of a value; nothing if it can be shown as it is. Most can, and are not copied then.
-    fn value(&mut self, value: &Value, schemas: &[&'a Value], place: Place) -> Result<Option<Value>, RedactionError> {
+    fn value(
+        &mut self,
+        value: &Value,
+        description: Option<&dyn Description>,
+        place: Place,
+    ) -> Result<Option<Value>, RedactionError> {
         if place.depth > DEPTH_MAX {
             return Err(RedactionError::TooDeep);
         }
@@ -153,12 +150,9 @@ impl<'a> Walk<'a> {
         Ok(match value {
             Value::Null | Value::Bool(_) => None,
             Value::Number(number) => self.number(number, place.hint).map(Value::String),
-            Value::String(text) => self.text(text, place)?.map(Value::String),
-            Value::Array(items) => {
-                let schemas = self.of_items(schemas);
-                self.array(items, &schemas, below)?.map(Value::Array)
-            }
-            Value::Object(members) => self.object(members, schemas, below)?.map(Value::Object),
+            Value::String(text) => self.text(text, description, place)?.map(Value::String),
+            Value::Array(items) => self.array(items, description, below)?.map(Value::Array),
+            Value::Object(members) => self.object(members, description, below)?.map(Value::Object),
         })
     }
 
@@ -176,18 +170,19 @@ impl<'a> Walk<'a> {
     fn array(
         &mut self,
         items: &[Value],
-        schemas: &[&'a Value],
+        description: Option<&dyn Description>,
         place: Place,
     ) -> Result<Option<Vec<Value>>, RedactionError> {
         let mut redacted: Option<Vec<Value>> = None;
         let mut follows_option = false;
-        let (marked, _) = marks(schemas);
         for (index, item) in items.iter().enumerate() {
+            let described = description.and_then(|description| description.part(Part::Item(index)));
+            let described = described.as_deref();
             let shown = match item {
                 Value::Null => None,
-                _ if marked => Some(Value::String(REDACTED.to_owned())),
+                _ if is_marked(described) => Some(Value::String(REDACTED.to_owned())),
                 Value::String(text) if follows_option && !text.is_empty() => Some(Value::String(REDACTED.to_owned())),
-                _ => self.value(item, schemas, place)?,
+                _ => self.value(item, described, place)?,
             };
             follows_option = self.is_secret_option(item);
             match (shown, &mut redacted) {
@@ -222,23 +217,26 @@ impl<'a> Walk<'a> {
     fn object(
         &mut self,
         members: &Map<String, Value>,
-        schemas: &[&'a Value],
+        description: Option<&dyn Description>,
         place: Place,
     ) -> Result<Option<Map<String, Value>>, RedactionError> {
         let (mut changed, mut renamed) = (Vec::new(), false);
         let labelled = self.is_labelled_secret(members);
+        let names = description.and_then(|description| description.part(Part::Names));
+        let hides_names = is_marked(names.as_deref());
         for (name, member) in members {
             let facts = self.engine.facts(name);
-            let schemas = self.of_member(schemas, name);
-            let (marked, open) = marks(&schemas);
+            let described = description.and_then(|description| description.part(Part::Member(name)));
+            let described = described.as_deref();
+            let said = described.and_then(Description::is_sensitive);
             let hides = facts.hides || (labelled && name == LABELLED);
-            let told = marked || (hides && !open && holds(name, facts.counts_tokens, member));
+            let told = said == Some(true) || (hides && said.is_none() && holds(name, facts.counts_tokens, member));
             let shown = if told {
                 Some(Value::String(REDACTED.to_owned()))
             } else {
-                self.value(member, &schemas, Place { hint: facts.hint, ..place })?
+                self.value(member, described, Place { hint: facts.hint, ..place })?
             };
-            let new_name = facts.shown.filter(|_| !self.fields_only);
+            let new_name = if hides_names { Some(REDACTED.into()) } else { facts.shown.filter(|_| !self.fields_only) };
             renamed |= new_name.is_some();
             if shown.is_some() || new_name.is_some() {
                 changed.push((name, new_name, shown));
@@ -251,11 +249,26 @@ impl<'a> Walk<'a> {
     }
 
     /// What is shown in place of a text, the JSON in it looked at if it is some; nothing if it can be shown as it is.
-    fn text(&mut self, text: &str, place: Place) -> Result<Option<String>, RedactionError> {
-        if let Some(inner) = EmbeddedJson::of(text, place.nested) {
+    fn text(
+        &mut self,
+        text: &str,
+        description: Option<&dyn Description>,
+        place: Place,
+    ) -> Result<Option<String>, RedactionError> {
+        let content = description.and_then(|description| description.part(Part::Content));
+        let content = content.as_deref();
+        if is_marked(content) {
+            return Ok(Some(REDACTED.to_owned()));
+        }
+        let inner = match Embedded::of(text, place.nested) {
+            Embedded::Documents(inner) => Some(inner),
+            Embedded::Nothing => None,
+            Embedded::Unreadable => return Ok(Some(REDACTED.to_owned())),
+        };
+        if let Some(inner) = inner {
             let below = Place { nested: place.nested + 1, depth: place.depth + 1, hint: place.hint };
             let redacted = inner.changed(|document| {
-                let redacted = self.value(document, &[], below)?;
+                let redacted = self.value(document, content, below)?;
                 let is_changed = redacted.is_some();
                 redacted.into_iter().for_each(|redacted| *document = redacted);
                 Ok::<_, RedactionError>(is_changed)
@@ -271,63 +284,6 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         Ok(self.engine.text_in(text, place.hint, &mut self.room))
-    }
-
-    /// The schemas that describe a member, all of them.
-    fn of_member(&self, schemas: &[&'a Value], name: &str) -> Vec<&'a Value> {
-        let mut found = Vec::new();
-        if schemas.is_empty() {
-            return found;
-        }
-        for schema in self.spread(schemas) {
-            if let Some(own) = schema.get("properties").and_then(|all| all.get(name)) {
-                found.push(own);
-                continue;
-            }
-            found.extend(schema.get("additionalProperties"));
-            // Which pattern fits is for the validator to say: all of them count here.
-            found.extend(schema.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::values));
-        }
-        self.spread(&found)
-    }
-
-    fn of_items(&self, schemas: &[&'a Value]) -> Vec<&'a Value> {
-        let mut found = Vec::new();
-        if schemas.is_empty() {
-            return found;
-        }
-        for schema in self.spread(schemas) {
-            found.extend(schema.get("items"));
-            found.extend(schema.get("prefixItems").and_then(Value::as_array).into_iter().flatten());
-        }
-        self.spread(&found)
-    }
-
-    /// The schemas, and those they refer to or are put together from.
-    fn spread(&self, schemas: &[&'a Value]) -> Vec<&'a Value> {
-        let mut all: Vec<&'a Value> = Vec::new();
-        let mut waiting: Vec<(&'a Value, usize)> = schemas.iter().map(|schema| (*schema, 0)).collect();
-        while let Some((schema, followed)) = waiting.pop() {
-            if all.len() >= ALTERNATIVES_MAX || all.iter().any(|known| std::ptr::eq(*known, schema)) {
-                continue;
-            }
-            all.push(schema);
-            for word in ["allOf", "anyOf", "oneOf"] {
-                waiting.extend(
-                    schema.get(word).and_then(Value::as_array).into_iter().flatten().map(|part| (part, followed)),
-                );
-            }
-            for word in ["then", "else", "if"] {
-                waiting.extend(schema.get(word).map(|part| (part, followed)));
-            }
-            let target = schema.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
-            if let Some(target) =
-                target.and_then(|pointer| self.root?.pointer(pointer)).filter(|_| followed < REFERENCES_MAX)
-            {
-                waiting.push((target, followed + 1));
-            }
-        }
-        all
     }
 }
 

@@ -7,7 +7,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use regex::Regex;
 
 use crate::boundary::at;
-use crate::finding::{Finding, Kind, replace, settle};
+use crate::finding::{Finding, Kind, REDACTED, replace, settle};
 use crate::name_facts::{NameFacts, NameMemory};
 use crate::names::{Says, says, words};
 use crate::numbers::{self, Hint};
@@ -20,7 +20,8 @@ const VALUE_MIN: usize = 4;
 const ADDED_MAX: usize = 1_000;
 /// Largest compiled pattern, bytes.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// A replacement can bring about a shape that was not there before. So often is looked again.
+/// A replacement can bring about a shape that was not there before. So often is looked again; of a text in which there is
+/// still something then, nothing is shown.
 const ROUNDS_MAX: usize = 8;
 /// Bytes that are passed over at once where nothing begins.
 const STRIDE: usize = 16;
@@ -150,16 +151,16 @@ impl Engine {
             let shown = redacted.as_deref().unwrap_or(text);
             self.find(shown, hint, room);
             if room.found.is_empty() {
-                break;
+                return redacted;
             }
             // Nothing that every engine knows is in a word alone, so it need not be looked at again.
             let whole = matches!(*room.found, [Finding { start: 0, end, .. }] if end == shown.len());
             redacted = Some(replace(shown, &room.found));
             if whole && self.added.values.is_none() && self.added.patterns.is_empty() {
-                break;
+                return redacted;
             }
         }
-        redacted
+        Some(REDACTED.to_owned())
     }
 
     /// Leaves in `room` what must not be seen of a text.

@@ -14,6 +14,7 @@
 
 mod addresses;
 mod boundary;
+mod description;
 mod document;
 mod email;
 mod embedded;
@@ -27,7 +28,8 @@ mod names;
 mod numbers;
 mod secrets;
 
-pub use document::{RedactionError, is_marked};
+pub use description::{Description, Part};
+pub use document::RedactionError;
 pub use engine::{Additions, AdditionsError, Engine};
 pub use finding::{Finding, Kind, REDACTED};
 pub use names::{is_sensitive, words};

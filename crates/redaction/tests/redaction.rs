@@ -2,12 +2,44 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may be blunt")]
 
+use contract::schema::{PartMarks, SchemaMarks, Sensitivity};
 use proptest::prelude::*;
-use redaction::{Additions, Engine, Kind, REDACTED, RedactionError};
+use redaction::{Additions, Description, Engine, Kind, Part, REDACTED, RedactionError};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(&Additions::default()).unwrap());
+
+/// The marks of a schema, as the engine asks for them.
+struct Described<'m>(PartMarks<'m>);
+
+impl Description for Described<'_> {
+    fn is_sensitive(&self) -> Option<bool> {
+        match self.0.says() {
+            Sensitivity::Unsaid => None,
+            Sensitivity::Open => Some(false),
+            Sensitivity::Sensitive => Some(true),
+        }
+    }
+
+    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>> {
+        let part = match part {
+            Part::Member(name) => self.0.member(name),
+            Part::Item(index) => self.0.item(index),
+            Part::Content => self.0.content(),
+            Part::Names => self.0.names(),
+        };
+        (!part.is_silent()).then(|| Box::new(Self(part)) as _)
+    }
+}
+
+/// What is shown of a value that a schema describes: of its fields, and of everything.
+fn described(value: &Value, schema: &Value) -> (Option<Value>, Value) {
+    let marks = SchemaMarks::of(schema);
+    let described = marks.as_ref().map(|marks| Described(marks.whole()));
+    let described = described.as_ref().map(|described| described as &dyn Description);
+    (ENGINE.fields(value, described).unwrap(), ENGINE.value(value, described).unwrap())
+}
 
 /// What is found of a kind, as text.
 fn found(kind: Kind, text: &str) -> Vec<&str> {
@@ -323,7 +355,7 @@ fn fields_are_masked_by_mark_and_name_and_nothing_else_is() {
     });
     let schema = json!({ "properties": {
         "people": { "items": { "x-sensitivity": "pii" } }, "page_token": { "x-sensitivity": "none" } } });
-    let shown = ENGINE.fields(&value, Some(&schema)).unwrap().unwrap();
+    let shown = described(&value, &schema).0.unwrap();
     assert_eq!(shown["api_key"], REDACTED);
     assert_eq!(shown["people"], json!([REDACTED, REDACTED, null]));
     let inner: Value = serde_json::from_str(shown["inner"].as_str().unwrap()).unwrap();
@@ -331,9 +363,9 @@ fn fields_are_masked_by_mark_and_name_and_nothing_else_is() {
     for same in ["note", "page_token", "a@b.org"] {
         assert_eq!(shown[same], value[same], "{same}");
     }
-    assert_eq!(ENGINE.fields(&json!({ "a": [1, "a@b.org"] }), Some(&schema)).unwrap(), None);
+    assert_eq!(described(&json!({ "a": [1, "a@b.org"] }), &schema).0, None);
     let whole = json!({ "type": "string", "x-sensitivity": "secret" });
-    assert_eq!(ENGINE.fields(&json!("x"), Some(&whole)).unwrap(), Some(json!(REDACTED)));
+    assert_eq!(described(&json!("x"), &whole).0, Some(json!(REDACTED)));
 }
 
 #[test]
@@ -402,7 +434,7 @@ fn values_are_redacted_by_name_mark_and_content_at_every_depth() {
         "page_token": "abc",
         "empty_password": "",
     });
-    let redacted = ENGINE.value(&value, Some(&schema)).unwrap();
+    let redacted = described(&value, &schema).1;
     // The order of members is not what is tested.
     let inner = |value: &Value| serde_json::from_str::<Value>(value["inner"].as_str().unwrap()).unwrap();
     assert_eq!(inner(&redacted), inner(&expected));
@@ -410,6 +442,21 @@ fn values_are_redacted_by_name_mark_and_content_at_every_depth() {
     {
         assert_eq!(redacted[name], expected[name], "{name}");
     }
+}
+
+#[test]
+fn names_and_texts_are_masked_where_their_schema_says_so() {
+    let secret = json!({ "x-sensitivity": "secret" });
+    let schema = json!({ "properties": {
+        "people": { "propertyNames": secret },
+        "inner": { "contentMediaType": "application/json", "contentSchema": { "properties": { "pin": secret } } },
+        "whole": { "contentSchema": secret } } });
+    let value = json!({ "people": { "ann": 1, "bob": 2 }, "inner": "{\"pin\":\"0000\",\"n\":1}", "whole": "any text" });
+    let shown = described(&value, &schema).0.unwrap();
+    let people = shown["people"].as_object().unwrap();
+    assert!(people.len() == 2 && people.keys().all(|name| name.starts_with(REDACTED)), "{shown}");
+    let inner: Value = serde_json::from_str(shown["inner"].as_str().unwrap()).unwrap();
+    assert_eq!((inner, &shown["whole"]), (json!({ "pin": REDACTED, "n": 1 }), &json!(REDACTED)));
 }
 
 #[test]
@@ -433,6 +480,38 @@ fn a_value_goes_by_the_name_that_stands_beside_it_and_an_option_takes_the_next_a
 fn a_value_that_is_too_deep_is_an_error() {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     assert_eq!(ENGINE.value(&deep, None), Err(RedactionError::TooDeep));
+}
+
+/// `text` in so many strings of JSON.
+fn wrapped(text: String, times: usize) -> String {
+    (0..times).fold(text, |inner, _| json!({ "inner": inner }).to_string())
+}
+
+#[test]
+fn no_bound_ends_the_masking_of_json_in_texts() {
+    let deep = format!("{}{{\"password\":\"open-sesame\"}}{}", "[".repeat(150), "]".repeat(150));
+    let long = json!({ "a": "x".repeat(1_100_000), "password": "open-sesame" }).to_string();
+    let plain = json!({ "password": "open-sesame" }).to_string();
+    let texts = (0..12).map(|times| wrapped(plain.clone(), times));
+    for text in texts.chain([deep.clone(), long, wrapped(deep, 2)]) {
+        let value = json!({ "outer": text, "beside": "plain" });
+        let mut masked = value.clone();
+        ENGINE.members(&mut masked, &["password"]);
+        let by_name = ENGINE.fields(&value, None).unwrap().unwrap_or_default();
+        for shown in [masked, by_name] {
+            assert!(!shown.to_string().contains("open-sesame"), "{} bytes", text.len());
+            assert_eq!(shown["beside"], "plain");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_never_comes_to_rest_is_not_shown() {
+    // What takes the place of a match is matched again.
+    let additions = Additions { patterns: vec!["[A-Z]{3,}x?".into()], ..Additions::default() };
+    let engine = ENGINE.with(&additions).unwrap();
+    assert_eq!(engine.text("see ABCx and more"), REDACTED);
+    assert_eq!(engine.text("see nothing"), "see nothing");
 }
 
 #[test]

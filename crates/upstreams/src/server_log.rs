@@ -232,6 +232,7 @@ mod tests {
     use std::pin::Pin;
     use std::time::Duration;
 
+    use contract::schema::PartMarks;
     use kernel::ports::clock::UnixMillis;
     use kernel::ports::redactor::RedactError;
     use serde_json::Value;
@@ -275,10 +276,10 @@ mod tests {
     struct Hidden;
 
     impl Redactor for Hidden {
-        fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+        fn value(&self, value: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
             Ok(value.clone())
         }
-        fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+        fn fields(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
             Ok(None)
         }
         fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

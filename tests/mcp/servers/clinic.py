@@ -11,10 +11,35 @@ import sys
 planted = sys.argv[1][::-1]
 SCHEMA = {"type": "object", "properties": {"patient": {"type": "string", "x-sensitivity": "pii"}, "ward": {"type": "string"}}}
 RECORD = {"patient": "Ada Lovelace", "ward": "east"}
+# The same marks, said by references that lead to members and to an anchor.
+REFERRING = {
+    "type": "object",
+    "properties": {
+        "patient": {"type": "string", "x-sensitivity": "pii"},
+        "guest": {"$ref": "#/properties/patient"},
+        "friend": {"$ref": "#who"},
+        "next": {"$ref": "#"},
+        "ward": {"type": "string"},
+    },
+    "$defs": {"who": {"$anchor": "who", "type": "string", "x-sensitivity": "pii"}},
+}
+VISITS = {
+    "guest": "Charles Babbage",
+    "friend": "Mary Somerville",
+    "ward": "west",
+    "next": {"guest": "George Boole", "ward": "north"},
+}
+# What nobody can look into.
+PICTURE = "aVZCT1J3MEtHZ28tZWFzdA=="
+SCAN = [
+    {"type": "image", "data": PICTURE, "mimeType": "image/png"},
+    {"type": "resource", "resource": {"uri": "scan://1", "mimeType": "application/pdf", "blob": PICTURE}},
+    {"type": "text", "text": "two pictures"},
+]
 
 
-def tool(name):
-    return {"name": name, "description": "Says who is in a ward.", "inputSchema": {"type": "object"}, "outputSchema": SCHEMA}
+def tool(name, schema=SCHEMA):
+    return {"name": name, "description": "Says who is in a ward.", "inputSchema": {"type": "object"}, "outputSchema": schema}
 
 
 def content(words):
@@ -44,9 +69,14 @@ for line in sys.stdin:
         info = {"name": "clinic", "version": "1"}
         answer["result"] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
     elif message["method"] == "tools/list":
-        answer["result"] = {"tools": [tool("record"), tool("broken")]}
+        answer["result"] = {"tools": [tool("record"), tool("broken"), tool("visits", REFERRING), tool("scan")]}
     elif message["method"] == "tools/call" and message["params"]["name"] == "record":
         answer["result"] = {"content": content("Ada Lovelace is well"), "structuredContent": RECORD}
+    elif message["method"] == "tools/call" and message["params"]["name"] == "visits":
+        words = {"type": "text", "text": json.dumps(VISITS)}
+        answer["result"] = {"content": [words], "structuredContent": VISITS}
+    elif message["method"] == "tools/call" and message["params"]["name"] == "scan":
+        answer["result"] = {"content": SCAN, "structuredContent": RECORD}
     elif message["method"] == "tools/call":
         words = json.dumps({"password": "hunter2-of-the-ward"})
         answer["result"] = {"content": content(words), "isError": True}

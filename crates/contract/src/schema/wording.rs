@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Violation;
 use super::document::{Document, join};
+use super::sensitivity::{SchemaMarks, Sensitivity};
 use crate::nearest::nearest;
 
 /// How many violations are spelt out.
@@ -28,11 +29,13 @@ pub(super) struct Wording<'a> {
     document: Document<'a>,
     /// Whether values may be quoted at all.
     quotes: bool,
+    /// Which may not.
+    marks: Option<&'a SchemaMarks>,
 }
 
 impl<'a> Wording<'a> {
-    pub(super) fn new(schema: &'a Value, quotes: bool) -> Self {
-        Self { document: Document::new(schema), quotes }
+    pub(super) fn new(schema: &'a Value, quotes: bool, marks: Option<&'a SchemaMarks>) -> Self {
+        Self { document: Document::new(schema), quotes, marks }
     }
 
     /// The violations of `errors`, and how many more there are.
@@ -109,11 +112,17 @@ impl<'a> Wording<'a> {
         names
     }
 
+    /// Is the place marked, or one that it stands in?
     fn is_sensitive(&self, path: &str) -> bool {
-        let marked =
-            |path: &str| self.document.at_instance(path).iter().any(|(_, map)| is_marked(map.get("x-sensitivity")));
-        let steps = path.char_indices().filter(|(_, letter)| *letter == '/').map(|(at, _)| at).chain([path.len()]);
-        steps.filter_map(|end| path.get(..end)).any(marked)
+        let Some(marks) = self.marks else { return false };
+        let mut part = marks.whole();
+        for token in path.split('/').skip(1) {
+            if part.says() == Sensitivity::Sensitive {
+                return true;
+            }
+            part = part.step(&token.replace("~1", "/").replace("~0", "~"));
+        }
+        part.says() == Sensitivity::Sensitive
     }
 
     /// What was found, for the end of a sentence.
@@ -224,15 +233,6 @@ impl<'a> Wording<'a> {
             }
             None => format!("matches none of the {count} allowed forms"),
         }
-    }
-}
-
-/// Whether the annotation says that values here are not to be shown.
-pub(crate) fn is_marked(annotation: Option<&Value>) -> bool {
-    match annotation {
-        None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::String(level)) => !level.eq_ignore_ascii_case("none") && !level.eq_ignore_ascii_case("public"),
-        Some(Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => true,
     }
 }
 

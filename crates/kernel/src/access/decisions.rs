@@ -115,14 +115,20 @@ pub(crate) struct Call<'a> {
 }
 
 impl Access {
+    /// Is there anything that decides about calls of this tenant?
+    pub(crate) fn has_policies(&self, snapshot: &AccessSnapshot, tenant: &TenantId) -> bool {
+        let is_written = snapshot.platform().record.is_some() || snapshot.tenant_policies(tenant).is_some();
+        is_written || self.engine().is_some()
+    }
+
     /// What the policies say: those of the platform, those of the tenant and the external engine, all of which must allow.
     pub(crate) async fn decide(&self, snapshot: &AccessSnapshot, call: Call<'_>) -> Result<Arc<Decision>, Refusal> {
-        let platform = snapshot.platform();
-        let tenant = snapshot.tenant_policies(call.caller.tenant());
-        if platform.record.is_none() && tenant.is_none() && self.engine().is_none() {
+        if !self.has_policies(snapshot, call.caller.tenant()) {
             // Nobody has written a policy: there is nothing to ask and nothing to remember.
             return Ok(Arc::clone(self.no_policies()));
         }
+        let platform = snapshot.platform();
+        let tenant = snapshot.tenant_policies(call.caller.tenant());
         let layers = [Some(("platform", platform)), tenant.map(|layer| ("tenant", layer))];
         let needs = layers.iter().flatten().filter_map(|(_, layer)| layer.policies.as_ref()).fold(
             if self.engine().is_some() { ContextNeeds::ALL } else { ContextNeeds::default() },

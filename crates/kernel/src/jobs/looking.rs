@@ -8,7 +8,7 @@ use super::view::{InvocationView, JobListing};
 use super::{Jobs, TOOL_CALL};
 use crate::administration::Actor;
 use crate::identity::Principal;
-use crate::phases::masked_for;
+use crate::phases::ReaderMask;
 use crate::ports::job_store::{JobDetail, JobEvent, JobFilter, JobKey, JobRecord, JobState};
 use crate::ports::ledger::{Entry, EntryState};
 
@@ -22,20 +22,40 @@ impl Jobs {
     ) -> Result<InvocationView, Refusal> {
         let caller = self.kernel.recognise(actor).await?;
         let mut view = InvocationView::of(self.seen(&caller, tenant, id).await?);
-        if let (TOOL_CALL, Ok(tool)) = (view.record.kind.as_str(), view.record.label.parse::<ToolId>()) {
+        if let Some(mask) = self.mask_of(&caller, &view.record).await {
             // Of the answer only what the tool has said.
             let said = view.result.as_mut().and_then(|answer| answer.get_mut("result"));
-            let details = view.record.error.as_mut().and_then(|error| error.get_mut("details"));
-            for words in [said, details].into_iter().flatten() {
-                *words = masked_for(&self.kernel, &caller, &tool, words.take()).await;
-            }
+            said.into_iter().for_each(|said| mask.mask(said));
+            mask_record(&mask, &mut view.record);
         }
         Ok(view)
     }
 
-    /// What has happened to a job after an event, in order; and whether more can happen.
-    pub async fn events(&self, key: &JobKey, after: u64, most: usize) -> Result<Vec<JobEvent>, Refusal> {
-        self.store.events(key, after, most).await.map_err(|error| error.refusal())
+    /// What has happened to a job after an event, in order, as the caller may see it now.
+    pub async fn events(
+        &self,
+        actor: Actor<'_>,
+        key: &JobKey,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<JobEvent>, Refusal> {
+        let caller = self.kernel.recognise(actor).await?;
+        let mut events = self.store.events(key, after, most).await.map_err(|error| error.refusal())?;
+        if !events.iter().any(tells_words) {
+            return Ok(events);
+        }
+        let found = self.store.find(key).await.map_err(|error| error.refusal())?;
+        let found = found.filter(|found| may_see(&caller, &found.record)).ok_or_else(|| unknown(key.id))?;
+        if let Some(mask) = self.mask_of(&caller, &found.record).await {
+            events.iter_mut().for_each(|event| mask_event(&mask, event));
+        }
+        Ok(events)
+    }
+
+    /// What is masked for the caller of what is told of a job; nothing is of a job that calls no tool.
+    async fn mask_of(&self, caller: &Principal, record: &JobRecord) -> Option<ReaderMask<'_>> {
+        let tool = (record.kind == TOOL_CALL).then(|| record.label.parse::<ToolId>().ok())??;
+        Some(ReaderMask::of(&self.kernel, caller, &record.key.tenant, &tool).await)
     }
 
     /// The key of a job that the caller may look at, and where it stands.
@@ -69,6 +89,11 @@ impl Jobs {
         for record in &mut page.jobs {
             if let Some(detail) = self.resolved(record).await? {
                 *record = detail.record;
+            }
+            if (record.phase.is_some() || record.error.is_some())
+                && let Some(mask) = self.mask_of(&caller, record).await
+            {
+                mask_record(&mask, record);
             }
         }
         Ok(JobListing::of(page))
@@ -105,6 +130,24 @@ impl Jobs {
             _ => unknown(key.id),
         }
     }
+}
+
+/// Where an event has words of the tool.
+const ERROR: &str = "error";
+const PHASE: &str = "current_phase";
+
+fn tells_words(event: &JobEvent) -> bool {
+    [ERROR, PHASE].iter().any(|name| event.data.get(name).is_some_and(|words| !words.is_null()))
+}
+
+fn mask_event(mask: &ReaderMask<'_>, event: &mut JobEvent) {
+    event.data.get_mut(ERROR).into_iter().for_each(|error| mask.mask_error(error));
+    event.data.get_mut(PHASE).filter(|phase| phase.is_string()).into_iter().for_each(|phase| mask.mask(phase));
+}
+
+fn mask_record(mask: &ReaderMask<'_>, record: &mut JobRecord) {
+    record.error.iter_mut().for_each(|error| mask.mask_error(error));
+    record.phase.iter_mut().for_each(|phase| mask.mask_text(phase));
 }
 
 /// Whoever works for the home tenant with a right to look may name other tenants.

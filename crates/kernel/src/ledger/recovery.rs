@@ -11,7 +11,9 @@ use policy::Action;
 use serde_json::json;
 
 use crate::administration::Actor;
+use crate::identity::Principal;
 use crate::invoke::Kernel;
+use crate::phases::ReaderMask;
 use crate::ports::audit_sink::{AuditAction, AuditRecord};
 use crate::ports::ledger::{Entry, EntryFilter, EntryState, Settled, Settlement};
 use crate::ports::observer::LedgerEvent;
@@ -22,6 +24,8 @@ use crate::recorder::Slot;
 const AT_ONCE: usize = 100;
 /// Most lines of one page.
 const PAGE_MAX: usize = 200;
+/// Where a line holds words of the tool.
+const WORDS: [&str; 4] = ["/success/result", "/resolved/result", "/failure/details", "/unknown/details"];
 
 /// What recovery found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,17 +111,39 @@ impl Kernel {
             named => Some(self.tenant_for(actor, &caller, named.as_ref()).await?),
         };
         let filter = EntryFilter { tenant, ..filter };
-        self.parts.books.ledger().list(&filter, most.min(PAGE_MAX)).await.map_err(|error| error.refusal())
+        let found = self.parts.books.ledger().list(&filter, most.min(PAGE_MAX)).await;
+        let mut entries = found.map_err(|error| error.refusal())?;
+        for entry in &mut entries {
+            self.mask_line(&caller, entry).await;
+        }
+        Ok(entries)
     }
 
     /// One call in the ledger, for whoever made it and for administrators.
     pub async fn ledger_line(&self, actor: Actor<'_>, invocation: InvocationId) -> Result<Entry, Refusal> {
         let caller = self.recognise(actor).await?;
         let found = self.parts.books.ledger().find(caller.tenant(), invocation).await;
-        let entry = found.map_err(|error| error.refusal())?.ok_or_else(|| no_such(invocation))?;
+        let mut entry = found.map_err(|error| error.refusal())?.ok_or_else(|| no_such(invocation))?;
         let own = entry.intent.caller == caller.owner();
         // The same words whether it is not there or not for this caller.
-        if own || caller.may(Action::SeeJobs) { Ok(entry) } else { Err(no_such(invocation)) }
+        if !own && !caller.may(Action::SeeJobs) {
+            return Err(no_such(invocation));
+        }
+        self.mask_line(&caller, &mut entry).await;
+        Ok(entry)
+    }
+
+    /// Leaves of what a call came to what this reader may see of it now.
+    async fn mask_line(&self, reader: &Principal, entry: &mut Entry) {
+        let Some(outcome) =
+            entry.outcome.as_mut().filter(|outcome| WORDS.iter().any(|at| outcome.pointer(at).is_some()))
+        else {
+            return;
+        };
+        let mask = ReaderMask::of(self, reader, &entry.intent.tenant, &entry.intent.tool).await;
+        for at in WORDS {
+            outcome.pointer_mut(at).into_iter().for_each(|words| mask.mask(words));
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use contract::error::{ErrorCode, Refusal};
+use contract::schema::PartMarks;
 use serde_json::{Value, json};
 
 use super::facts::Facts;
@@ -61,7 +62,7 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
         }
     }
     if facts.parameters.is_none() {
-        let shown = summary(&*facts.redactor, &validated.parameters, tool.parameter_marks());
+        let shown = summary(&*facts.redactor, &validated.parameters, tool.parameter_marks().as_ref());
         let shown = shown.map_err(|error| unredactable(&error))?;
         facts.parameters = Some(shown);
     }
@@ -70,7 +71,11 @@ pub(crate) async fn summarise(kernel: &Kernel, facts: &mut Facts, validated: &mu
     Ok(())
 }
 
-fn summary(redactor: &dyn Redactor, parameters: &Value, marks: Option<&Value>) -> Result<JsonText, RedactError> {
+fn summary(
+    redactor: &dyn Redactor,
+    parameters: &Value,
+    marks: Option<&PartMarks<'_>>,
+) -> Result<JsonText, RedactError> {
     let mut room = SUMMARY_BYTES_MAX;
     if fits(parameters, &mut room) {
         return shown(redactor, parameters, marks);
@@ -79,7 +84,7 @@ fn summary(redactor: &dyn Redactor, parameters: &Value, marks: Option<&Value>) -
     shown(redactor, &outlined(parameters, 0, &mut left), marks)
 }
 
-fn shown(redactor: &dyn Redactor, value: &Value, marks: Option<&Value>) -> Result<JsonText, RedactError> {
+fn shown(redactor: &dyn Redactor, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<JsonText, RedactError> {
     redactor.value(value, marks).map(|shown| bounded(&discretion::everywhere(value, shown)))
 }
 
@@ -191,7 +196,7 @@ mod tests {
     }
 
     impl Redactor for ByItsEnd {
-        fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+        fn value(&self, value: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
             self.seen.fetch_add(value.to_string().len(), Ordering::SeqCst);
             Ok(match value {
                 Value::String(text) => self.text(text).into(),
@@ -203,7 +208,7 @@ mod tests {
                 other => other.clone(),
             })
         }
-        fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+        fn fields(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
             Ok(None)
         }
         fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use contract::error::Refusal;
 use contract::ids::TenantId;
+use contract::schema::PartMarks;
 use serde_json::Value;
 
 /// What [`Withhold`] shows.
@@ -31,14 +32,14 @@ pub struct Given {
 /// proportion to what it is given.
 #[async_trait]
 pub trait Redactor: Send + Sync + fmt::Debug {
-    /// The value with words in place of what must not be seen. `schema` describes the value; what it marks as sensitive
-    /// goes. An error means that nothing of the value may be shown.
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError>;
+    /// The value with words in place of what must not be seen. `marks` are those of the value's schema, if it has any; what they
+    /// mark as sensitive goes. An error means that nothing of the value may be shown.
+    fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError>;
 
-    /// The value without what its sensitive fields hold: those that `schema` marks, and those whose name says so, also in
+    /// The value without what its sensitive fields hold: those that `marks` mark, and those whose name says so, also in
     /// JSON that stands in a string. Texts are left as they are. `None` if the value has none. An error means that nothing of
     /// the value may be shown.
-    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError>;
+    fn fields(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError>;
 
     /// The text with words in place of what must not be seen.
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str>;
@@ -84,12 +85,12 @@ pub struct Withhold;
 
 #[async_trait]
 impl Redactor for Withhold {
-    fn value(&self, _: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+    fn value(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
         Ok(WITHHELD.into())
     }
 
     /// A result is for its caller, and these kernels know no fields.
-    fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+    fn fields(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
         Ok(None)
     }
 

@@ -11,9 +11,8 @@ use contract::error::{ErrorCode, Refusal};
 use contract::guard::Guards;
 use contract::ids::{Subject, TenantId, ToolId};
 use contract::manifest::Manifest;
-use contract::schema::CompiledSchema;
+use contract::schema::{CompiledSchema, PartMarks, SchemaMarks};
 use contract::version::Version;
-use serde_json::Value;
 
 use super::Lifecycle;
 use crate::permissions::Permissions;
@@ -41,8 +40,9 @@ pub struct ToolVersion {
 struct Schemas {
     parameters: OnceLock<Option<CompiledSchema>>,
     result: OnceLock<Option<CompiledSchema>>,
-    /// Whether the parameter schema marks something as sensitive, or as not.
-    marked: OnceLock<bool>,
+    /// What the schemas mark as sensitive, or as not.
+    parameter_marks: OnceLock<Option<SchemaMarks>>,
+    result_marks: OnceLock<Option<SchemaMarks>>,
     guards: OnceLock<Guards>,
     permissions: OnceLock<Option<Permissions>>,
     guard: OnceLock<Option<Guard>>,
@@ -86,11 +86,17 @@ impl ToolVersion {
         compiled.as_ref().ok_or_else(|| self.broken("parameter"))
     }
 
-    /// The parameter schema as far as it says what is sensitive; `None` if it says nothing, as most do, so that nobody looks for
-    /// it in every call.
-    pub(crate) fn parameter_marks(&self) -> Option<&Value> {
-        let schema = &self.manifest.parameters;
-        self.schemas.marked.get_or_init(|| has_marks(schema)).then_some(schema)
+    /// What the parameter schema says to be sensitive; `None` if it says nothing, as most do, so that nobody looks for it in every
+    /// call.
+    pub(crate) fn parameter_marks(&self) -> Option<PartMarks<'_>> {
+        let marks = self.schemas.parameter_marks.get_or_init(|| SchemaMarks::of(&self.manifest.parameters));
+        marks.as_ref().map(SchemaMarks::whole)
+    }
+
+    /// The same for the result.
+    pub(crate) fn result_marks(&self) -> Option<PartMarks<'_>> {
+        let marks = self.schemas.result_marks.get_or_init(|| SchemaMarks::of(&self.manifest.result_schema));
+        marks.as_ref().map(SchemaMarks::whole)
     }
 
     /// The compiled result schema.
@@ -128,14 +134,5 @@ impl ToolVersion {
         Refusal::new(ErrorCode::E3000, format!("the {which} schema of `{}` {} cannot be used", self.id, self.version))
             .hint("publish a new version with a schema that passes `gantry tool add`")
             .retryable(false)
-    }
-}
-
-/// Whether something anywhere in a schema has a mark, whatever it says: references can lead there from everywhere.
-fn has_marks(schema: &Value) -> bool {
-    match schema {
-        Value::Object(members) => members.iter().any(|(name, member)| name == "x-sensitivity" || has_marks(member)),
-        Value::Array(items) => items.iter().any(has_marks),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -556,7 +556,7 @@ async fn progress_and_every_change_of_state_are_told() {
     assert_eq!(news.recv().await.unwrap().id, id);
     stage.work();
     let view = stage.until(id, ended).await;
-    let events = stage.jobs.events(&view.record.key, 0, 200).await.unwrap();
+    let events = stage.jobs.events(admin(), &view.record.key, 0, 200).await.unwrap();
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
     assert_eq!((kinds.first(), kinds.get(1), kinds.last()), (Some(&"queued"), Some(&"started"), Some(&"done")));
 }

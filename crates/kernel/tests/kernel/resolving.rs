@@ -46,7 +46,7 @@ async fn lost(stage: &Backstage, key: &str) -> InvocationId {
 
 async fn events(stage: &Backstage, id: InvocationId) -> Vec<String> {
     let key = stage.status(id).await.record.key;
-    stage.jobs.events(&key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect()
+    stage.jobs.events(admin(), &key, 0, 100).await.unwrap().into_iter().map(|event| event.kind).collect()
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use contract::envelope::{InvocationStatus, InvokeRequest, InvokeResponse};
 use contract::error::{ErrorCode, Refusal};
 use contract::ids::{InvocationId, Subject, TenantId};
 use contract::manifest::Isolation;
+use contract::schema::{PartMarks, Sensitivity};
 use gantry_kernel::health::HealthSettings;
 use gantry_kernel::insights::{InsightParts, Insights};
 use gantry_kernel::ports::audit_sink::{AuditAction, AuditError, AuditRecord, AuditSink};
@@ -38,7 +39,7 @@ use gantry_kernel::{
     ResolvedLimits, ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, Question, SigningKey, Verdict};
-use redaction::{Additions, Engine};
+use redaction::{Additions, Description, Engine, Part};
 use serde_json::{Value, json};
 use shared_state::{MemoryBus, MemoryState};
 use store::memory::MemoryStore;
@@ -698,13 +699,38 @@ pub(crate) fn greet() -> Value {
 #[derive(Debug)]
 struct Redacting(Engine);
 
-impl Redactor for Redacting {
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
-        self.0.value(value, schema).map_err(|error| RedactError(Box::new(error)))
+/// The marks of a schema, as the engine asks for them.
+struct Described<'m>(PartMarks<'m>);
+
+impl Description for Described<'_> {
+    fn is_sensitive(&self) -> Option<bool> {
+        match self.0.says() {
+            Sensitivity::Unsaid => None,
+            Sensitivity::Open => Some(false),
+            Sensitivity::Sensitive => Some(true),
+        }
     }
 
-    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
-        self.0.fields(value, Some(schema)).map_err(|error| RedactError(Box::new(error)))
+    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>> {
+        let part = match part {
+            Part::Member(name) => self.0.member(name),
+            Part::Item(index) => self.0.item(index),
+            Part::Content => self.0.content(),
+            Part::Names => self.0.names(),
+        };
+        (!part.is_silent()).then(|| Box::new(Self(part)) as _)
+    }
+}
+
+impl Redactor for Redacting {
+    fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
+        let described = marks.cloned().map(Described);
+        self.0.value(value, described.as_ref().map(|it| it as _)).map_err(|error| RedactError(Box::new(error)))
+    }
+
+    fn fields(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
+        let described = marks.cloned().map(Described);
+        self.0.fields(value, described.as_ref().map(|it| it as _)).map_err(|error| RedactError(Box::new(error)))
     }
 
     fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {

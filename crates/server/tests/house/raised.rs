@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use contract::error::{ErrorCode, Refusal};
 use contract::manifest::Execution;
+use contract::schema::PartMarks;
 use gantry_server::{Door, Drained, serve};
 use kernel::health::HealthSettings;
 use kernel::insights::{InsightParts, Insights};
@@ -49,13 +50,13 @@ const END_WITHIN: Duration = Duration::from_secs(20);
 struct Outspoken;
 
 impl Redactor for Outspoken {
-    fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+    fn value(&self, value: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
         if value.to_string().contains("unredactable") {
             return Err(RedactError("this cannot be redacted".into()));
         }
         Ok(value.clone())
     }
-    fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+    fn fields(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
         Ok(None)
     }
     fn text<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {

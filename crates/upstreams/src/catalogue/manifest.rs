@@ -6,6 +6,8 @@
 use contract::compat::{self, Direction, Verdict};
 use contract::ids::ToolId;
 use contract::manifest::{LifecycleState, Manifest, SideEffectPolicy};
+use contract::schema::SchemaMarks;
+use contract::schema::portable::{DEFINITIONS, portable};
 use contract::version::{Bump, FirstNumber, Version};
 use kernel::ports::clock::UnixMillis;
 use kernel::registry::Tool;
@@ -23,6 +25,8 @@ const DESCRIPTION_CHARS_MIN: usize = 10;
 const TIMEOUT_SECONDS: u32 = 60;
 /// Longest tag.
 const TAG_CHARS_MAX: usize = 100;
+/// Where a result has what the server has typed.
+const STRUCTURED: &str = "structuredContent";
 
 /// What the manifest is made from.
 #[derive(Debug, Clone, Copy)]
@@ -96,44 +100,34 @@ fn tags(taken: Taken<'_>) -> Vec<String> {
 
 /// The shape of what comes back: the content as it is, and beside it what the server has typed.
 ///
-/// The inner schema stays as its author wrote it, because it is shown to callers by itself. Its references lead from its
-/// own root; so that they lead somewhere in the whole too, its definitions stand there once more.
+/// The inner schema stays as its author wrote it as far as it can, because it is shown to callers by itself. Its references lead
+/// from its own root; so that they lead somewhere in the whole too, they lead into its definitions, which stand there once more.
 pub(super) fn result_schema(output: Option<&Value>) -> Value {
     let mut schema = json!({
         "type": "object",
-        "properties": { "content": { "type": "array" }, "structuredContent": {} },
+        "properties": { "content": { "type": "array" }, STRUCTURED: {} },
         "required": ["content"],
     });
     let (Some(output), Some(members)) = (output, schema.as_object_mut()) else { return schema };
-    if !references_lead(output) {
-        // A reference to somewhere else in the inner schema would mean another place in the whole: not checked here.
+    let Some(output) = portable(output) else {
+        // Not checked then. What it would have marked is hidden with everything around it.
+        if SchemaMarks::of(output).is_some()
+            && let Some(place) = members.get_mut("properties").and_then(|all| all.get_mut(STRUCTURED))
+        {
+            *place = json!({ "x-sensitivity": "secret" });
+        }
         return schema;
-    }
-    for definitions in ["$defs", "definitions"] {
+    };
+    for definitions in DEFINITIONS {
         if let Some(kept) = output.get(definitions) {
             members.insert(definitions.to_owned(), kept.clone());
         }
     }
-    members.insert("required".into(), json!(["content", "structuredContent"]));
+    members.insert("required".into(), json!(["content", STRUCTURED]));
     if let Some(place) = members.get_mut("properties").and_then(Value::as_object_mut) {
-        place.insert("structuredContent".into(), output.clone());
+        place.insert(STRUCTURED.into(), output);
     }
     schema
-}
-
-/// Does every reference lead into the definitions?
-fn references_lead(schema: &Value) -> bool {
-    match schema {
-        Value::Object(members) => members.iter().all(|(name, value)| match (name.as_str(), value) {
-            ("$ref" | "$dynamicRef", Value::String(to)) => {
-                to.starts_with("#/$defs/") || to.starts_with("#/definitions/")
-            }
-            ("$id" | "$anchor" | "$dynamicAnchor", Value::String(_)) => false,
-            _ => references_lead(value),
-        }),
-        Value::Array(items) => items.iter().all(references_lead),
-        _ => true,
-    }
 }
 
 /// The whole manifest under the version that is honest about it: the first, the one it has already, or the next.
@@ -231,8 +225,30 @@ mod tests {
         for wrong in [json!({ "content": [] }), json!({ "content": [], "structuredContent": { "n": "x" } })] {
             assert!(schema.check(&wrong).is_err(), "{wrong}");
         }
-        let elsewhere = json!({ "type": "object", "properties": { "a": { "$ref": "#/properties/b" }, "b": {} } });
-        assert_eq!(result_schema(Some(&elsewhere)).pointer("/properties/structuredContent"), Some(&json!({})));
         assert_eq!(result_schema(None).get("required"), Some(&json!(["content"])));
+    }
+
+    #[test]
+    fn a_typed_result_is_checked_and_marked_wherever_its_references_lead() {
+        let output = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+            "properties": { "a": { "$ref": "#/properties/b" }, "b": { "type": "string", "x-sensitivity": "pii" },
+                "next": { "$ref": "#" }, "c": { "$ref": "#who" } },
+            "$defs": { "who": { "$anchor": "who", "x-sensitivity": "pii" } } });
+        let definition = json!({ "name": "x", "inputSchema": { "type": "object" }, "outputSchema": output });
+        let manifest = manifest(&definition, None);
+        let schema = manifest.compile_result().unwrap();
+        let said = |structured: Value| json!({ "content": [], "structuredContent": structured });
+        assert!(schema.check(&said(json!({ "next": { "a": "x" } }))).is_ok());
+        assert!(schema.check(&said(json!({ "next": { "a": 1 } }))).is_err());
+        let marks = SchemaMarks::of(&manifest.result_schema).unwrap();
+        let inner = marks.whole().member("structuredContent");
+        for part in [inner.member("a"), inner.member("c"), inner.member("next").member("next").member("a")] {
+            assert_eq!(part.says(), contract::schema::Sensitivity::Sensitive);
+        }
+        // What cannot be brought over is hidden as a whole if anything of it was to be.
+        let large = json!({ "type": "object", "properties": { "a": { "$ref": "#" }, "pin": { "x-sensitivity": "secret" },
+            "b": { "enum": vec![1; 10_000] } } });
+        let hidden = result_schema(Some(&large));
+        assert_eq!(hidden.pointer("/properties/structuredContent"), Some(&json!({ "x-sensitivity": "secret" })));
     }
 }

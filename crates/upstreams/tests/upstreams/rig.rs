@@ -13,6 +13,7 @@ use contract::canonical::Digest;
 use contract::error::Refusal;
 use contract::ids::TenantId;
 use contract::manifest::{Isolation, Manifest};
+use contract::schema::PartMarks;
 use executors::{Confinement, Reach, RuntimePrograms, Walls};
 use gantry_upstreams::admission::{Admission, TenantLists};
 use gantry_upstreams::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
@@ -84,10 +85,10 @@ impl SecretSource for Keys {
 struct AsItIs;
 
 impl Redactor for AsItIs {
-    fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+    fn value(&self, value: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
         Ok(value.clone())
     }
-    fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+    fn fields(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
         Ok(None)
     }
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

@@ -107,7 +107,7 @@ impl Watch {
                 return None;
             }
             // A store that does not answer ends the stream; the caller comes back with the number it has.
-            self.unsent = self.jobs.events(&self.key, self.after, EVENTS_AT_ONCE).await.ok()?.into();
+            self.unsent = self.jobs.events(self.who.actor(), &self.key, self.after, EVENTS_AT_ONCE).await.ok()?.into();
             if !self.unsent.is_empty() {
                 continue;
             }

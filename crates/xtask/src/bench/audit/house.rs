@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use async_trait::async_trait;
 use contract::ids::TraceId;
+use contract::schema::{PartMarks, Sensitivity};
 use executors::BuiltinExecutor;
 use kernel::ports::audit_sink::{AuditError, AuditRecord, AuditSink};
 use kernel::ports::clock::{Clock, UnixMillis};
@@ -29,7 +30,7 @@ use kernel::{
     KernelParts, Mint, Recorder, ResourceEnvelope,
 };
 use policy::{BearerSecret, MintRequest, Minter, Role, SigningKey, ToolGrant};
-use redaction::{Additions, Engine};
+use redaction::{Additions, Description, Engine, Part};
 use serde_json::Value;
 use server::{Door, MetricsText, ServerConfig, serve};
 use shared_state::MemoryBus;
@@ -241,12 +242,37 @@ impl Entropy for Mixed {
 #[derive(Debug)]
 struct Redacting(Engine);
 
-impl Redactor for Redacting {
-    fn value(&self, value: &Value, schema: Option<&Value>) -> Result<Value, RedactError> {
-        self.0.value(value, schema).map_err(|error| RedactError(Box::new(error)))
+/// The marks of a schema, as the engine asks for them.
+struct Described<'m>(PartMarks<'m>);
+
+impl Description for Described<'_> {
+    fn is_sensitive(&self) -> Option<bool> {
+        match self.0.says() {
+            Sensitivity::Unsaid => None,
+            Sensitivity::Open => Some(false),
+            Sensitivity::Sensitive => Some(true),
+        }
     }
-    fn fields(&self, value: &Value, schema: &Value) -> Result<Option<Value>, RedactError> {
-        self.0.fields(value, Some(schema)).map_err(|error| RedactError(Box::new(error)))
+
+    fn part(&self, part: Part<'_>) -> Option<Box<dyn Description + '_>> {
+        let part = match part {
+            Part::Member(name) => self.0.member(name),
+            Part::Item(index) => self.0.item(index),
+            Part::Content => self.0.content(),
+            Part::Names => self.0.names(),
+        };
+        (!part.is_silent()).then(|| Box::new(Self(part)) as _)
+    }
+}
+
+impl Redactor for Redacting {
+    fn value(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
+        let described = marks.cloned().map(Described);
+        self.0.value(value, described.as_ref().map(|it| it as _)).map_err(|error| RedactError(Box::new(error)))
+    }
+    fn fields(&self, value: &Value, marks: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
+        let described = marks.cloned().map(Described);
+        self.0.fields(value, described.as_ref().map(|it| it as _)).map_err(|error| RedactError(Box::new(error)))
     }
     fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.0.text(text)
