@@ -52,6 +52,7 @@ mod registry;
 mod replicas;
 mod resilience;
 mod sandbox;
+mod sealed_contents;
 mod sealed_jobs;
 mod secrecy;
 mod service_failures;

@@ -215,6 +215,11 @@ impl Kernel {
     pub fn is_recording(&self) -> bool {
         self.parts.recorder.is_writable()
     }
+    /// What knows secrets when it sees them.
+    pub fn redactor(&self) -> &dyn Redactor {
+        &*self.parts.redactor
+    }
+
 
     /// Runs one call of one tool. There is no other way to run one.
     pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
