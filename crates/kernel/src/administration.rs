@@ -32,6 +32,7 @@ mod tools;
 
 pub use audit::{AuditFound, AuditNext, AuditScope};
 pub use grounds::{ActivationWish, ReplacedActivation, TenantWish};
+pub use instances::sees_metrics;
 pub use policies::{PoliciesView, PolicyVersion};
 pub use servers::ServerAct;
 pub use tokens::{DelegationRequest, RevocationRequest};
