@@ -52,6 +52,11 @@ impl Kernel {
         self.identity().recognise(self.access(), actor.credential, actor.source, self.clock().now()).await
     }
 
+    /// What somebody is told whose proof, which is no token, does not hold. It counts as a failed authentication.
+    pub fn unproven(&self, source: Option<IpAddr>, refusal: Refusal) -> Refusal {
+        self.identity().unproven(source, self.clock().now(), refusal)
+    }
+
     /// Recognises the caller, and refuses a context that says it is somebody else.
     pub async fn agrees_with_token(&self, actor: Actor<'_>, context: &AgentContext) -> Result<(), Refusal> {
         let caller = self.recognise(actor).await?;
