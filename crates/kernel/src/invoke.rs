@@ -23,6 +23,7 @@ use crate::isolation::IsolationPolicy;
 use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
+use crate::offerings::OfferedLists;
 use crate::phases::{self, Authorized, Facts, Received, Returned, Verified};
 use crate::ports::audit_log::AuditLog;
 use crate::ports::clock::Clock;
@@ -70,6 +71,8 @@ pub struct KernelParts {
 pub struct Kernel {
     pub(crate) parts: KernelParts,
     pub(crate) concurrency: Concurrency,
+    /// What servers offer besides tools, remembered for a moment.
+    pub(crate) lists: Arc<OfferedLists>,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
@@ -131,7 +134,18 @@ impl Kernel {
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
         parts.registry.show_quarantines_in(&parts.availability);
-        Self { parts, concurrency, checkpoints: None, insights: None, audit_log: None, archive: None, resilience: None }
+        let (offerings, clock, observer) = (&parts.offerings, &parts.clock, &parts.observer);
+        let lists = OfferedLists::new(Arc::clone(offerings), Arc::clone(clock), Arc::clone(observer));
+        Self {
+            parts,
+            concurrency,
+            lists,
+            checkpoints: None,
+            insights: None,
+            audit_log: None,
+            archive: None,
+            resilience: None,
+        }
     }
 
     /// The same kernel, whose records can be read.
@@ -201,6 +215,11 @@ impl Kernel {
         &*self.parts.clock
     }
 
+    /// What knows secrets when it sees them.
+    pub fn redactor(&self) -> &dyn Redactor {
+        &*self.parts.redactor
+    }
+
     /// The randomness its ids are made from.
     pub fn entropy(&self) -> &dyn Entropy {
         &*self.parts.entropy
@@ -215,11 +234,6 @@ impl Kernel {
     pub fn is_recording(&self) -> bool {
         self.parts.recorder.is_writable()
     }
-    /// What knows secrets when it sees them.
-    pub fn redactor(&self) -> &dyn Redactor {
-        &*self.parts.redactor
-    }
-
 
     /// Runs one call of one tool. There is no other way to run one.
     pub async fn invoke(&self, arrival: Arrival<'_>) -> Result<Returned, Box<Failed>> {
