@@ -53,6 +53,7 @@ mod registry;
 mod replicas;
 mod resilience;
 mod sandbox;
+mod sealed_contents;
 mod sealed_jobs;
 mod secrecy;
 mod service_failures;

@@ -23,6 +23,7 @@ use crate::isolation::IsolationPolicy;
 use crate::ledger::Bookkeeper;
 use crate::limits::ResourceEnvelope;
 use crate::mint::Mint;
+use crate::offerings::OfferedLists;
 use crate::phases::{self, Authorized, Facts, Received, Returned, Verified};
 use crate::ports::audit_log::AuditLog;
 use crate::ports::clock::Clock;
@@ -70,6 +71,8 @@ pub struct KernelParts {
 pub struct Kernel {
     pub(crate) parts: KernelParts,
     pub(crate) concurrency: Concurrency,
+    /// What servers offer besides tools, remembered for a moment.
+    pub(crate) lists: Arc<OfferedLists>,
     /// Keeps what running tools save, if somebody does ([`Kernel::with_checkpoints`]).
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// Learns from calls, if somebody does ([`Kernel::with_insights`]).
@@ -133,9 +136,19 @@ impl Kernel {
     pub fn new(parts: KernelParts) -> Self {
         let concurrency = Concurrency::new(parts.envelope.concurrent_calls_per_agent);
         parts.registry.show_quarantines_in(&parts.availability);
-        let ending = CancellationToken::new();
-        let (checkpoints, insights, audit_log, archive, resilience) = (None, None, None, None, None);
-        Self { parts, concurrency, checkpoints, insights, audit_log, archive, resilience, ending }
+        let (offerings, clock, observer) = (&parts.offerings, &parts.clock, &parts.observer);
+        let lists = OfferedLists::new(Arc::clone(offerings), Arc::clone(clock), Arc::clone(observer));
+        Self {
+            parts,
+            concurrency,
+            lists,
+            checkpoints: None,
+            insights: None,
+            audit_log: None,
+            archive: None,
+            resilience: None,
+            ending: CancellationToken::new(),
+        }
     }
 
     /// Cancelled by the doors when the drain time is over. The cancellation of a call that must end then is a child of it:
@@ -210,6 +223,11 @@ impl Kernel {
     /// The time by which this kernel lives.
     pub fn clock(&self) -> &dyn Clock {
         &*self.parts.clock
+    }
+
+    /// What knows secrets when it sees them.
+    pub fn redactor(&self) -> &dyn Redactor {
+        &*self.parts.redactor
     }
 
     /// The randomness its ids are made from.

@@ -111,6 +111,11 @@ impl Incoming {
         }
     }
 
+    /// The address it comes from, as far as it is known.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.source
+    }
+
     /// What the caller shows to prove itself, which may be nothing.
     pub(crate) fn credential(&self) -> Result<Credential, Refused> {
         let mut shown = self.parts.headers.get_all(AUTHORIZATION).iter();

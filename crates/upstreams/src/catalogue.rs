@@ -52,6 +52,7 @@ mod taking_in;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use descriptor::shown;
 pub use descriptor::{DUPLICATE_TOOL_NAME, INVALID_TOOL_SCHEMA, NO_ANSWER, NOT_ADMITTED, TOO_MANY_TOOLS, suggested};
 pub use scanned::Scanned;
 pub use source::{Inspection, Inspector, Settled, Supervision, ToolSource, WantedServer};

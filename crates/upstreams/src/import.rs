@@ -23,7 +23,7 @@ mod comments;
 mod grants;
 mod known;
 mod placeholders;
-mod secrets;
+pub(crate) mod secrets;
 
 pub use grants::Grant;
 

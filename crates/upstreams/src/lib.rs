@@ -31,6 +31,7 @@ pub mod observer;
 mod offerings;
 mod origin;
 pub mod pins;
+pub mod plain_secrets;
 mod restarts;
 mod rounds;
 mod server_log;

@@ -39,7 +39,7 @@ use crate::starter::Starter;
 use crate::supervisor::{House, ServerState, Unit, UnitName};
 use crate::watched::{News, Watches};
 use crate::watcher::{UpstreamWatcher, Watchers};
-pub use lists::{ITEMS_MAX, LIST_BYTES_MAX};
+pub use lists::{ITEMS_MAX, LIST_BYTES_MAX, Turn};
 
 /// Most lines of a log that are shown at once.
 const LOG_LINES_MAX: usize = 10_000;

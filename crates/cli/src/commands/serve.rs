@@ -116,7 +116,7 @@ impl Serve {
         let builtin = wiring::register_builtins(&kernel, &house).await?;
         let folders = load(loaders).await;
 
-        let stored = Arc::clone(&house.store.upstreams);
+        let stored = house.servers()?;
         let catalogue = upstreams::open(&kernel, stored, &upstreams, news.as_ref(), &config).await?;
 
         ledger_keeping::begin(&kernel).await?;

@@ -52,7 +52,10 @@ impl Kernel {
         if matches!(manifest.execution, Some(Execution::Mcp { .. })) {
             return Err(servers_speak_for_themselves());
         }
-        self.can_run(&tenant, &manifest)?;
+        // Of a version that is there, its being there is what matters.
+        if !self.registry().is_taken(&tenant, &manifest) {
+            self.can_run(&tenant, &manifest)?;
+        }
         let slot = self.parts.recorder.reserve().await?;
         let registration = self.registry().register(&tenant, manifest, caller.subject()).await?;
         if registration.created {

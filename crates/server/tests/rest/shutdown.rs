@@ -43,7 +43,7 @@ async fn readiness_ends_before_accepting_does() {
     };
     assert_eq!((reply.status, reply.json()["status"].as_str()), (503, Some("draining")));
     assert_eq!(stage.ask("GET", "/health/live", None, None).await.status, 200);
-    assert_eq!(stage.ask("GET", "/health", None, None).await.json()["checks"]["door"]["healthy"], false);
+    assert_eq!(stage.admin("GET", "/health", None).await.json()["checks"]["door"]["healthy"], false);
 }
 
 #[tokio::test]

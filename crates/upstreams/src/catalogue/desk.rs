@@ -23,6 +23,7 @@ use super::difference::difference;
 use super::taking_in::{JUDGED_MAX, outdated};
 use super::{Catalogue, Kept, ServerKey, namespace};
 use crate::pins;
+use crate::plain_secrets;
 use crate::spec::{FALLBACKS_MAX, ServerReach, ServerSpec, SetBy, authority};
 
 /// Most servers of one tenant.
@@ -52,6 +53,7 @@ impl ServerDesk for Catalogue {
         let key = (act.tenant().clone(), checked_name(name)?);
         let set_by = if act.is_operators() { SetBy::Operator } else { SetBy::Tenant };
         let read = ServerSpec { set_by, ..checked_spec(&spec)? };
+        plain_secrets::refuse(&read, self.parts.kernel.redactor())?;
         self.parts.admission.admit(&key.0, &read).await?;
         let turn = self.turn(&key);
         let _turn = turn.lock().await;

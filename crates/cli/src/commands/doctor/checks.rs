@@ -286,15 +286,17 @@ fn policies(config: &Config) -> Finding {
 pub(super) async fn server(context: &Context) -> Finding {
     const WHAT: &str = "server";
     let noted = context.data_dir().running_server();
-    let client = match context.anonymous_client() {
+    // With the token there is, or the server says little; one that cannot be had is no reason to ask nothing.
+    let client = match context.client().or_else(|_| context.anonymous_client()) {
         Ok(client) => client,
         Err(failure) => return Finding::of_failure(WHAT, failure, "check --server, GANTRY_SERVER and GANTRY_TOKEN"),
     };
     match client.health().await {
         Ok(health) => {
             let version = health.get("version").and_then(Value::as_str).unwrap_or("unknown");
-            let tools = health.get("tools").and_then(Value::as_u64).unwrap_or_default();
-            let detail = format!("{} answers, version {version}, {tools} tools", client.base());
+            let tools = health.get("tools").and_then(Value::as_u64);
+            let tools = tools.map(|tools| format!(", {tools} tools")).unwrap_or_default();
+            let detail = format!("{} answers, version {version}{tools}", client.base());
             if health.get("healthy") != Some(&Value::Bool(true)) {
                 let checks = health.get("checks").map(Value::to_string).unwrap_or_default();
                 Finding::failed(WHAT, format!("{detail}, but it is not well: {checks}"), "look at its log")
