@@ -81,14 +81,20 @@ struct MarkedPlace {
     surely: Vec<usize>,
     properties: HashMap<String, Option<usize>>,
     patterns: Vec<NamePattern>,
-    additional: Option<Option<usize>>,
-    unevaluated: Option<Option<usize>>,
+    additional: Option<OtherParts>,
+    unevaluated: Option<OtherParts>,
     first_items: Vec<Option<usize>>,
-    items: Option<Option<usize>>,
-    unevaluated_items: Option<Option<usize>>,
+    items: Option<OtherParts>,
+    unevaluated_items: Option<OtherParts>,
     contains: Option<usize>,
     names: Option<usize>,
     content: Option<usize>,
+}
+
+/// A sub-schema for the members or items that nothing else names.
+#[derive(Debug, Clone, Copy)]
+struct OtherParts {
+    to: Option<usize>,
 }
 
 /// Names of members that a sub-schema describes.
@@ -194,9 +200,9 @@ impl<'m> PartMarks<'m> {
             if declared {
                 return;
             }
-            if let Some(to) = place.additional {
-                found.extend(to);
-            } else if let Some(Some(to)) = place.unevaluated {
+            if let Some(others) = place.additional {
+                found.extend(others.to);
+            } else if let Some(OtherParts { to: Some(to) }) = place.unevaluated {
                 let is_evaluated = self.marks.sure(number).skip(1).any(|other| {
                     other.additional.is_some() || other.unevaluated.is_some() || other.describe(name, &mut text, |_| {})
                 });
@@ -214,9 +220,9 @@ impl<'m> PartMarks<'m> {
             found.extend(place.contains);
             if let Some(to) = place.first_items.get(index) {
                 found.extend(to);
-            } else if let Some(to) = place.items {
-                found.extend(to);
-            } else if let Some(Some(to)) = place.unevaluated_items {
+            } else if let Some(others) = place.items {
+                found.extend(others.to);
+            } else if let Some(OtherParts { to: Some(to) }) = place.unevaluated_items {
                 let is_evaluated = self.marks.sure(number).skip(1).any(|other| {
                     other.items.is_some() || other.unevaluated_items.is_some() || index < other.first_items.len()
                 });
@@ -268,16 +274,16 @@ impl MarkedPlace {
                     let fits = place_validator(&json!({ "pattern": pattern }), &limits);
                     place.patterns.push(NamePattern { fits, to: kept });
                 }
-                Way::Additional => place.additional = Some(kept),
-                Way::Unevaluated => place.unevaluated = Some(kept),
+                Way::Additional => place.additional = Some(OtherParts { to: kept }),
+                Way::Unevaluated => place.unevaluated = Some(OtherParts { to: kept }),
                 Way::FirstItem(index) => {
                     if place.first_items.len() <= index {
                         place.first_items.resize(index + 1, None);
                     }
                     place.first_items.get_mut(index).into_iter().for_each(|at| *at = kept);
                 }
-                Way::Items => place.items = Some(kept),
-                Way::UnevaluatedItems => place.unevaluated_items = Some(kept),
+                Way::Items => place.items = Some(OtherParts { to: kept }),
+                Way::UnevaluatedItems => place.unevaluated_items = Some(OtherParts { to: kept }),
                 Way::Contains => place.contains = kept,
                 Way::Names => place.names = kept,
                 Way::Content => place.content = kept,
