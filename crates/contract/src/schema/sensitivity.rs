@@ -81,21 +81,19 @@ struct MarkedPlace {
     surely: Vec<usize>,
     properties: HashMap<String, Option<usize>>,
     patterns: Vec<NamePattern>,
-    additional: Option<OtherParts>,
-    unevaluated: Option<OtherParts>,
+    additional: Option<Leads>,
+    unevaluated: Option<Leads>,
     first_items: Vec<Option<usize>>,
-    items: Option<OtherParts>,
-    unevaluated_items: Option<OtherParts>,
+    items: Option<Leads>,
+    unevaluated_items: Option<Leads>,
     contains: Option<usize>,
     names: Option<usize>,
     content: Option<usize>,
 }
 
-/// A sub-schema for the members or items that nothing else names.
+/// Where a keyword that is there leads; nowhere that matters if `None`.
 #[derive(Debug, Clone, Copy)]
-struct OtherParts {
-    to: Option<usize>,
-}
+struct Leads(Option<usize>);
 
 /// Names of members that a sub-schema describes.
 #[derive(Debug)]
@@ -200,9 +198,9 @@ impl<'m> PartMarks<'m> {
             if declared {
                 return;
             }
-            if let Some(others) = place.additional {
-                found.extend(others.to);
-            } else if let Some(OtherParts { to: Some(to) }) = place.unevaluated {
+            if let Some(Leads(to)) = place.additional {
+                found.extend(to);
+            } else if let Some(Leads(Some(to))) = place.unevaluated {
                 let is_evaluated = self.marks.sure(number).skip(1).any(|other| {
                     other.additional.is_some() || other.unevaluated.is_some() || other.describe(name, &mut text, |_| {})
                 });
@@ -220,9 +218,9 @@ impl<'m> PartMarks<'m> {
             found.extend(place.contains);
             if let Some(to) = place.first_items.get(index) {
                 found.extend(to);
-            } else if let Some(others) = place.items {
-                found.extend(others.to);
-            } else if let Some(OtherParts { to: Some(to) }) = place.unevaluated_items {
+            } else if let Some(Leads(to)) = place.items {
+                found.extend(to);
+            } else if let Some(Leads(Some(to))) = place.unevaluated_items {
                 let is_evaluated = self.marks.sure(number).skip(1).any(|other| {
                     other.items.is_some() || other.unevaluated_items.is_some() || index < other.first_items.len()
                 });
@@ -274,16 +272,16 @@ impl MarkedPlace {
                     let fits = place_validator(&json!({ "pattern": pattern }), &limits);
                     place.patterns.push(NamePattern { fits, to: kept });
                 }
-                Way::Additional => place.additional = Some(OtherParts { to: kept }),
-                Way::Unevaluated => place.unevaluated = Some(OtherParts { to: kept }),
+                Way::Additional => place.additional = Some(Leads(kept)),
+                Way::Unevaluated => place.unevaluated = Some(Leads(kept)),
                 Way::FirstItem(index) => {
                     if place.first_items.len() <= index {
                         place.first_items.resize(index + 1, None);
                     }
                     place.first_items.get_mut(index).into_iter().for_each(|at| *at = kept);
                 }
-                Way::Items => place.items = Some(OtherParts { to: kept }),
-                Way::UnevaluatedItems => place.unevaluated_items = Some(OtherParts { to: kept }),
+                Way::Items => place.items = Some(Leads(kept)),
+                Way::UnevaluatedItems => place.unevaluated_items = Some(Leads(kept)),
                 Way::Contains => place.contains = kept,
                 Way::Names => place.names = kept,
                 Way::Content => place.content = kept,
