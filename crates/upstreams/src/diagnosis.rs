@@ -85,8 +85,8 @@ fn said(line: &str) -> &str {
 }
 
 /// Signs, the surest first.
-const SIGNS: [fn(&str) -> Option<Diagnosis>; 8] =
-    [not_let_through, no_package, no_registry, no_memory, no_file, no_write, no_variable, no_module];
+const SIGNS: [fn(&str) -> Option<Diagnosis>; 9] =
+    [not_let_through, no_package, no_trust, no_registry, no_memory, no_file, no_write, no_variable, no_module];
 
 fn found(what: String, remedy: Option<Remedy>) -> Option<Diagnosis> {
     Some(Diagnosis { what, remedy })
@@ -114,6 +114,18 @@ fn no_package(line: &str) -> Option<Diagnosis> {
     None
 }
 
+/// A network that has an authority of its own, which the program does not look for where the system does.
+fn no_trust(line: &str) -> Option<Diagnosis> {
+    let signs = ["UnknownIssuer", "unable to get local issuer certificate", "SELF_SIGNED_CERT_IN_CHAIN"];
+    let remedy = || Some(Remedy::Variable("SSL_CERT_FILE".into()));
+    signs.iter().any(|sign| line.contains(sign)).then(|| {
+        found(
+            "it does not trust the certificate of what it connects to: name the file with your authorities".into(),
+            remedy(),
+        )
+    })?
+}
+
 fn no_registry(line: &str) -> Option<Diagnosis> {
     let of_npm = line.contains("npm err")
         && ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "ECONNRESET"].iter().any(|code| line.contains(code));
@@ -132,7 +144,8 @@ fn no_memory(line: &str) -> Option<Diagnosis> {
 
 /// Something that is not there inside, whether it is outside or not.
 fn no_file(line: &str) -> Option<Diagnosis> {
-    let absent = ["ENOENT", "No such file or directory", "Cannot find module '/", "can't open file '/", "does not exist"];
+    let absent =
+        ["ENOENT", "No such file or directory", "Cannot find module '/", "can't open file '/", "does not exist"];
     if !absent.iter().any(|sign| line.contains(sign)) {
         return None;
     }
@@ -154,7 +167,16 @@ fn no_write(line: &str) -> Option<Diagnosis> {
 /// `BRAVE_API_KEY environment variable is required` and its many relatives.
 fn no_variable(line: &str) -> Option<Diagnosis> {
     let lower = line.to_ascii_lowercase();
-    let signs = ["required", "missing", "not set", "must be set", "must provide", "is not defined", "not provided", "please set"];
+    let signs = [
+        "required",
+        "missing",
+        "not set",
+        "must be set",
+        "must provide",
+        "is not defined",
+        "not provided",
+        "please set",
+    ];
     if !signs.iter().any(|sign| lower.contains(sign)) {
         return None;
     }
@@ -170,16 +192,19 @@ fn no_module(line: &str) -> Option<Diagnosis> {
         .iter()
         .find_map(|sign| line.split_once(sign))?;
     let name = rest.trim_start_matches(['\'', '"']).split(['\'', '"', ' ']).next()?;
-    found(format!("its interpreter does not have the module `{}`: name the one it is installed for in full", plain(name)), None)
+    found(
+        format!("its interpreter does not have the module `{}`: name the one it is installed for in full", plain(name)),
+        None,
+    )
 }
 
 /// The first path in quotes, or else the first at all, that is nothing of the sandbox's own.
 fn path_in(line: &str) -> Option<String> {
-    let quoted = line.split(['\'', '"', '`']).skip(1).step_by(2);
+    let quoted = line.split(['\'', '"', '`']).skip(1);
     let loose = line.split_whitespace().map(|word| word.trim_matches([',', ':', ';', '.', '(', ')']));
     let path = quoted.chain(loose).find(|word| word.starts_with('/') && word.len() > 1)?;
     let clean = path.strip_prefix("file://").unwrap_or(path);
-    let of_sandbox = ["/tmp", "/proc", "/dev", "/run"].iter().any(|own| std::path::Path::new(clean).starts_with(own));
+    let of_sandbox = ["/proc", "/dev", "/run"].iter().any(|own| std::path::Path::new(clean).starts_with(own));
     let fits = clean.len() <= NAME_CHARS_MAX && !clean.chars().any(|c| c.is_control() || c.is_whitespace());
     (fits && !of_sandbox).then(|| clean.to_owned())
 }
@@ -203,17 +228,58 @@ mod tests {
     #[test]
     fn what_real_programs_write_is_understood() {
         for (line, word, remedy) in [
-            ("Error: ENOENT: no such file or directory, open '/srv/notes/a.json'", "/srv/notes/a.json", Some("grant s --allow-read /srv/notes/a.json")),
-            ("PermissionError: [Errno 13] Permission denied: '/srv/db/x.sqlite'", "/srv/db/x.sqlite", Some("grant s --allow-write /srv/db")),
-            ("Error: EROFS: read-only file system, mkdir '/srv/state'", "/srv/state", Some("grant s --allow-write /srv")),
-            ("python3: can't open file '/srv/x/server.py': [Errno 2] No such file or directory", "/srv/x/server.py", Some("grant s --allow-read /srv/x/server.py")),
-            ("Error: Cannot find module '/srv/x/dist/index.js'", "/srv/x/dist", Some("grant s --allow-read /srv/x/dist/index.js")),
-            ("2026-01-01T00:00:00.000Z [gantry] it may not connect to api.example.com:443", "api.example.com:443", Some("grant s --allow-host api.example.com:443")),
-            ("Error: BRAVE_API_KEY environment variable is required", "`BRAVE_API_KEY`", Some("edit s --env BRAVE_API_KEY=…")),
+            (
+                "Error: ENOENT: no such file or directory, open '/srv/notes/a.json'",
+                "/srv/notes/a.json",
+                Some("grant s --allow-read /srv/notes/a.json"),
+            ),
+            (
+                "PermissionError: [Errno 13] Permission denied: '/srv/db/x.sqlite'",
+                "/srv/db/x.sqlite",
+                Some("grant s --allow-write /srv/db"),
+            ),
+            (
+                "Error: EROFS: read-only file system, mkdir '/srv/state'",
+                "/srv/state",
+                Some("grant s --allow-write /srv"),
+            ),
+            (
+                "python3: can't open file '/srv/x/server.py': [Errno 2] No such file or directory",
+                "/srv/x/server.py",
+                Some("grant s --allow-read /srv/x/server.py"),
+            ),
+            (
+                "Error: Cannot find module '/srv/x/dist/index.js'",
+                "/srv/x/dist",
+                Some("grant s --allow-read /srv/x/dist/index.js"),
+            ),
+            (
+                "2026-01-01T00:00:00.000Z [gantry] it may not connect to api.example.com:443",
+                "api.example.com:443",
+                Some("grant s --allow-host api.example.com:443"),
+            ),
+            (
+                "Error: BRAVE_API_KEY environment variable is required",
+                "`BRAVE_API_KEY`",
+                Some("edit s --env BRAVE_API_KEY=…"),
+            ),
             ("please set the GITHUB_TOKEN variable", "`GITHUB_TOKEN`", Some("edit s --env GITHUB_TOKEN=…")),
-            ("npm error 404 Not Found - GET https://registry.npmjs.org/@x%2fnowhere - Not found", "`@x/nowhere` on npm", None),
+            (
+                "npm error 404 Not Found - GET https://registry.npmjs.org/@x%2fnowhere - Not found",
+                "`@x/nowhere` on npm",
+                None,
+            ),
             ("npm error notarget No matching version found for left-pad@99.0.0.", "`left-pad@99.0.0`", None),
-            ("  ╰─▶ Because no-such-server was not found in the package registry and you require", "`no-such-server` on PyPI", None),
+            (
+                "  ╰─▶ Because no-such-server was not found in the package registry and you require",
+                "`no-such-server` on PyPI",
+                None,
+            ),
+            (
+                "  cause: invalid peer certificate: UnknownIssuer",
+                "does not trust",
+                Some("edit s --env SSL_CERT_FILE=…"),
+            ),
             ("npm error code EAI_AGAIN", "registry cannot be reached", None),
             ("error: Failed to fetch: `https://pypi.org/simple/mcp/`", "registry cannot be reached", None),
             ("ModuleNotFoundError: No module named 'mcp_server_time'", "`mcp_server_time`", None),

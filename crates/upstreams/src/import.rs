@@ -108,7 +108,15 @@ pub struct ImportedServer {
     /// Values that go into the secrets folder.
     pub secrets: Vec<KeptSecret>,
     /// Why it is taken over without being started, if it is.
-    pub switched_off: Option<String>,
+    pub switched_off: Option<SwitchedOff>,
+}
+
+/// Why a server is not started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchedOff {
+    pub why: String,
+    /// It could be, by a word; otherwise nothing would come of it.
+    pub can_start: bool,
 }
 
 /// A value that the specification only names.
@@ -192,7 +200,8 @@ fn blocks(document: &Value) -> Vec<(String, &Value)> {
     let first = BLOCKS.iter().find_map(|place| Some(((*place).to_owned(), document.pointer(place)?)));
     let of_projects = document.get("projects").and_then(Value::as_object).into_iter().flatten();
     let of_projects = of_projects.filter_map(|(project, members)| {
-        let block = members.get("mcpServers").filter(|block| block.as_object().is_none_or(|block| !block.is_empty()))?;
+        let block =
+            members.get("mcpServers").filter(|block| block.as_object().is_none_or(|block| !block.is_empty()))?;
         Some((format!("/projects/{}/mcpServers", pointed(project)), block))
     });
     first.into_iter().chain(of_projects).collect()

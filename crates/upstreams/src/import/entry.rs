@@ -5,7 +5,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{ImportedServer, KeptSecret, Machine, Problem, env_file, fit, grants, local_paths, placeholders, pointed, secrets};
+use super::{
+    ImportedServer, KeptSecret, Machine, Problem, SwitchedOff, env_file, fit, grants, local_paths, placeholders,
+    pointed, secrets,
+};
 use crate::spec::{Relay, ServerReach, ServerSpec, SetBy, Setting, Upkeep};
 
 /// Where programs are found inside.
@@ -45,7 +48,7 @@ pub(super) struct Entry<'m> {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<String>,
     secrets: Vec<KeptSecret>,
-    switched_off: Option<String>,
+    switched_off: Option<SwitchedOff>,
     upkeep: Upkeep,
 }
 
@@ -79,7 +82,8 @@ impl<'m> Entry<'m> {
         for (member, off) in [("disabled", true), ("enabled", false)] {
             match members.get(member) {
                 Some(Value::Bool(said)) if *said == off => {
-                    self.switched_off = Some("it is switched off in the file".into());
+                    let why = "in the file it is, too".to_owned();
+                    self.switched_off = Some(SwitchedOff { why, can_start: true });
                 }
                 None | Some(Value::Bool(_) | Value::Null) => {}
                 Some(_) => self.problem(member, "must be true or false"),
@@ -87,8 +91,8 @@ impl<'m> Entry<'m> {
         }
         for name in members.keys() {
             match name.as_str() {
-                "command" | "args" | "env" | "envFile" | "cwd" | "type" | "transport" | "url" | "serverUrl" | "httpUrl"
-                | "headers" | "disabled" | "enabled" => {}
+                "command" | "args" | "env" | "envFile" | "cwd" | "type" | "transport" | "url" | "serverUrl"
+                | "httpUrl" | "headers" | "disabled" | "enabled" => {}
                 own if CLIENTS_OWN.contains(&own) => {}
                 other => self.warnings.push(format!("`{}` is not used", fit(other))),
             }
@@ -142,7 +146,7 @@ impl<'m> Entry<'m> {
             self.upkeep.start_timeout_seconds = FETCHED_START_SECONDS;
         }
         if let Some(why) = inferred.cannot_run {
-            self.switched_off.get_or_insert(why);
+            self.switched_off = Some(SwitchedOff { why, can_start: false });
         }
         let runs = std::iter::once(command.as_str()).chain(args.iter().map(|arg| secrets::masked(arg)));
         let runs = runs.collect::<Vec<_>>().join(" ");
@@ -191,7 +195,8 @@ impl<'m> Entry<'m> {
             let rest = args.split_off(2);
             return Some((args.pop()?, rest));
         }
-        if args.is_empty() && command.contains(char::is_whitespace) && self.machine.kind(Path::new(&command)).is_none() {
+        if args.is_empty() && command.contains(char::is_whitespace) && self.machine.kind(Path::new(&command)).is_none()
+        {
             self.problem("command", "is a whole command line: put the program here and its arguments into `args`");
             return None;
         }

@@ -76,8 +76,7 @@ pub(super) fn infer(program: &Program<'_>) -> Inferred {
     let name = runners::base_name(program.command);
     if CONTAINER_ENGINES.contains(&name) {
         inference.found.cannot_run = Some(format!(
-            "`{name}` asks a container engine, which no sandbox reaches: run the server's own package instead, or start the \
-             container yourself with its HTTP port published and add it by its address: `gantry server add NAME --url http://127.0.0.1:PORT/mcp`"
+            "`{name}` asks a container engine, which no sandbox reaches: use the server's package, or its container's address"
         ));
         return inference.found;
     }
@@ -230,7 +229,8 @@ impl Inference<'_> {
 
     fn folder(&mut self, folder: &Path, why: &str) {
         if folder.parent().is_none() {
-            self.found.warnings
+            self.found
+                .warnings
                 .push("it asks for all files of this machine (`/`), which is not granted: name a folder".into());
             return;
         }
@@ -283,7 +283,8 @@ impl Inference<'_> {
         let folder = script.parent().unwrap_or(script);
         let marked =
             |folder: &&Path| ROOT_MARKS.iter().any(|mark| machine.kind(&folder.join(mark)) == Some(PathKind::File));
-        let root = folder.ancestors().take(ROOT_STEPS_MAX).take_while(|above| !is_somebodys(machine, above)).find(marked);
+        let root =
+            folder.ancestors().take(ROOT_STEPS_MAX).take_while(|above| !is_somebodys(machine, above)).find(marked);
         match root {
             Some(root) => root.to_owned(),
             None if is_somebodys(machine, folder) => script.to_owned(),

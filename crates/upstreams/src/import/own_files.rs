@@ -205,7 +205,11 @@ fn shebang(text: &str) -> Option<Interpreter> {
     let program = Path::new(words.next()?);
     if program.file_name()? == "env" {
         let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
-        return Some(if name.contains('/') { Interpreter::At(name.into()) } else { Interpreter::Named(name.to_owned()) });
+        return Some(if name.contains('/') {
+            Interpreter::At(name.into())
+        } else {
+            Interpreter::Named(name.to_owned())
+        });
     }
     if program.ends_with("bin/sh")
         && let Some(second) = lines.next().and_then(|line| line.strip_prefix("'''exec' "))
@@ -245,7 +249,10 @@ mod tests {
             ("#! /usr/bin/env -S uv run --script\n", named("uv")),
             ("#!/usr/bin/env PYTHONPATH=x python3\n", named("python3")),
             ("#!/srv/venv/bin/python3\nimport re", at("/srv/venv/bin/python3")),
-            ("#!/bin/sh\n'''exec' \"/srv/a very/long/bin/python\" \"$0\" \"$@\"\n' '''", at("/srv/a very/long/bin/python")),
+            (
+                "#!/bin/sh\n'''exec' \"/srv/a very/long/bin/python\" \"$0\" \"$@\"\n' '''",
+                at("/srv/a very/long/bin/python"),
+            ),
             ("#!/bin/sh\n'''exec' /srv/long/bin/python \"$0\" \"$@\"\n' '''", at("/srv/long/bin/python")),
             ("#!/bin/sh\necho", at("/bin/sh")),
             ("#!relative", None),
@@ -259,7 +266,8 @@ mod tests {
 
     #[test]
     fn paths_are_joined_as_text() {
-        for (path, expected) in [(".", "/a/b"), ("./c", "/a/b/c"), ("../c/./d", "/a/c/d"), ("/x/../y", "/y"), ("../../..", "/")]
+        for (path, expected) in
+            [(".", "/a/b"), ("./c", "/a/b/c"), ("../c/./d", "/a/c/d"), ("/x/../y", "/y"), ("../../..", "/")]
         {
             assert_eq!(joined(Path::new("/a/b"), Path::new(path)), Path::new(expected), "{path}");
         }

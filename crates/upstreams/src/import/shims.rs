@@ -80,7 +80,8 @@ fn of_plugins(machine: &dyn Machine, root: &Path, name: &str) -> Option<PathBuf>
             if !is_file(machine, &program) {
                 continue;
             }
-            let text = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let text =
+                |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let found = (named(&text(&plugin), &text(&version)), numbers(&version), program);
             if newest.as_ref().is_none_or(|known| (found.0, &found.1) > (known.0, &known.1)) {
                 newest = Some(found);

@@ -133,7 +133,7 @@ async fn trial(
         Err(failure) => return Trial::refused(failure),
     };
     if server.spec.disabled {
-        return Trial::off(&server.name, server.switched_off.as_deref());
+        return Trial::off(&server.name, server.switched_off.as_ref());
     }
     if !manner.tried {
         return Trial::untried(&server.name);
@@ -195,6 +195,12 @@ pub(crate) fn conclude(context: &Context, brought: &[Brought], more: Value) -> O
     for line in brought.iter().filter_map(Brought::next_step) {
         context.printer.note(&line);
     }
+    if brought.iter().any(|one| one.trial.result == TrialResult::Fails) {
+        context.printer.note(
+            "what does not work is kept and tried again: `gantry server logs NAME` shows what it wrote, \
+             `gantry server remove NAME` takes it away",
+        );
+    }
     if brought.iter().all(Brought::is_fine) { Outcome::Done } else { Outcome::Unfit }
 }
 
@@ -214,7 +220,12 @@ impl Brought {
                 return vec![format!("{name}: {}{hint}", failure.message)];
             }
         };
+        // What is wrong with the server itself stands in the table.
         let problems = answer.get("problems").and_then(Value::as_array).into_iter().flatten();
+        let of_tool =
+            |problem: &&Value| problem.get("tool").and_then(Value::as_str).is_some_and(|tool| !tool.is_empty());
+        let has_problems = answer.get("problems").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+        let problems = problems.filter(of_tool);
         let mut lines: Vec<String> = problems
             .map(|problem| {
                 let text = |member: &str| problem.get(member).and_then(Value::as_str).unwrap_or_default();
@@ -222,7 +233,7 @@ impl Brought {
                 format!("{name}{}: {} ({})", tool.unwrap_or_default(), text("message"), text("code"))
             })
             .collect();
-        if let (true, Some(why)) = (lines.is_empty(), last_error(answer)) {
+        if let (true, Some(why)) = (!has_problems, last_error(answer)) {
             lines.push(format!(
                 "{name}: it did not start like this, and the one that was there before serves on: {why}"
             ));
@@ -234,12 +245,6 @@ impl Brought {
     fn next_step(&self) -> Option<String> {
         let answer = self.outcome.as_ref().ok()?;
         let (name, count) = (&self.name, |pointer: &str| count(answer, pointer));
-        if !self.is_fine() {
-            return Some(format!(
-                "{name} is kept and tried again: `gantry server logs {name}` shows what it wrote, \
-                 `gantry server remove {name}` takes it away"
-            ));
-        }
         match (count("/tools/quarantined"), count("/findings")) {
             (0, 0) => None,
             (0, findings) => {
@@ -276,9 +281,9 @@ fn count(answer: &Value, pointer: &str) -> u64 {
 }
 
 fn table(printer: &Printer, brought: &[Brought]) -> String {
-    let rows = brought.iter().map(|Brought { name, trial, .. }| {
-        [name.clone(), trial.sentence(), trial.command.clone().unwrap_or_default()]
-    });
+    let rows = brought
+        .iter()
+        .map(|Brought { name, trial, .. }| [name.clone(), trial.sentence(), trial.command.clone().unwrap_or_default()]);
     printer.table(["SERVER", "RESULT", "WHAT HELPS"], rows)
 }
 
@@ -317,6 +322,7 @@ mod tests {
             Brought { name: "off".into(), ..brought(Ok(json!({})), Trial::off("off", None)) },
         ];
         let text = table(&Printer::new(Wishes::default()), &brought);
+        assert!(brought.first().unwrap().warnings().join("").contains("files x: y"));
         for part in ["works (11 of 12 tools)", "it does not start", "switched off", "gantry server edit off --enable"] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -340,18 +346,8 @@ mod tests {
             (answer(3, 0, 0, Value::Null, json!([])), true, None, None),
             (answer(3, 0, 2, Value::Null, json!([])), true, None, Some("2 findings")),
             (answer(3, 1, 2, Value::Null, json!([])), true, None, Some("1 tools wait")),
-            (
-                answer(0, 0, 0, json!("it died"), mute),
-                false,
-                Some("files: it is mute (NO_ANSWER)"),
-                Some("server logs files"),
-            ),
-            (
-                answer(3, 0, 0, json!("it died"), json!([])),
-                false,
-                Some("before serves on: it died"),
-                Some("server logs files"),
-            ),
+            (answer(0, 0, 0, json!("it died"), mute), false, None, None),
+            (answer(3, 0, 0, json!("it died"), json!([])), false, Some("before serves on: it died"), None),
             (brought(Err(refused), trial), false, Some("files: no (do it so)"), None),
         ] {
             assert_eq!(brought.is_fine(), fine, "{brought:?}");

@@ -192,7 +192,11 @@ mod tests {
         assert_eq!(about(&["files".into()], file().problems).len(), 0);
         assert_eq!(about(&["bad".into()], file().problems).len(), 1);
         assert_eq!(
-            about(&["files".into()], import::read("{", &ThisMachine { environment: &BTreeMap::new(), file: None }).problems).len(),
+            about(
+                &["files".into()],
+                import::read("{", &ThisMachine { environment: &BTreeMap::new(), file: None }).problems
+            )
+            .len(),
             1
         );
     }

@@ -1,7 +1,7 @@
 //! What an import will do, for a person who is asked whether that is wanted, and as JSON.
 
 use serde_json::{Value, json};
-use upstreams::import::{ImportedServer, Problem};
+use upstreams::import::{ImportedServer, Problem, SwitchedOff};
 
 use crate::printer::{Printer, Style, visible};
 
@@ -33,7 +33,7 @@ pub(super) fn text(printer: &Printer, servers: &[ImportedServer]) -> String {
                 secret.name
             ));
         }
-        if let Some(why) = &server.switched_off {
+        if let Some(SwitchedOff { why, .. }) = &server.switched_off {
             lines.push(format!("  is kept   and not started: {}", visible(why)));
         }
         for warning in &server.warnings {
@@ -54,7 +54,7 @@ pub(super) fn document(server: &ImportedServer) -> Value {
             "credential": secret.name, "place": secret.place, "provided": secret.value.is_some(),
         })).collect::<Vec<_>>(),
         "warnings": server.warnings,
-        "switched_off": server.switched_off,
+        "switched_off": server.switched_off.as_ref().map(|off| &off.why),
     })
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use upstreams::diagnosis::{Diagnosis, Remedy, diagnose};
+use upstreams::import::SwitchedOff;
 
 use super::bringing_in::last_error;
 use crate::failure::Failure;
@@ -60,12 +61,13 @@ impl Trial {
     }
 
     /// It is switched off.
-    pub(crate) fn off(name: &str, why: Option<&str>) -> Self {
-        Self {
-            what: why.map(str::to_owned),
-            command: Some(format!("gantry server edit {name} --enable")),
-            ..Self::of(TrialResult::Off)
-        }
+    pub(crate) fn off(name: &str, off: Option<&SwitchedOff>) -> Self {
+        let command = if off.is_none_or(|off| off.can_start) {
+            format!("gantry server edit {name} --enable")
+        } else {
+            format!("gantry server add {name} --url http://127.0.0.1:PORT/mcp")
+        };
+        Self { what: off.map(|off| off.why.clone()), command: Some(command), ..Self::of(TrialResult::Off) }
     }
 
     /// It was not tried.
@@ -82,6 +84,10 @@ impl Trial {
             // What is nowhere cannot be granted.
             Some(Remedy::Read(path)) if !Path::new(&path).try_exists().unwrap_or(false) => {
                 (format!("it looks for `{path}`, which is not there"), None)
+            }
+            // What is granted already is refused for where its name leads.
+            Some(Remedy::Host(place)) if is_granted(answer, &place) => {
+                (format!("{place} leads into a network that is not public: name it in `[egress] open_networks`"), None)
             }
             remedy => (what, remedy),
         };
@@ -115,6 +121,15 @@ impl Trial {
     }
 }
 
+/// May it connect to this host and port, as far as its permissions go?
+fn is_granted(answer: &Value, place: &str) -> bool {
+    let permissions = answer.pointer("/spec/reach/permissions").and_then(Value::as_array).into_iter().flatten();
+    let host = place.strip_suffix(":443").map(|host| format!("network:https://{host}"));
+    let of_http = place.strip_suffix(":80").map(|host| format!("network:http://{host}"));
+    let words = [Some(format!("network:{place}")), host, of_http];
+    permissions.filter_map(Value::as_str).any(|word| words.iter().flatten().any(|known| known == word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +146,10 @@ mod tests {
         assert_eq!(there.command.as_deref(), Some("gantry server grant x --allow-read /usr/bin/env"));
         assert_eq!(there.document().get("result"), Some(&json!("fails")));
         assert_eq!(Trial::works(1, 1).sentence(), "works (1 tool)");
+        let log = ["[gantry] it may not connect to x.example:443".to_owned()];
+        let unknown = Trial::fails("x", &answer, &log);
+        assert_eq!(unknown.command.as_deref(), Some("gantry server grant x --allow-host x.example:443"));
+        let granted = json!({ "spec": { "reach": { "permissions": ["network:https://x.example"] } } });
+        assert!(Trial::fails("x", &granted, &log).sentence().contains("open_networks"));
     }
 }

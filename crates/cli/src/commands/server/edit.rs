@@ -92,7 +92,8 @@ impl Edit {
         let machine = ThisMachine { environment: context.environment(), file: None };
         let secrets = self.apply(&mut spec, &machine)?;
         if spec == before && secrets.is_empty() {
-            return Err(Failure::usage("nothing would be changed by that").hint("`gantry server edit --help` names what can be"));
+            return Err(Failure::usage("nothing would be changed by that")
+                .hint("`gantry server edit --help` names what can be"));
         }
         put(context, changed(self.name, spec, secrets), self.tenant.as_ref()).await
     }
@@ -147,11 +148,13 @@ impl Edit {
         spec: &ServerSpec,
         machine: &ThisMachine<'_>,
     ) -> Result<(Vec<(String, Setting)>, Vec<import::KeptSecret>), Failure> {
-        let named = self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
+        let named =
+            self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
         if self.settings.is_empty() {
             return Ok((named.collect(), Vec::new()));
         }
-        let settings: Map<String, Value> = self.settings.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let settings: Map<String, Value> =
+            self.settings.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         let entry = match &spec.reach {
             ServerReach::Stdio { .. } => json!({ "command": "/bin/sh", "env": settings }),
             ServerReach::Http { url, .. } | ServerReach::Sse { url, .. } => json!({ "url": url, "headers": settings }),

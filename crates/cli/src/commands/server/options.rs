@@ -180,15 +180,18 @@ mod tests {
         std::fs::create_dir(root.join("notes")).unwrap();
         std::os::unix::fs::symlink(root.join("notes"), root.join("link")).unwrap();
         let notes = root.join("notes").display().to_string();
-        let grants = Grants { write: vec![root.join("link")], words: vec!["network:https://x".into()], ..Grants::default() };
-        let mut spec: ServerSpec = serde_json::from_value(serde_json::json!({ "reach": { "type": "stdio", "command": "x",
+        let grants =
+            Grants { write: vec![root.join("link")], words: vec!["network:https://x".into()], ..Grants::default() };
+        let mut spec: ServerSpec =
+            serde_json::from_value(serde_json::json!({ "reach": { "type": "stdio", "command": "x",
             "permissions": [format!("filesystem:read:{notes}")] } }))
-        .unwrap();
+            .unwrap();
         for _ in 0..2 {
             grants.apply(&mut spec).unwrap();
         }
         let ServerReach::Stdio { permissions, .. } = &spec.reach else { panic!("a program") };
-        let expected = [format!("filesystem:read:{notes}"), format!("filesystem:write:{notes}"), "network:https://x".into()];
+        let expected =
+            [format!("filesystem:read:{notes}"), format!("filesystem:write:{notes}"), "network:https://x".into()];
         assert_eq!(*permissions, expected);
         assert!(real(Path::new("nowhere/at/all")).is_err());
         assert_eq!(real(Path::new("/nowhere/at/all")).unwrap(), "/nowhere/at/all");
@@ -197,7 +200,8 @@ mod tests {
     #[test]
     fn what_was_not_named_stays_as_it_is() {
         let mut spec: ServerSpec =
-            serde_json::from_value(serde_json::json!({ "reach": { "type": "http", "url": "https://x.example" } })).unwrap();
+            serde_json::from_value(serde_json::json!({ "reach": { "type": "http", "url": "https://x.example" } }))
+                .unwrap();
         Keeping { start_timeout: Some(90), relay: vec![Question::Sampling], ..Keeping::default() }.apply(&mut spec);
         assert_eq!((spec.upkeep.start_timeout_seconds, spec.upkeep.idle_stop_seconds), (90, 600));
         assert_eq!(spec.relay, Relay { elicitation: true, sampling: true, roots: false });
