@@ -145,7 +145,10 @@ impl Inference<'_> {
 
     /// `uv run` wants to bring the environment of its project up to date, which is nothing a server should do.
     fn uv_project(&mut self) {
-        let Some(named) = runners::project_of_uv_run(self.program.command, self.program.args) else { return };
+        if !runners::is_uv_run(self.program.command, self.program.args) {
+            return;
+        }
+        let named = runners::project_of_uv_run(self.program.args);
         let Some(project) = named.map(PathBuf::from).or_else(|| self.program.cwd.map(Path::to_owned)) else {
             self.found.warnings.push("`uv run` without a project: name its folder by `--directory`".into());
             return;

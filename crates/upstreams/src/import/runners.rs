@@ -122,17 +122,17 @@ pub(super) fn fetched(command: &str, args: &[String]) -> Option<Fetched> {
     Some(Fetched { name: name.to_owned(), has_version, behind: index + 1, from: registry })
 }
 
+/// Does `uv` run something of a project?
+pub(super) fn is_uv_run(command: &str, args: &[String]) -> bool {
+    base_name(command) == "uv" && args.iter().take_while(|arg| *arg != "tool").any(|arg| arg == "run")
+}
+
 /// The project of `uv run`, where it is said: `uv run --directory DIR …`, `uv --project DIR run …`.
-pub(super) fn project_of_uv_run(command: &str, args: &[String]) -> Option<Option<String>> {
-    let runs = base_name(command) == "uv" && args.iter().take_while(|arg| *arg != "tool").any(|arg| arg == "run");
-    if !runs {
-        return None;
-    }
-    let named = args.iter().enumerate().find_map(|(index, arg)| match arg.as_str() {
+pub(super) fn project_of_uv_run(args: &[String]) -> Option<String> {
+    args.iter().enumerate().find_map(|(index, arg)| match arg.as_str() {
         "--directory" | "--project" => args.get(index + 1).cloned(),
         flag => ["--directory=", "--project="].iter().find_map(|start| flag.strip_prefix(start)).map(str::to_owned),
-    });
-    Some(named)
+    })
 }
 
 /// `name@version`, `@scope/name@version`, `name==version`.
@@ -214,8 +214,8 @@ mod tests {
             ("uvx run", None),
         ] {
             let (command, args) = words(line);
-            let found = project_of_uv_run(&command, &args);
-            assert_eq!(found.as_ref().map(|project| project.as_deref()), expected, "{line}");
+            let found = is_uv_run(&command, &args).then(|| project_of_uv_run(&args));
+            assert_eq!(found, expected.map(|project| project.map(str::to_owned)), "{line}");
         }
     }
 }
