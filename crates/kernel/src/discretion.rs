@@ -64,7 +64,7 @@ pub(crate) fn everywhere(value: &Value, shown: Value) -> Value {
 fn hidden(value: &Value, shown: &Value) -> HiddenValues {
     let mut told = Vec::new();
     gather(value, shown, &mut told);
-    HiddenValues::new(told)
+    HiddenValues::new(&told)
 }
 
 impl Redactor for Discretion {

@@ -28,7 +28,7 @@ const TOTAL_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) enum HiddenValues {
     None,
-    Known(KnownValues),
+    Known(Box<KnownValues>),
     /// HIDV-2: too many to be looked for.
     TooMany,
 }
@@ -41,10 +41,10 @@ pub(crate) struct KnownValues {
 }
 
 impl HiddenValues {
-    pub(crate) fn new(values: Vec<String>) -> Self {
+    pub(crate) fn new(values: &[String]) -> Self {
         let mut known = HashSet::new();
         let (mut texts, mut cut, mut total) = (Vec::new(), Vec::new(), 0_usize);
-        for value in &values {
+        for value in values {
             let beginning = value.get(..value.floor_char_boundary(VALUE_BYTES_MAX)).unwrap_or(value);
             let is_cut = beginning.len() < value.len();
             if beginning.is_empty() || !known.insert((beginning, is_cut)) {
@@ -60,7 +60,9 @@ impl HiddenValues {
         if total > TOTAL_BYTES_MAX {
             return Self::TooMany;
         }
-        NFA::builder().build(texts).map_or(Self::TooMany, |automaton| Self::Known(KnownValues { automaton, cut }))
+        NFA::builder()
+            .build(texts)
+            .map_or(Self::TooMany, |automaton| Self::Known(Box::new(KnownValues { automaton, cut })))
     }
 
     /// A value without them.
@@ -121,7 +123,10 @@ impl KnownValues {
     fn places(&self, text: &str) -> Vec<Range<usize>> {
         let mut places: Vec<Range<usize>> = Vec::new();
         // It begins with a search that is not anchored, which every automaton of this kind knows.
-        let Ok(mut state) = self.automaton.start_state(Anchored::No) else { return vec![0..text.len()] };
+        let Ok(mut state) = self.automaton.start_state(Anchored::No) else {
+            places.push(0..text.len());
+            return places;
+        };
         for (at, byte) in text.bytes().enumerate() {
             state = self.automaton.next_state(Anchored::No, state, byte);
             if !self.automaton.is_match(state) {
@@ -164,7 +169,7 @@ mod tests {
     use super::*;
 
     fn values(list: &[&str]) -> HiddenValues {
-        HiddenValues::new(list.iter().map(|value| (*value).to_owned()).collect())
+        HiddenValues::new(&list.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -201,7 +206,7 @@ mod tests {
     #[test]
     fn more_values_than_can_be_looked_for_hide_everything() {
         let many: Vec<String> = (0..2_000).map(|n| format!("{n:04}{}", "x".repeat(1_000))).collect();
-        let hidden = HiddenValues::new(many);
+        let hidden = HiddenValues::new(&many);
         assert!(matches!(hidden, HiddenValues::TooMany));
         assert_eq!(hidden.taken_out_of(json!({ "a": 1 })), HIDDEN);
         assert_eq!(hidden.taken_out_of_text("anything").as_deref(), Some(HIDDEN));
@@ -224,7 +229,7 @@ mod tests {
                     (true, true) => {}
                 }
             }
-            let shown = HiddenValues::new(values).taken_out_of_text(&text).unwrap_or(text);
+            let shown = HiddenValues::new(&values).taken_out_of_text(&text).unwrap_or(text);
             prop_assert_eq!(shown, expected);
         }
     }

@@ -113,6 +113,11 @@ impl Kept {
         self.pins.values().map(|pin| (key_of(pin), pins::why_unavailable(pin, self.answers)))
     }
 
+    /// Is it kept without ever being started?
+    fn is_disabled(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.disabled)
+    }
+
     fn namespace(&self) -> String {
         namespace(&self.record.name, self.spec.as_ref())
     }
@@ -149,7 +154,8 @@ impl Catalogue {
     pub fn availability(&self, tenant: &TenantId, server: &str, answers: bool) {
         let mut servers = self.table();
         let Some(kept) = servers.get_mut(&(tenant.clone(), server.to_owned())) else { return };
-        kept.answers = answers;
+        // The last word of a process may come after its server was switched off.
+        kept.answers = answers && !kept.is_disabled();
         // Under the lock, so that of two words about one server the later one holds.
         self.parts.kernel.availability().set(kept.availability());
     }
@@ -226,6 +232,7 @@ impl Catalogue {
         let wanted = self
             .table()
             .iter()
+            .filter(|(_, kept)| !kept.is_disabled())
             .filter_map(|((tenant, name), kept)| {
                 Some(WantedServer { tenant: tenant.clone(), name: name.clone(), spec: kept.spec.clone()? })
             })

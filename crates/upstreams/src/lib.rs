@@ -7,6 +7,7 @@
 //! - [`supervisor`]: starts, heartbeats, restarts, drains; `restarts` has the rule when to give up;
 //! - `connection`: the wire: standard streams, Streamable HTTP, the HTTP+SSE of 2024-11-05;
 //! - [`import`]: the configuration people already have; [`naming`] and [`pins`]: what a tool is called here and what was accepted of it;
+//! - [`diagnosis`]: why one does not start, from what it has written;
 //! - [`catalogue`]: servers' tools taken in, held back, given free;
 //! - `offerings`, `watched`: their resources and prompts, for whoever may ask, and what changes of them;
 //! - [`headers`]: what of a request stands in its headers;
@@ -21,6 +22,7 @@ pub mod admission;
 pub mod bounds;
 pub mod catalogue;
 mod connection;
+pub mod diagnosis;
 pub mod executor;
 mod fault;
 pub mod headers;

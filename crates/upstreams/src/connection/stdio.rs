@@ -41,6 +41,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const GONE_PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a line of standard error that are kept.
 const LOG_LINE_BYTES_MAX: usize = 8 << 10;
+/// Begins a line of the log about a connection that was refused; the host and the port follow.
+pub(crate) const NOT_LET_THROUGH: &str = "[gantry] it may not connect to ";
 /// Bytes that are asked for at once.
 const READ_BYTES: usize = 16 << 10;
 
@@ -278,11 +280,14 @@ impl Watching {
         reading: tokio::task::JoinHandle<()>,
         alive: watch::Sender<bool>,
     ) {
+        let gate = self.gate.clone();
+        let mut refused = 0;
         let proxy = self.gate.take().zip(self.child.proxy.take()).map(|(gate, listener)| Proxy::serve(listener, gate));
         let mut told = false;
         let (mut shares, mut oom_kills) = (Shares::default(), 0);
         let ended = loop {
             tokio::select! {
+                () = next_violation(gate.as_deref()) => refused = self.tell_violations(gate.as_deref(), refused),
                 ended = self.child.wait() => break ended,
                 () = kill.cancelled() => {
                     self.child.kill();
@@ -315,6 +320,7 @@ impl Watching {
         if let Some(proxy) = proxy {
             proxy.stop().await;
         }
+        self.tell_violations(gate.as_deref(), refused);
         let how = match ended.exit {
             Exit::Code(0) => "it ended".to_owned(),
             Exit::Code(code) => format!("it ended with code {code}"),
@@ -327,6 +333,24 @@ impl Watching {
         self.log.line(&format!("[gantry] {how}{memory}"));
         self.router.end(if wanted_memory { "the program used more memory than it may" } else { "the program ended" });
         alive.send_replace(true);
+    }
+
+    /// Where it tried to connect to and may not, each place once. Answers how many were told so far.
+    fn tell_violations(&self, gate: Option<&Gate>, told: usize) -> usize {
+        let Some(gate) = gate else { return told };
+        let kept = gate.meter().snapshot().kept;
+        for place in kept.iter().skip(told) {
+            self.log.line(&format!("{NOT_LET_THROUGH}{place}"));
+        }
+        kept.len()
+    }
+}
+
+/// Comes when the program tried to connect to where it may not; never, if it has no way out at all.
+async fn next_violation(gate: Option<&Gate>) {
+    match gate {
+        Some(gate) => gate.meter().next_violation().await,
+        None => std::future::pending().await,
     }
 }
 
