@@ -75,7 +75,7 @@ fn sealed_text(seals: &StoreSeals, place: TextPlace, was: &StoredText) -> Result
         TextPlace::DeliveryBody => seals.sealed(&sealed_deliveries::what(tenant, row), text)?,
         TextPlace::ServerSpec => seals
             .sealed(&sealed_servers::what(tenant, row), text)?
-            .map(|sealed| sealed_servers::kept(sealed).to_string()),
+            .map(|sealed| sealed_servers::kept(&sealed).to_string()),
     })
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_sealed_description_begins_as_it_is_looked_for() {
-        let kept = sealed_servers::kept(format!("{SEALED_SOMEHOW}1:AAAA")).to_string();
+        let kept = sealed_servers::kept(&format!("{SEALED_SOMEHOW}1:AAAA")).to_string();
         assert!(kept.starts_with(beginning(TextPlace::ServerSpec)), "{kept}");
     }
 
@@ -113,7 +113,7 @@ mod tests {
         let clean =
             json!({ "reach": { "type": "http", "url": "https://a.example/mcp", "headers": { "x-team": "a" } } });
         assert_eq!(without_settings(&clean.to_string()), None);
-        let mut spec = clean.clone();
+        let mut spec = clean;
         spec["reach"]["headers"]["Authorization"] = json!("Bearer planted");
         let left: Value = serde_json::from_str(&without_settings(&spec.to_string()).unwrap()).unwrap();
         assert_eq!(left["reach"]["headers"], json!({ "x-team": "a", "Authorization": { "secret": "authorization" } }));

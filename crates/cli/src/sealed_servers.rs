@@ -58,7 +58,7 @@ pub(crate) fn what(tenant: &TenantId, name: &str) -> String {
 }
 
 /// A sealed description as the store keeps it.
-pub(crate) fn kept(sealed: String) -> Value {
+pub(crate) fn kept(sealed: &str) -> Value {
     json!({ MEMBER: sealed })
 }
 
@@ -71,7 +71,7 @@ impl UpstreamStore for SealedServers {
 
     async fn put_server(&self, server: &ServerRecord) -> Result<(), StoreError> {
         match self.seals.sealed(&what(&server.tenant, &server.name), &server.spec.to_string())? {
-            Some(sealed) => self.inner.put_server(&ServerRecord { spec: kept(sealed), ..server.clone() }).await,
+            Some(sealed) => self.inner.put_server(&ServerRecord { spec: kept(&sealed), ..server.clone() }).await,
             None => self.inner.put_server(server).await,
         }
     }

@@ -36,7 +36,7 @@ pub(super) enum Search {
     /// The answer.
     Done(Value),
     /// Nothing fits, but a model might find it.
-    AskModel { schema: CompiledSchema, otherwise: Value },
+    AskModel { schema: Box<CompiledSchema>, otherwise: Value },
 }
 
 /// Looks into the text.
@@ -64,7 +64,7 @@ pub(super) fn search(parameters: &Value) -> Result<Search, Refusal> {
     }
     let otherwise = not_found(mismatch.as_deref());
     Ok(match schema {
-        Some(schema) => Search::AskModel { schema, otherwise },
+        Some(schema) => Search::AskModel { schema: Box::new(schema), otherwise },
         None => Search::Done(otherwise),
     })
 }

@@ -310,6 +310,7 @@ fn rendered(view: InvocationView) -> InvocationAnswer {
     let (source, provenance) = if is_call { (part("source"), part("provenance")) } else { (None, None) };
     let kept = if is_call { part("checkpoint_ref") } else { None };
     let checkpoint_ref = kept.and_then(|id| id.as_str().map(str::to_owned)).or(failed_run.checkpoint_ref);
+    let attempts = record.tries();
     let waits_again = record.attempts > 0 && matches!(record.state, JobState::Delayed | JobState::Queued);
     let time = |time: Option<UnixMillis>| time.map(|time| time.to_string());
     InvocationAnswer {
@@ -328,7 +329,7 @@ fn rendered(view: InvocationView) -> InvocationAnswer {
         provenance,
         latest_checkpoint: None,
         cancel_requested: record.cancel_asked.is_some(),
-        attempts: record.tries(),
+        attempts,
         interruptions: record.interruptions,
         attempts_max: record.attempts_max,
         created_at: record.created_at.to_string(),

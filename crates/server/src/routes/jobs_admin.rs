@@ -137,6 +137,7 @@ async fn retry(door: Arc<Door>, mut incoming: Incoming) -> Handled {
 }
 
 fn line(status: InvocationStatus, record: JobRecord) -> Line {
+    let attempts = record.tries();
     Line {
         invocation_id: record.key.id,
         tenant: record.key.tenant,
@@ -148,7 +149,7 @@ fn line(status: InvocationStatus, record: JobRecord) -> Line {
         priority: record.priority.level(),
         progress_percent: record.progress_percent,
         current_phase: record.phase,
-        attempts: record.tries(),
+        attempts,
         interruptions: record.interruptions,
         attempts_max: record.attempts_max,
         error_code: record.error.as_ref().and_then(|error| error.get("code").cloned()),
