@@ -112,6 +112,7 @@ fn take_out_text(text: &mut Value, instead: impl Fn(&str) -> Option<String>) -> 
 mod tests {
     use std::borrow::Cow;
 
+    use contract::schema::PartMarks;
     use kernel::ports::redactor::RedactError;
 
     use super::*;
@@ -121,10 +122,10 @@ mod tests {
     struct Knowing;
 
     impl Redactor for Knowing {
-        fn value(&self, value: &Value, _: Option<&Value>) -> Result<Value, RedactError> {
+        fn value(&self, value: &Value, _: Option<&PartMarks<'_>>) -> Result<Value, RedactError> {
             Ok(value.clone())
         }
-        fn fields(&self, _: &Value, _: &Value) -> Result<Option<Value>, RedactError> {
+        fn fields(&self, _: &Value, _: Option<&PartMarks<'_>>) -> Result<Option<Value>, RedactError> {
             Ok(None)
         }
         fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {

@@ -143,11 +143,7 @@ impl Edit {
     }
 
     /// The variables or headers that were named, secrets told apart as an import does it.
-    fn given(
-        &self,
-        spec: &ServerSpec,
-        machine: &ThisMachine<'_>,
-    ) -> Result<(Vec<(String, Setting)>, Vec<import::KeptSecret>), Failure> {
+    fn given(&self, spec: &ServerSpec, machine: &ThisMachine<'_>) -> Result<GivenSettings, Failure> {
         let named =
             self.secrets.iter().map(|(name, secret)| (name.clone(), Setting::Secret { secret: secret.clone() }));
         if self.settings.is_empty() {
@@ -173,6 +169,9 @@ impl Edit {
         Ok((wanted.chain(named).collect(), read.secrets))
     }
 }
+
+/// Variables or headers by name, and the secrets among them that are kept elsewhere.
+type GivenSettings = (Vec<(String, Setting)>, Vec<import::KeptSecret>);
 
 /// What is known of a server now.
 async fn current(context: &Context, name: &str, tenant: Option<&TenantId>) -> Result<ServerSpec, Failure> {
