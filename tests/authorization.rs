@@ -172,7 +172,7 @@ async fn a_tenant_cannot_publish_under_a_former_name_of_a_shared_tool() {
     let gantry = Gantry::start().await;
     gantry.register(renamed()).await;
     let author = gantry.mint(json!({ "roles": ["tool_author"], "tools": [], "tenant": "shop" })).await;
-    let own = manifest(json!({ "tool_id": "pay_back", "namespace": "billing" }));
+    let own = manifest(json!({ "tool_id": "pay_back", "namespace": "billing", "execution": null }));
     let answer = gantry.request(Method::POST, "/v1/tools/register", Some(&author), Some(own)).await;
     assert_eq!(answer.refusal(), (409, "E3103"), "{}", answer.text);
 }
